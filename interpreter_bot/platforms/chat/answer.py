@@ -71,7 +71,7 @@ class Answer(ports.Reply):
         deliveries: transport.Deliveries,
         spawn: Callable[[Coroutine[Any, Any, object], str], object],
     ) -> None:
-        """Show nothing yet.
+        """Prepare an answer of which nothing is shown yet.
 
         Args:
             network: shows it.
@@ -115,7 +115,7 @@ class Answer(ports.Reply):
 
     @property
     def first_message(self) -> str:
-        """Id of its first message, once that stands."""
+        """Id of its first message; empty until that is posted."""
         return self._sync.first_message
 
     def show_first_sign(self) -> None:
@@ -123,11 +123,11 @@ class Answer(ports.Reply):
         self._sync.signal_change()
 
     async def wait_for_first_sign(self) -> None:
-        """Wait until the first message stands, or nothing can be shown."""
+        """Wait until the first messages are posted, or nothing can be shown."""
         await self._sync.has_posted.wait()
 
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
-        """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
+        """Keep the messages in step until all of the answer is shown; `cancel` ends the turn."""
         try:
             await self._can_be_shown.wait()
             if self._is_never_shown:
@@ -149,7 +149,7 @@ class Answer(ports.Reply):
             self.uploads.close()
 
     async def _make_drafts(self) -> tuple[transport.Draft, ...]:
-        """Return the wanted messages, in the end with the files that were made."""
+        """Return the wanted messages; in the end they include the files that code made."""
         parts = [*self._drawing.parts()]
         if self._log.end is not None:
             for file in self._log.files.values():
@@ -165,7 +165,7 @@ class Answer(ports.Reply):
         """Return the buttons for the current state."""
         end, owner, session = self._log.end, self._plan.style.owner, self._plan.at.session
         if end is not None and session != session.place:
-            # Buttons act on the session that people see there.
+            # Buttons would act on the session of the thread, not on that of the schedule.
             return ()
         if end is None:
             stop = buttons.make("stop", self._plan.request_id, owner)
@@ -201,10 +201,10 @@ class Answer(ports.Reply):
             case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.JOB_WENT_ON) if (
                 not self._plan.waits_for_end
             ):
-                # All that is recorded was shown again: nothing that stands there is missing.
+                # All recorded events were repeated, so the posted messages lose nothing now.
                 self._can_be_shown.set()
             case events.TurnEnded(goes_on=True, sentence=sentence):
-                # It looks as if it went on: the next bot adopts its messages.
+                # The answer looks unfinished, as the next bot goes on in its messages.
                 event = events.ProgressChanged(sentence)
                 self._finish()
             case events.TurnEnded(sentence=session_words.BOT_CLOSING):

@@ -62,7 +62,7 @@ class OrderedClaims:
         self._locks = weakref.WeakValueDictionary()
 
     def lock_of(self, place: Hashable) -> asyncio.Lock:
-        """Return the lock of a place, first come, first served; unused ones take no memory."""
+        """Return the lock of a place; a lock that nobody uses is not kept."""
         return self._locks.setdefault(place, asyncio.Lock())
 
     async def handle(

@@ -136,13 +136,13 @@ async def carry_out(
     invocation: command_types.Invocation,
     place: command_types.Place,
     view: View,
-    entered: Mapping[str, str] | None = None,
+    entered_values: Mapping[str, str] | None = None,
 ) -> None:
     """Carry out a command, or what was entered into its form; show the result or why there is
     none.
     """
     try:
-        await run_and_show(invocation, place, view, entered)
+        await run_and_show(invocation, place, view, entered_values)
     except errors.BotError as error:
         _log.info("a command was refused: %s", error)
         await view.send(view.escape(run_words.error_sentence(error)))
@@ -152,14 +152,14 @@ async def run_and_show(
     invocation: command_types.Invocation,
     place: command_types.Place,
     view: View,
-    entered: Mapping[str, str] | None = None,
+    entered_values: Mapping[str, str] | None = None,
 ) -> None:
     """Carry out a command, or what was entered into its form, and show the result.
 
     Raises:
         BotError: it cannot be done, or shown.
     """
-    result = await command_table.run(invocation, place, entered)
+    result = await command_table.run(invocation, place, entered_values)
     if isinstance(result, command_types.Form):
         await view.open_form(result, invocation)
         return

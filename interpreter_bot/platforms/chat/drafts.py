@@ -270,7 +270,7 @@ class TurnDrawing:
         return isinstance(entry, turn_log.Words) and past_code.is_narration(entry.text)
 
     def _draw_words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
-        """Draw the model's words; of very many the beginning and, in the end, the end."""
+        """Draw the model's words; if they are very long, their beginning and, later, their end."""
         log, max_characters = self._log, self._capabilities.max_characters
         is_growing = entry is log.last_words and log.open_question is None
         is_whole = log.end is not None or not is_growing
@@ -284,15 +284,15 @@ class TurnDrawing:
             else:
                 is_held_back = True
         total_characters = self._capabilities.max_messages * max_characters
-        head, rest = _divide(parts, total_characters, max_characters)
-        tail = _last_parts(rest, max_characters)
-        missing_characters = sum(map(_length_of, rest)) - sum(map(_length_of, tail))
+        head, parts_left = _divide(parts, total_characters, max_characters)
+        tail = _last_parts(parts_left, max_characters)
+        missing_characters = sum(map(_length_of, parts_left)) - sum(map(_length_of, tail))
         if is_whole and not missing_characters:
             yield from parts
             return
         yield from head
         if not is_whole:
-            if is_held_back or rest:
+            if is_held_back or parts_left:
                 yield self._status_part("✍️ writing …")
             return
         yield self._markdown.small_print(chat_words.left_in_file(missing_characters))
@@ -424,7 +424,7 @@ class TurnDrawing:
         if isinstance(question, events.ApprovalQuestion):
             code = [*self._draw_code_to_approve(question)]
             if not self._capabilities.can_edit_files:
-                # All of the code is there before it can be approved.
+                # The file comes before the message with the button that approves it.
                 yield from (part for part in code if isinstance(part, transport.Upload))
                 code = [part for part in code if not isinstance(part, transport.Upload)]
             yield layout.Break(self._style.owner)
@@ -458,7 +458,7 @@ class TurnDrawing:
         block = self._markdown.code(head, "" if question.subject == "note" else "py")
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
-            # Three backticks cannot be written within a block.
+            # It was cut, or has three backticks, which a block cannot show.
             upload = self._attach(
                 "to-approve.py", question_words.WHOLE_CODE, revealed.text.encode()
             )
@@ -511,35 +511,35 @@ def _divide(
 ) -> tuple[list[_WordsPart], list[_WordsPart]]:
     """Divide parts into those that fit and the rest; a line longer than `max_characters` is
     broken."""
-    room = total_characters
+    characters_left = total_characters
     for index, part in enumerate(parts):
         length = _length_of(part)
-        if length > room:
-            rest = parts[index:]
-            if isinstance(part, str) or length <= max_characters or room < 1:
-                return parts[:index], rest
-            line_start = part.text[: room + message_splitting.LOOK_AHEAD_CHARACTERS]
-            break_index = message_splitting.break_before(line_start, room, is_code=False)
-            rest[0] = dataclasses.replace(part, text=part.text[break_index:])
-            return [*parts[:index], layout.Line(part.text[:break_index])], rest
-        room -= length
+        if length > characters_left:
+            parts_left = parts[index:]
+            if isinstance(part, str) or length <= max_characters or characters_left < 1:
+                return parts[:index], parts_left
+            line_start = part.text[: characters_left + message_splitting.LOOK_AHEAD_CHARACTERS]
+            break_index = message_splitting.break_before(line_start, characters_left, is_code=False)
+            parts_left[0] = dataclasses.replace(part, text=part.text[break_index:])
+            return [*parts[:index], layout.Line(part.text[:break_index])], parts_left
+        characters_left -= length
     return parts, []
 
 
 def _last_parts(parts: list[_WordsPart], max_characters: int) -> list[_WordsPart]:
-    """Return the last parts with words that fit into one message; of a long line its end."""
+    """Return the last parts that fit into one message; if the last line does not, its end."""
     while parts and not _text_of(parts[-1]).strip():
         parts.pop()
-    room = max_characters * 4 // 5
+    characters_left = max_characters * 4 // 5
     ends = itertools.accumulate(map(_length_of, reversed(parts)))
-    count = sum(end <= room for end in ends)
+    count = sum(end <= characters_left for end in ends)
     if count or not parts:
         return parts[len(parts) - count :]
     last_part = parts[-1]
     if isinstance(last_part, str) or len(last_part.text) <= max_characters:
         return [last_part]
     text = last_part.text
-    break_limit = len(text) - room
+    break_limit = len(text) - characters_left
     break_index = message_splitting.break_before(text, break_limit, is_code=False)
     if len(text) - break_index > max_characters:
         # The last space is far away.

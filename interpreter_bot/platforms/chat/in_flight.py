@@ -72,7 +72,7 @@ class RequestsInFlight:
 
     Attributes:
         network: shows their answers.
-        marks: its Markdown.
+        markdown: of the network.
         settings: the operator's values of the settings that people can choose.
     """
 
@@ -192,7 +192,7 @@ class RequestsInFlight:
     async def answer(
         self, entry: Entry, request: requests.Request, *, shows_code: bool = False
     ) -> None:
-        """Run a request to its end, and show it; it has its place in the lane at once.
+        """Run a request to its end, and show its answer; it enters its lane before any wait.
 
         Raises:
             BotError: nothing of it can be shown, nor could its person be told why.
@@ -260,7 +260,7 @@ class RequestsInFlight:
         )
 
     async def _is_unchanged(self, request: requests.Request, former: Entry | None) -> bool:
-        """Return whether an edited message has the words that are being answered, or were."""
+        """Return whether the words of an edited message are those that are or were answered."""
         if former is not None:
             return former.text == request.text
         past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST_TURNS)
@@ -280,7 +280,7 @@ class RequestsInFlight:
     ) -> None:
         try:
             if former is not None:
-                # Its messages become those of this answer.
+                # This answer goes on in the messages of the former one.
                 await former.is_over.wait()
                 entry.at = dataclasses.replace(former.at, handle=entry.at.handle)
                 entry.is_place_final = former.is_place_final
@@ -310,7 +310,7 @@ class RequestsInFlight:
         """
         at = await self.network.locate(request)
         author_preferences = await self.find_preferences(request.key, request.person.id)
-        # If there are models, code of a person came by a command, which nobody else can read.
+        # If there are models, people's own code comes by commands, which nobody else can read.
         is_command = request.is_code and not request.is_scheduled
         shows_code = (
             bool(self._service.queries.models) if is_command else author_preferences.show_code
@@ -325,7 +325,7 @@ class RequestsInFlight:
             waits_for_end=request.is_scheduled,
         )
         with contextlib.suppress(event_claims.LeftToNextBotError):
-            # Its turn is found by the next bot.
+            # The next bot finds its turn.
             await self.answer(entry, request)
 
     # What runs ----------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class RequestsInFlight:
         """Cancel the matching requests of a person; everybody's if none is named.
 
         Returns:
-            Whether there was any to end: it is withdrawn if it waits, stopped if it runs.
+            Whether there was any; those that wait are withdrawn, those that run are stopped.
 
         Raises:
             BotError: others asked for all of them.
@@ -360,7 +360,7 @@ class RequestsInFlight:
         return await self._service.cancel(entry.at.session, entry.id)
 
     def _close(self, entry: Entry) -> None:
-        """Record that nothing more comes of a request."""
+        """Record that a request has ended, and its answer is shown."""
         if not entry.is_over.is_set():
             self._running_entries.remove(entry)
             entry.is_over.set()
@@ -373,7 +373,7 @@ class RequestsInFlight:
     async def refuse(
         self, at: transport.Location, person: str, sentence: str, *, is_private: bool
     ) -> None:
-        """Tell a person why nothing comes of what they wrote; privately, if that is possible."""
+        """Tell a person why their message is not answered; in private, if that is possible."""
         if not is_private:
             sentence = f"⚠️ {self.markdown.escape(sentence)}"
         if not (is_private and await self.network.whisper(at, person, sentence)):
@@ -385,7 +385,7 @@ class RequestsInFlight:
 
 
 def _entry_key(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
-    # The thread may be opened only after the request came.
+    # Without the thread, which may be opened after the request came.
     return key.workspace, key.channel, request_id
 
 

@@ -268,7 +268,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             return False
         is_stop = message.command is not None and message.command.command.name == "stop"
         if is_stop and self._service.works_for(message.session, message.person.id):
-            # Among several people, too, "stop" from the person who asked means the answer.
+            # Also in a thread of several people: it can only mean the answer to this person.
             return True
         reason = await self._network.find_mention_reason(
             message, await self._find_preferences(message)

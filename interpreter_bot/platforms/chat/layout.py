@@ -82,8 +82,10 @@ class _Layout:
                 self._write_line(part.text, may_grow=part.may_grow)
             case Status():
                 self._begin_message_below(part)
-                room = self._capabilities.max_characters + STATUS_CHARACTERS - self._characters
-                if len(part.text) > room:
+                characters_left = (
+                    self._capabilities.max_characters + STATUS_CHARACTERS - self._characters
+                )
+                if len(part.text) > characters_left:
                     self.close()
                 self._status = part.text
             case str() if part.strip():
@@ -121,11 +123,11 @@ class _Layout:
         self._append(last_piece)
 
     def _write_line(self, text: str, *, may_grow: bool) -> None:
-        text, room = text.rstrip(), self._capabilities.max_characters - self._characters
-        if len(text) <= room:
+        text, characters_left = text.rstrip(), self._capabilities.max_characters - self._characters
+        if len(text) <= characters_left:
             # Near the end of a message, hold back the last word, or all of the line: with more of
             # it, it may not fit.
-            if may_grow and room - len(text) < _MAX_GROWTH_CHARACTERS:
+            if may_grow and characters_left - len(text) < _MAX_GROWTH_CHARACTERS:
                 text = text[: text.rfind(" ") + 1].rstrip()
             if not (may_grow and self._characters > self._almost_full):
                 self._append(text)
@@ -133,7 +135,7 @@ class _Layout:
             self.close()
             self._write_line(text, may_grow=may_grow)
         else:
-            break_index = message_splitting.break_before(text, room, is_code=False)
+            break_index = message_splitting.break_before(text, characters_left, is_code=False)
             self._append(text[:break_index].rstrip())
             self.close()
             self._write_line(text[break_index:].lstrip(), may_grow=may_grow)

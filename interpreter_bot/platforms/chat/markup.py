@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a text that is shown as one.
+    """A line, or a code block, of a text.
 
     Attributes:
         text: harmless, in the network's Markdown.
@@ -32,7 +32,7 @@ class Markup(Protocol):
         """
 
     def escape(self, text: str, /) -> str:
-        """Return words within a line."""
+        """Return foreign words as part of a line, without any markup of theirs."""
 
     def inline_code(self, text: str, /) -> str:
         """Return text as code within a line, cut if it is long."""
@@ -53,4 +53,4 @@ class Markup(Protocol):
         """Spell a file's name so that the network leaves it unchanged."""
 
     def mention(self, person: str, /) -> str:
-        """Return what names a person, and notifies them in a message that may."""
+        """Return a mention of a person; it notifies them if the message is allowed to."""

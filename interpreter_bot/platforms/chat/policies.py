@@ -22,7 +22,7 @@ class NotHereError(NotAllowedError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Ids of where the bot may be used, and of who may.
+    """The places where the bot may be used, and the people who may use it, by their ids.
 
     Empty `workspaces` and `channels` mean everywhere. A person needs to be in `people` or in one of
     `groups`; if both are empty, everybody is allowed.

@@ -102,7 +102,7 @@ class MessageSync:
 
     @property
     def first_message(self) -> str:
-        """Id of the first message, once it stands."""
+        """Id of the first message; empty until it is posted."""
         first = self._slots[0].posted if self._slots else None
         return first.message_id if first is not None else ""
 
@@ -118,7 +118,7 @@ class MessageSync:
         self.signal_change(is_urgent=True)
 
     async def run(self) -> None:
-        """Sync until the answer is finished and stands.
+        """Sync until all of the finished answer is shown.
 
         Raises:
             LocationClosedError: nothing can be shown there any more.
@@ -150,7 +150,7 @@ class MessageSync:
                         await self._is_urgent.wait()
 
     async def close(self, sentence: str) -> None:
-        """Leave the messages as they stand, without buttons, and add a sentence."""
+        """Keep the messages that are posted, without their buttons, and add a sentence."""
         standing_drafts = [slot.draft for slot in self._slots if slot.posted is not None]
         drafts = [
             dataclasses.replace(draft, status="", buttons=(), may_grow=False)
@@ -173,7 +173,7 @@ class MessageSync:
             try:
                 await self._reconcile()
             except transport.FilesRefusedError as error:
-                # Drawn differently from now on, in the end as a sentence: not counted as a try.
+                # This is not counted as a try: the next drafts are without these files.
                 self._refuse(error)
                 continue
             except transport.RateLimitedError as error:
@@ -273,7 +273,7 @@ class MessageSync:
                 first_tried_at=delivery.tried,
             )
             posted = transport.Posted(delivery.message, self._at) if delivery.message else None
-            # One without an id is looked for before another is posted in its place.
+            # A message without an id is looked for before it is posted again.
             self._slots.append(Slot(transport.UNKNOWN, key, posted, is_unconfirmed=posted is None))
 
     async def _note_delivery(self, key: transport.PostKey, message: str = "") -> None:

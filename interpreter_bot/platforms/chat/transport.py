@@ -192,7 +192,7 @@ class Transport(Protocol):
         """Return the limits of messages at a location."""
 
     async def locate(self, request: requests.Request) -> Location:
-        """Return where an answer continues whose request has no location any more."""
+        """Return the location of an answer to a request of a former bot, or of a schedule."""
 
     def pace(self, at: Location, answer_count: int, *, is_code: bool) -> float:
         """Return the seconds between two edits of an answer.
@@ -204,7 +204,7 @@ class Transport(Protocol):
         """
 
     def show_working(self, at: Location) -> contextlib.AbstractAsyncContextManager[None]:
-        """Show inside the context that the bot works on an answer."""
+        """Show that the bot works on an answer, as long as the context lasts."""
 
     async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
         """Post a message; a key prevents a second post if the network supports that."""
@@ -300,7 +300,7 @@ class UneditableError(TransportError):
 
 
 class FilesRefusedError(TransportError):
-    """Files of the message are refused as they are; its words were not."""
+    """The network refused the files of a message, but not its words."""
 
     def __init__(
         self, uploads: Sequence[Upload], *, is_forbidden: bool = False, reason: str = ""
@@ -322,4 +322,4 @@ class ContentRefusedError(TransportError):
 
 
 class LocationClosedError(TransportError):
-    """Nothing can be shown there any more; the sentence says why, empty if nobody can read it."""
+    """Nothing can be shown at a location any more; the sentence, if any, tells people why."""

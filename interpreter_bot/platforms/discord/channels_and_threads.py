@@ -133,7 +133,7 @@ async def thread_for_copy(
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY) from error
     is_open = False
     try:
-        is_open = await open_thread(limits, message, discord_words.COPY_TITLE)
+        is_open = await open_thread_in_time(limits, message, discord_words.COPY_TITLE)
         if not is_open:
             raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
         yield str(message.id), f"<#{message.id}>"
@@ -239,7 +239,7 @@ class Threads:
             bot_permissions.create_public_threads and bot_permissions.send_messages_in_threads
         ):
             return None
-        is_open = await open_thread(self._limits, message, title)
+        is_open = await open_thread_in_time(self._limits, message, title)
         if is_open:
             self._people.setdefault(message.id, {message.author.id})
         return message.id if is_open else None
@@ -257,7 +257,9 @@ async def _people_in(thread: discord.Thread) -> set[int]:
     return people
 
 
-async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, title: str) -> bool:
+async def open_thread_in_time(
+    limits: rate_limits.RateLimits, message: discord.Message, title: str
+) -> bool:
     """Open a thread on a message, unless Discord allows none for longer than a person waits."""
     route = f"POST /channels/{message.channel.id}/messages/{message.id}/threads"
     if _is_limited(limits, route):

@@ -153,14 +153,14 @@ async def submit_form(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
     invocation: command_types.Invocation,
-    entered: Mapping[str, str],
+    entered_values: Mapping[str, str],
 ) -> None:
     """Carry out what was entered into the form of a command."""
     try:
         if await handler.acknowledge_and_claim(interaction):
             place = command_place_at_interaction(handler, interaction)
             view = InteractionView(handler, interaction)
-            await commands.carry_out(invocation, place, view, entered)
+            await commands.carry_out(invocation, place, view, entered_values)
     except Exception as error:
         # The library would only log it, and leave the person without an answer.
         await handler.report_error(interaction, error)
@@ -236,9 +236,9 @@ class QuestionView(InteractionView):
     """Shows results in place of the question whose button was pressed."""
 
     async def send(self, text: str) -> None:
-        nobody = discord.AllowedMentions.none()
+        no_mentions = discord.AllowedMentions.none()
         await self._interaction.edit_original_response(
-            content=text, view=None, allowed_mentions=nobody
+            content=text, view=None, allowed_mentions=no_mentions
         )
 
 
@@ -285,10 +285,10 @@ class ChannelView(_View):
         raise errors.BotError(place_words.FORM_BY_COMMAND)
 
     async def _send(self, text: str, **fields: Any) -> None:
-        nobody = discord.AllowedMentions.none()
+        no_mentions = discord.AllowedMentions.none()
         try:
             await self._channel.send(
-                text or None, allowed_mentions=nobody, suppress_embeds=True, **fields
+                text or None, allowed_mentions=no_mentions, suppress_embeds=True, **fields
             )
         except api_errors.ANY as error:
             raise errors.BotError(discord_words.MESSAGE_REFUSED) from error

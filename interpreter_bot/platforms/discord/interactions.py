@@ -199,20 +199,20 @@ class InteractionHandler:
         shown_buttons: tuple[transport.Button, ...] = (),
     ) -> None:
         """Reply; only to the person, unless the acknowledgement was public."""
-        nobody = discord.AllowedMentions.none()
+        no_mentions = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
                 content=text or None,
                 attachments=discord_transport.open_files(uploads),
                 view=persistent_buttons.view(shown_buttons),
-                allowed_mentions=nobody,
+                allowed_mentions=no_mentions,
             )
             return
         fields: dict[str, Any] = {
             "files": discord_transport.open_files(uploads),
             "view": persistent_buttons.view(shown_buttons) or discord.utils.MISSING,
             "ephemeral": True,
-            "allowed_mentions": nobody,
+            "allowed_mentions": no_mentions,
             "suppress_embeds": True,
         }
         if interaction.extras.get(_ACKNOWLEDGED) or interaction.response.is_done():

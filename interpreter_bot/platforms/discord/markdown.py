@@ -106,15 +106,6 @@ def escape(text: str) -> str:
     return text.replace("@", f"@{_INVISIBLE}").replace("://", f":{_INVISIBLE}//")
 
 
-def prose(text: str) -> str:
-    """Convert a model's Markdown to harmless Discord Markdown.
-
-    Code blocks get fences that Discord knows and their text cannot close. Discord has no tables, so
-    these become aligned code blocks.
-    """
-    return "\n".join(block.text for block in blocks(text)).strip("\n")
-
-
 def time_since(moment: float) -> str:
     """Return how long ago something began, as a timestamp that Discord keeps up to date."""
     return f"began <t:{int(moment)}:R>"

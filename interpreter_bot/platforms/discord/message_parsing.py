@@ -91,8 +91,8 @@ def command(message: discord.Message, bot_id: int) -> command_types.Invocation |
 
 def replied_message(message: discord.Message) -> discord.Message | None:
     """Return the message to which another one replies, if Discord included it."""
-    resolved = message.reference.resolved if message.reference is not None else None
-    return resolved if isinstance(resolved, discord.Message) else None
+    original = message.reference.resolved if message.reference is not None else None
+    return original if isinstance(original, discord.Message) else None
 
 
 def is_for_others(message: discord.Message, bot_id: int) -> bool:
@@ -108,10 +108,12 @@ def mentions_bot(message: discord.Message, bot_id: int) -> bool:
     return f"<@{bot_id}>" in message.content or f"<@!{bot_id}>" in message.content
 
 
-def words(content: str, mentioned: Iterable[discord.User | discord.Member], bot_id: int) -> str:
+def words(
+    content: str, mentioned_users: Iterable[discord.User | discord.Member], bot_id: int
+) -> str:
     """Return text with names in place of mentions, and without the mention of the bot."""
     text = re.sub(rf"<@!?{bot_id}>", "", content)
-    for user in mentioned:
+    for user in mentioned_users:
         for mention in (f"<@{user.id}>", f"<@!{user.id}>"):
             text = text.replace(mention, f"@{user.display_name}")
     return text.strip()

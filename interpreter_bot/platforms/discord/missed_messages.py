@@ -120,15 +120,15 @@ class MissedMessages:
         """Handle the messages of some channels, oldest first."""
         if len(channels) > _MAX_CHANNELS:
             _log.warning("of %d channels only %d are read", len(channels), _MAX_CHANNELS)
-        missed: list[discord.Message] = []
+        missed_messages: list[discord.Message] = []
         for channel in channels[: -_MAX_CHANNELS - 1 : -1]:
-            missed += await self._read(channel, discord.Object(since))
-        missed.sort(key=lambda message: message.id)
-        for message in missed:
+            missed_messages += await self._read(channel, discord.Object(since))
+        missed_messages.sort(key=lambda message: message.id)
+        for message in missed_messages:
             self.note_message(message)
-        await self._inbox.catch_up(missed)
-        if missed:
-            _log.info("%d messages that may have been missed were read", len(missed))
+        await self._inbox.catch_up(missed_messages)
+        if missed_messages:
+            _log.info("%d messages that may have been missed were read", len(missed_messages))
 
     def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once per gateway session."""

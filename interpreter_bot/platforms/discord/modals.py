@@ -164,12 +164,12 @@ def parse_form(
     command = match and command_table.commands_of(channels_and_threads.PLATFORM).get(match["name"])
     if not match or not command:
         return None
-    entered: dict[str, str] = {}
+    entered_values: dict[str, str] = {}
     for field in _fields(data):
         # A selection in which nothing is chosen changes nothing.
         for text in [field["value"]] if "value" in field else field.get("values", ()):
-            entered[str(field.get("custom_id"))] = str(text)
-    return command_types.Invocation(command, match["argument"]), entered
+            entered_values[str(field.get("custom_id"))] = str(text)
+    return command_types.Invocation(command, match["argument"]), entered_values
 
 
 def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | None:

@@ -160,7 +160,7 @@ async def connected_platform(
         )
         service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
         try:
-            # A group of its own: running answers do not end with the connection.
+            # Only the watch is in this group: running answers do not end with the connection.
             async with _task_group() as tasks:
                 watch_task = tasks.create_task(_watch(connection, config), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
@@ -224,11 +224,11 @@ async def _describe(client: discord.Client, application: discord.AppInfo) -> App
     invitation = discord.utils.oauth_url(
         application.id, permissions=_PERMISSIONS, scopes=("bot", "applications.commands")
     )
-    return Application(str(client.user), str(_owner(application)), has_content, invitation)
+    return Application(str(client.user), str(_owner_of(application)), has_content, invitation)
 
 
 async def _greet_owner(client: discord.Client, application: discord.AppInfo) -> None:
-    owner = _owner(application)
+    owner = _owner_of(application)
     try:
         channel = await client.create_dm(owner)
         await channel.send(
@@ -238,7 +238,7 @@ async def _greet_owner(client: discord.Client, application: discord.AppInfo) -> 
         raise api_errors.DiscordError(discord_words.cannot_write_to(str(owner))) from error
 
 
-def _owner(application: discord.AppInfo) -> discord.User | discord.TeamMember:
+def _owner_of(application: discord.AppInfo) -> discord.User | discord.TeamMember:
     return (application.team and application.team.owner) or application.owner
 
 

@@ -127,32 +127,32 @@ class DiscordTransport:
     ) -> transport.Posted:
         """Post a message; the first response to an interaction replaces "thinking"."""
         with _translate_errors(at, draft, is_new=True):
-            live = at.handle
-            if not isinstance(live, LiveInteraction):
+            live_interaction = at.handle
+            if not isinstance(live_interaction, LiveInteraction):
                 return await self._send(at, draft, key)
-            if key.index == 0 and live.is_live:
+            if key.index == 0 and live_interaction.is_live:
                 try:
-                    message = await live.interaction.edit_original_response(
+                    message = await live_interaction.interaction.edit_original_response(
                         content=draft.full_text or None,
                         attachments=open_files(draft.uploads),
                         view=persistent_buttons.view(draft.buttons),
                         allowed_mentions=_allowed_mentions(draft),
                     )
                 except discord.HTTPException as error:
-                    live.note_expiry(error)
+                    live_interaction.note_expiry(error)
                 else:
-                    live.message_ids.add(message.id)
+                    live_interaction.message_ids.add(message.id)
                     return _make_posted(message, at)
             try:
                 return await self._send(at, draft, key)
             except discord.Forbidden as error:
                 _log.info("an answer continues through its interaction", exc_info=error)
-                return await self._post_without_access(at, live, draft, key)
+                return await self._post_without_access(at, live_interaction, draft, key)
 
     async def _post_without_access(
         self,
         at: transport.Location,
-        live: LiveInteraction,
+        live_interaction: LiveInteraction,
         draft: transport.Draft,
         key: transport.PostKey,
     ) -> transport.Posted:
@@ -161,9 +161,9 @@ class DiscordTransport:
         A follow-up has no nonce and cannot be looked up. If one may have arrived, the rest goes as
         direct messages, so that nothing appears twice.
         """
-        if live.is_live:
+        if live_interaction.is_live:
             try:
-                message: discord.Message = await live.interaction.followup.send(
+                message: discord.Message = await live_interaction.interaction.followup.send(
                     draft.full_text,
                     files=open_files(draft.uploads),
                     view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
@@ -176,11 +176,11 @@ class DiscordTransport:
             except api_errors.CONNECTION as error:
                 _log.info("a follow-up may have been sent", exc_info=error)
             except discord.HTTPException as error:
-                live.note_expiry(error)
+                live_interaction.note_expiry(error)
             else:
-                live.message_ids.add(message.id)
+                live_interaction.message_ids.add(message.id)
                 return _make_posted(message, at)
-        channel = await live.interaction.user.create_dm()
+        channel = await live_interaction.interaction.user.create_dm()
         channel_id = str(channel.id)
         session = values.SessionKey(channels_and_threads.PLATFORM, "", channel_id)
         direct_messages = transport.Location(session=session, channel=channel_id)
@@ -238,7 +238,7 @@ class DiscordTransport:
         self, posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
     ) -> transport.Posted:
         """Edit a message; files that stay are not sent again."""
-        at, live = posted.at, posted.at.handle
+        at, live_interaction = posted.at, posted.at.handle
         fields = {
             "content": draft.full_text or None,
             "attachments": _attachments(posted, former_draft, draft),
@@ -247,34 +247,39 @@ class DiscordTransport:
         }
         with _translate_errors(at, draft, is_new=False):
             message_id = int(posted.message_id)
-            if isinstance(live, LiveInteraction) and message_id in live.message_ids:
-                if live.is_live:
+            if (
+                isinstance(live_interaction, LiveInteraction)
+                and message_id in live_interaction.message_ids
+            ):
+                if live_interaction.is_live:
                     try:
-                        edited = await live.interaction.followup.edit_message(message_id, **fields)
+                        edited = await live_interaction.interaction.followup.edit_message(
+                            message_id, **fields
+                        )
                         return _make_posted(edited, at)
                     except discord.HTTPException as error:
-                        live.note_expiry(error)
+                        live_interaction.note_expiry(error)
             elif draft.notified_person and not former_draft.notified_person:
                 # An edit notifies nobody, so post a new message.
                 raise transport.UneditableError
             try:
                 message = await self._channel(at).get_partial_message(message_id).edit(**fields)
             except discord.Forbidden as error:
-                if live is None:
+                if live_interaction is None:
                     raise
                 raise transport.UneditableError from error
             return _make_posted(message, at)
 
     async def delete(self, posted: transport.Posted) -> None:
-        live, message_id = posted.at.handle, int(posted.message_id)
+        live_interaction, message_id = posted.at.handle, int(posted.message_id)
         with _translate_errors(posted.at, transport.Draft(""), is_new=False):
             try:
                 if (
-                    isinstance(live, LiveInteraction)
-                    and message_id in live.message_ids
-                    and live.is_live
+                    isinstance(live_interaction, LiveInteraction)
+                    and message_id in live_interaction.message_ids
+                    and live_interaction.is_live
                 ):
-                    await live.interaction.followup.delete_message(message_id)
+                    await live_interaction.interaction.followup.delete_message(message_id)
                 else:
                     await self._channel(posted.at).get_partial_message(message_id).delete()
             except (discord.NotFound, discord.Forbidden) as error:
@@ -285,8 +290,8 @@ class DiscordTransport:
 
         async def send() -> None:
             channel = await self.client.create_dm(discord.Object(int(person)))
-            nobody = discord.AllowedMentions.none()
-            await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
+            no_mentions = discord.AllowedMentions.none()
+            await channel.send(text, suppress_embeds=True, allowed_mentions=no_mentions)
 
         try:
             await self.limits.within(_WHISPER_SECONDS, send())

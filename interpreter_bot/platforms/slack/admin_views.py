@@ -221,12 +221,12 @@ def submitted_choices(view: home_and_modal_views.View) -> dict[str, object | Non
         permissions.CHANNELS: fields[permissions.CHANNELS].get("selected_conversations") or None,
         permissions.APPROVAL: approval if approval in get_args(requests.Approval) else None,
         permissions.FOLLOWING: _YES_NO.get(str(options[permissions.FOLLOWING])),
-        permissions.TOKENS: _typed_number(fields[permissions.TOKENS], _WHOLE_NUMBER),
-        permissions.MONEY: _typed_number(fields[permissions.MONEY], _DECIMAL_NUMBER),
+        permissions.TOKENS: _parse_number(fields[permissions.TOKENS], _WHOLE_NUMBER),
+        permissions.MONEY: _parse_number(fields[permissions.MONEY], _DECIMAL_NUMBER),
     }
 
 
-def _typed_number(field: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
+def _parse_number(field: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
     """Parse a typed number; None for anything else."""
     text = str(field.get("value") or "").strip().replace(",", "").replace("_", "")
     return text if pattern.fullmatch(text) else None

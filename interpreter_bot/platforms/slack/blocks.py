@@ -50,25 +50,25 @@ def from_markdown(text: str) -> list[Block]:
     mentions are broken instead.
     """
     result: list[Block] = []
-    overflow: list[str] = []
+    texts_left: list[str] = []
     for part in markdown.split_at_mentions(text):
         has_room = len(result) < _MAX_WRITTEN_BLOCKS
         if isinstance(part, markdown.Code):
             if has_room:
                 result.append(_preformatted(part.text.rstrip("\n")))
             else:
-                overflow.append(fences.fenced(markdown.break_mentions(part.text)))
+                texts_left.append(fences.fenced(markdown.break_mentions(part.text)))
         elif isinstance(part, markdown.Line):
             if has_room:
                 result.append(_line(part))
             else:
-                overflow.append(markdown.break_mentions("".join(text for text, _ in part.texts)))
+                texts_left.append(markdown.break_mentions("".join(text for text, _ in part.texts)))
         elif part.strip():
             if has_room:
                 result.append({"type": "markdown", "text": part})
             else:
-                overflow.append(part.strip("\n"))
-    return [*result, {"type": "markdown", "text": "\n".join(overflow)}] if overflow else result
+                texts_left.append(part.strip("\n"))
+    return [*result, {"type": "markdown", "text": "\n".join(texts_left)}] if texts_left else result
 
 
 def _line(line: markdown.Line) -> Block:

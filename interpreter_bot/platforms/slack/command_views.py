@@ -176,14 +176,14 @@ class SlackCommands:
         )
 
     async def _stop(self, key: values.SessionKey, person: str) -> bool:
-        """Stop what a person asked for in a session; for an admin, "", whatever runs there.
+        """Stop the requests of a person in a session; all that runs there if `person` is empty.
 
         Raises:
             BotError: others asked for all of it.
         """
         if await self._in_flight.stop(lambda entry: entry.at.session == key, person):
             return True
-        # What came by another way, as from the page, is for admins to stop.
+        # A request that came another way, as from the page, can be stopped by admins only.
         return not person and await self._dependencies.service.stop(key)
 
     def make_view(

@@ -164,12 +164,12 @@ class FileDownloads:
             raise DownloadError(file_words.not_fetched(name, file_words.fetched_partly(size)))
 
     def _is_slack_address(self, url: str) -> bool:
-        parts = parse.urlsplit(url)
-        if parts.netloc == self._api_host and parts.scheme == self._scheme:
+        url_parts = parse.urlsplit(url)
+        if url_parts.netloc == self._api_host and url_parts.scheme == self._scheme:
             return True
-        host = parts.hostname or ""
+        host = url_parts.hostname or ""
         is_listed = any(host == name or host.endswith(f".{name}") for name in _SLACK_HOSTS)
-        return parts.scheme == "https" and is_listed
+        return url_parts.scheme == "https" and is_listed
 
 
 def name_of(file: Mapping[str, Any]) -> str:

@@ -63,33 +63,34 @@ class FileUploads:
             Sentences about those that could not be sent.
         """
         complaints: list[str] = []
-        staged: dict[str, dict[str, str]] = {}
+        staged_files: dict[str, dict[str, str]] = {}
         try:
             for file in files:
                 try:
-                    staged[file.name] = await self.upload(place, file)
+                    staged_files[file.name] = await self.upload(place, file)
                 except api_errors.GoneError:
                     raise
                 except api_errors.SlackError as error:
                     complaints.append(file_words.not_sent(file.name, error))
-            if staged and await self.share(place, thread, [*staged.values()]) is None:
+            if staged_files and await self.share(place, thread, [*staged_files.values()]) is None:
                 complaints += [
-                    file_words.not_sent(name, file_words.NOT_SHOWN_BY_SLACK) for name in staged
+                    file_words.not_sent(name, file_words.NOT_SHOWN_BY_SLACK)
+                    for name in staged_files
                 ]
         except api_errors.SlackError as error:
             complaints.append(file_words.not_sent("The files", error))
         return complaints
 
     async def share(
-        self, place: message_posting.Place, thread: str, staged: Sequence[dict[str, str]]
+        self, place: message_posting.Place, thread: str, staged_files: Sequence[dict[str, str]]
     ) -> str | None:
         """Share uploaded files in one message; return what `find_share` does.
 
         Raises:
             SlackError: Slack refuses it.
         """
-        await self._complete(place, staged, thread=thread)
-        return await self.find_share(place, [file["id"] for file in staged])
+        await self._complete(place, staged_files, thread=thread)
+        return await self.find_share(place, [file["id"] for file in staged_files])
 
     async def find_share(self, place: message_posting.Place, file_ids: Sequence[str]) -> str | None:
         """Wait for the message with files, which appears some time after the share is accepted.
@@ -119,13 +120,13 @@ class FileUploads:
         Raises:
             SlackError: Slack cannot show them in blocks.
         """
-        staged = await _gather(
+        staged_files = await _gather(
             self._upload_bytes(place, picture, picture.file.seek(0, io.SEEK_END))
             for picture in pictures
         )
-        await self._complete(place, staged)
+        await self._complete(place, staged_files)
         deadline = time.monotonic() + self._api.timing.sharing_seconds
-        file_ids = [entry["id"] for entry in staged]
+        file_ids = [entry["id"] for entry in staged_files]
         descriptions = await _gather(
             self._poll(place, file_id, _is_picture, deadline) for file_id in file_ids
         )
@@ -212,7 +213,7 @@ class FileUploads:
     async def _complete(
         self,
         place: message_posting.Place,
-        staged: Sequence[dict[str, str]],
+        staged_files: Sequence[dict[str, str]],
         *,
         thread: str | None = None,
     ) -> None:
@@ -224,7 +225,7 @@ class FileUploads:
             nonlocal is_lost
             is_lost = True
             deadline = time.monotonic() + self._api.timing.sharing_seconds / 2
-            description = await self._poll(place, staged[0]["id"], is_ready, deadline)
+            description = await self._poll(place, staged_files[0]["id"], is_ready, deadline)
             return None if description is None else {}
 
         try:
@@ -232,14 +233,14 @@ class FileUploads:
                 place.workspace,
                 "files.completeUploadExternal",
                 find=find,
-                files=json.dumps(staged),
+                files=json.dumps(staged_files),
                 channel_id=None if thread is None else place.channel,
                 thread_ts=thread or None,
             )
         except api_errors.GoneError:
             raise
         except api_errors.RefusedError:
-            # An earlier try, whose response was lost, completed it; the caller polls the outcome.
+            # If a response was lost, that earlier try may have completed it: the caller finds out.
             if not is_lost:
                 raise
 

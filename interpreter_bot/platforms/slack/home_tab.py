@@ -52,16 +52,16 @@ class Feedback:
         """Store a person's rating of a turn, "up" or "down", in place of an earlier one."""
         service = self._service
         person_scope = values.Scope("slack", team, person=user)
-        name = f"{_TALLY_NAME}:{turn}"
+        choice_name = f"{_TALLY_NAME}:{turn}"
         async with self._counting:
-            former = (await service.queries.choices(person_scope)).get(name)
+            former = (await service.queries.choices(person_scope)).get(choice_name)
             if rating not in _RATINGS or former == rating:
                 return
             tally = await self._tally(team)
             tally[rating] += 1
             if former in tally:
                 tally[str(former)] -= 1
-            await service.choose(person_scope, name, rating)
+            await service.choose(person_scope, choice_name, rating)
             await service.choose(values.Scope("slack", team), _TALLY_NAME, tally)
 
     async def count_ratings(self, team: str) -> tuple[int, int]:

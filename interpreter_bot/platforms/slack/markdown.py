@@ -163,7 +163,7 @@ def _as_code(match: re.Match[str]) -> str:
 
 
 def safe_length(line: str) -> int:
-    """Return the length up to which a line cannot become code, an address or a mention any more."""
+    """Return the length of the part of a line that cannot become code, an address or a mention."""
     open_token = _MENTION_OR_LINK_START.search(line)
     token_start = open_token.start() if open_token else len(line)
     return min(_find_unfinished_code(line), token_start)

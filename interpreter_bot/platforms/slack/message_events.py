@@ -182,7 +182,7 @@ class MessageEvents:
         if not slack_message.thread:
             return False
         uses_channel_kernel = message.session != message.at.session
-        # Asks the database, not Slack: most threads do not concern the bot.
+        # This asks the database, not Slack, as most threads do not concern the bot.
         if not uses_channel_kernel and not await self._service.queries.exists(message.at.session):
             return False
         thread = await self._read_thread(workspace, slack_message)
@@ -202,7 +202,7 @@ class MessageEvents:
             return access_words.MENTION_ME
         people = thread.people
         if not thread.is_whole:
-            # The store knows who talked with the bot in it.
+            # The people who talked with the bot in it are known from the store.
             past_turns = await self._service.queries.history(
                 message.at.session, limit=_MAX_PAST_TURNS
             )
@@ -275,7 +275,7 @@ class MessageEvents:
         title = "" if sent_message.thread else title_of(parsed.text)
         at = slack_transport.location(source.place, message.session, title=title)
         if is_edit or code or parsed.is_code or not (parsed.text or sent_message.files):
-            # There may be nothing to do, or an answer stands already, so nothing is shown yet.
+            # Nothing is shown yet, as there may be nothing to do, or an answer already.
             request = await self._make_request(message, code)
             at = dataclasses.replace(at, session=request.key)
             start = await self._in_flight.prepare(
@@ -333,7 +333,7 @@ class MessageEvents:
         if limit and not sent_message.thread and not sent_message.is_direct:
             channel_messages = await self._threads.read_channel(workspace, sent_message)
         messages = (*channel_messages, *thread.before)
-        names = await self._find_names(workspace, (*messages, *thread.with_files))
+        names = await self._find_names(workspace, (*messages, *thread.messages_with_files))
         earlier_files = await self._earlier_files(request, thread, names)
         files = [*sent_message.files[:_MAX_FILES], *earlier_files]
         if not request.text and not files:
@@ -358,7 +358,7 @@ class MessageEvents:
         """Return the files of earlier messages that a request asks for."""
         files = [
             file
-            for earlier in thread.with_files
+            for earlier in thread.messages_with_files
             if earlier.bot or earlier.user in names
             for file in earlier.files
         ]

@@ -69,9 +69,9 @@ def place_of(
     )
 
 
-def make_content(text: str, below: Sequence[blocks.Block] = ()) -> dict[str, Any]:
+def make_content(text: str, blocks_below: Sequence[blocks.Block] = ()) -> dict[str, Any]:
     """Make the content of a message: any Markdown, with blocks below it."""
-    message_blocks = [*blocks.from_markdown(text), *below]
+    message_blocks = [*blocks.from_markdown(text), *blocks_below]
     # The text is for notifications, and for clients without blocks.
     return {"text": markdown.notification(text) or "…", "blocks": message_blocks}
 
@@ -215,17 +215,19 @@ async def direct_place(api: web_api.WebApi, place: Place) -> Place:
     return dataclasses.replace(place, channel=channel, thread="", request_ts="")
 
 
-async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.Block) -> None:
+async def whisper(
+    api: web_api.WebApi, place: Place, text: str, *blocks_below: blocks.Block
+) -> None:
     """Send an ephemeral message to one person.
 
     Args:
         text: any Markdown.
-        below: blocks that follow it, as they are.
+        blocks_below: blocks that follow it, as they are.
 
     Raises:
         SlackError: Slack refuses it.
     """
-    content = make_content(text, below)
+    content = make_content(text, blocks_below)
     if place.is_direct:
         await post(api, place, content, place.thread)
         return

@@ -51,7 +51,7 @@ class MissedMessages:
         if not self._look_back_seconds:
             return
         since = time.time() - self._look_back_seconds
-        missed: list[message_events.RawMessage] = []
+        missed_messages: list[message_events.RawMessage] = []
         for key in await self._recent_places():
             try:
                 workspace = await self._workspaces.get(key.workspace)
@@ -64,7 +64,7 @@ class MissedMessages:
                 _log.info("missed messages cannot be read: %s", error)
                 continue
             # Without `edited`, a message that was answered before its edit counts as claimed.
-            missed += [
+            missed_messages += [
                 message_events.RawMessage(
                     workspace,
                     {name: value for name, value in message.items() if name != "edited"},
@@ -73,8 +73,8 @@ class MissedMessages:
                 for message in messages
                 if not workspace.has_written(message)
             ]
-        missed.sort(key=lambda message: str(message.content.get("ts")))
-        await self._inbox.catch_up(missed)
+        missed_messages.sort(key=lambda message: str(message.content.get("ts")))
+        await self._inbox.catch_up(missed_messages)
 
     async def _recent_places(self) -> Iterable[values.SessionKey]:
         """Return the channels and threads that were used last."""

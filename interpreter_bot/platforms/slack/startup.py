@@ -217,11 +217,13 @@ async def check_bot_token(config: settings.Slack) -> tuple[str, tuple[str, ...]]
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             answer = await _test_token(config, session)
     headers = {str(name).lower(): value for name, value in answer.headers.items()}
-    granted = str(headers.get("x-oauth-scopes", ""))
-    scopes = {scope.strip() for scope in granted.split(",")}
+    granted_text = str(headers.get("x-oauth-scopes", ""))
+    granted_scopes = {scope.strip() for scope in granted_text.split(",")}
     # A server that lists no scopes may grant all.
-    lacking = tuple(scope for scope in installations.SCOPES if granted and scope not in scopes)
-    return f"@{answer.get('user')} in {answer.get('team')}", lacking
+    missing_scopes = tuple(
+        scope for scope in installations.SCOPES if granted_text and scope not in granted_scopes
+    )
+    return f"@{answer.get('user')} in {answer.get('team')}", missing_scopes
 
 
 async def check_app_token(config: settings.Slack) -> None:

@@ -61,7 +61,7 @@ class Thread:
 
     before: tuple[message_parsing.Message, ...] = ()
     people: frozenset[str] = frozenset()
-    with_files: tuple[message_parsing.Message, ...] = ()
+    messages_with_files: tuple[message_parsing.Message, ...] = ()
     joined_at: str = ""
     is_whole: bool = True
     uses_channel_kernel: bool = False
@@ -213,13 +213,13 @@ class ThreadHistory:
     ) -> Thread:
         messages = received.messages if received is not None else ()
         earlier = [message for message in messages if message.ts < until_ts]
-        with_files = {message.ts: message for message in thread.with_files}
-        with_files |= {message.ts: message for message in earlier if message.files}
+        messages_with_files = {message.ts: message for message in thread.messages_with_files}
+        messages_with_files |= {message.ts: message for message in earlier if message.files}
         return dataclasses.replace(
             thread,
             before=tuple(earlier),
             people=thread.people | (received.people if received is not None else set()),
-            with_files=tuple(with_files.values()),
+            messages_with_files=tuple(messages_with_files.values()),
             is_whole=False,
             uses_channel_kernel=uses_channel_kernel,
         )
@@ -270,7 +270,7 @@ def _parse_thread(
 ) -> Thread:
     before: list[message_parsing.Message] = []
     people: set[str] = set()
-    with_files: list[message_parsing.Message] = []
+    messages_with_files: list[message_parsing.Message] = []
     question_metadata: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
     for content in messages:
@@ -285,7 +285,7 @@ def _parse_thread(
             question_metadata = message_posting.metadata_of(content)
         elif message is not None:
             before.append(message)
-            with_files += [message] if message.files else []
+            messages_with_files += [message] if message.files else []
     is_started_by_bot = workspace.has_written(first)
     bot_timestamps = [
         str(content.get("ts", ""))
@@ -296,7 +296,7 @@ def _parse_thread(
     return Thread(
         tuple(before),
         frozenset(people),
-        tuple(with_files),
+        tuple(messages_with_files),
         min(bot_timestamps, default=""),
         uses_channel_kernel=is_started_by_bot
         and message_posting.metadata_of(first).get("kernel") == CHANNEL_KERNEL,

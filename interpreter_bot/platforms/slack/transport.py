@@ -37,7 +37,7 @@ _MAX_PLAIN_CHARACTERS: Final = 3_500
 _MAX_ESCAPED_CHARACTERS: Final = 3_900
 _PICTURE_BLOCKS_FEATURE: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
-_RATE_LIMIT_SECONDS: Final = 30.0
+_RATE_LIMIT_PAUSE_SECONDS: Final = 30.0
 # Slack's clock may be behind ours by this much.
 _CLOCK_SKEW_SECONDS: Final = 30.0
 _FIRST_SIGN_SECONDS: Final = 2.0
@@ -80,7 +80,7 @@ class LiveAnswer:
     title: str = ""
     open_streams: dict[str, streams.Stream] = dataclasses.field(default_factory=dict)
     picture_ids: dict[transport.Upload, str] = dataclasses.field(default_factory=dict)
-    staged: dict[transport.Upload, dict[str, str]] = dataclasses.field(default_factory=dict)
+    staged_files: dict[transport.Upload, dict[str, str]] = dataclasses.field(default_factory=dict)
     unconfirmed_files: dict[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
@@ -195,8 +195,8 @@ class SlackTransport:
 
     async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
         """Set the status of the session; return whether it is set, or may be."""
-        live = _live_answer(at)
-        is_new = bool(live.title) and status == "processing"
+        live_answer = _live_answer(at)
+        begins_session = bool(live_answer.title) and status == "processing"
         try:
             await self._api.call(
                 await self._workspaces.get(at.session.workspace),
@@ -205,8 +205,8 @@ class SlackTransport:
                 channel_id=at.channel,
                 thread_ts=at.thread,
                 status=status,
-                title=live.title if is_new else None,
-                initiator_user_id=live.person if is_new else None,
+                title=live_answer.title if begins_session else None,
+                initiator_user_id=live_answer.person if begins_session else None,
             )
         except api_errors.SlackError as error:
             _log.debug("no session status: %s", error)
@@ -233,7 +233,7 @@ class SlackTransport:
     ) -> transport.Posted:
         posted = _make_posted(at, ts)
         if (question := _question_metadata(draft)) and not at.session.thread:
-            # Only a message in this thread, of all threads of the session, may be the answer.
+            # Other threads share the session, but only a message in this one may answer.
             self._threads.note_question(question[thread_history.QUESTION], posted.at.thread)
         return posted
 
@@ -496,17 +496,17 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Share files in a message; Slack accepts this before it does it, and may never do it."""
-        place, live = await self._place(at), _live_answer(at)
+        place, live_answer = await self._place(at), _live_answer(at)
         for upload in draft.uploads:
-            if upload not in live.staged:
-                live.staged[upload] = await self._stage(place, upload)
-        staged = [live.staged.pop(upload) for upload in draft.uploads]
-        ts = await self._uploads.share(place, at.thread, staged)
+            if upload not in live_answer.staged_files:
+                live_answer.staged_files[upload] = await self._stage(place, upload)
+        staged_files = [live_answer.staged_files.pop(upload) for upload in draft.uploads]
+        ts = await self._uploads.share(place, at.thread, staged_files)
         if ts is not None:
             return ts
-        if key.nonce in live.unconfirmed_files:
+        if key.nonce in live_answer.unconfirmed_files:
             raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHOWN_BY_SLACK)
-        live.unconfirmed_files[key.nonce] = [file["id"] for file in staged]
+        live_answer.unconfirmed_files[key.nonce] = [file["id"] for file in staged_files]
         raise transport.OutcomeUnknownError
 
     async def _stage(
@@ -567,7 +567,7 @@ def _translate_errors(*, is_new: bool) -> Iterator[None]:
     except api_errors.RefusedError as error:
         raise _translate_error(error, is_new=is_new) from error
     except web_api.WaitError as error:
-        raise transport.RateLimitedError(_RATE_LIMIT_SECONDS) from error
+        raise transport.RateLimitedError(_RATE_LIMIT_PAUSE_SECONDS) from error
     except api_errors.SlackError as error:
         raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
 

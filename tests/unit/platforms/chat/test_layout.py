@@ -34,6 +34,10 @@ _FENCES = re.compile(r"^```\w{0,20}$", re.MULTILINE)
 _UNSEEN = re.compile(r"[\s\u200b]+")
 
 
+def _converted(text):
+    return "\n".join(block.text for block in markdown.blocks(text)).strip("\n")
+
+
 def _words(texts):
     return _UNSEEN.sub("", "".join(_FENCES.sub("", text) for text in texts))
 
@@ -49,7 +53,7 @@ def _check(laid):
 @example("```py\n" + "x = 1\n" * 2000)
 @example("a " * 3000 + "```\n" + "y" * 5000 + "\n```")
 def test_messages_say_what_the_words_say(text):
-    told = markdown.prose(text)
+    told = _converted(text)
     laid = layout.lay_out([told], _TAKES)
     _check(laid)
     assert _words(sheet.text for sheet in laid) == _words([told])
@@ -79,13 +83,13 @@ def test_no_word_is_lost_between_a_model_and_its_messages(text):
         # Backticks that open nothing are shown by a letter that looks like them.
         return re.sub(r"[^\w]|_|\u02cb", "", what)
 
-    laid = layout.lay_out([markdown.prose(text)], _TAKES)
+    laid = layout.lay_out([_converted(text)], _TAKES)
     assert letters("".join(sheet.text for sheet in laid)) == letters(text)
 
 
 @given(st.lists(_TEXTS, max_size=4), st.integers(0, 25))
 def test_words_files_and_buttons_fit_together(texts, files):
-    parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text))]
+    parts = [part for text in texts for part in (_converted(text), markdown.code(text))]
     parts += [
         transport.Upload(id=f"f{n}", version=0, name="f", size_bytes=1, content=b"")
         for n in range(files)
