@@ -12,8 +12,8 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import cachetools
 
@@ -30,6 +30,8 @@ _MAX_ANSWERED_IDS: Final = 1000
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
 _RawContra = TypeVar("_RawContra", contravariant=True)
+
+FindPreferences: TypeAlias = Callable[[values.SessionKey, str], Awaitable[preferences.Preferences]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         platform: str,
         service: session_service.SessionService,
         network: Network[_Raw, _T],
-        settings: Mapping[str, object],
+        find_preferences: FindPreferences,
         *,
         edit_seconds: float,
         spawn: Callable[..., object] | None = None,
@@ -149,14 +151,14 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             platform: name of the network.
             service: the sessions.
             network: parses and knows its messages.
-            settings: the operator's values of the settings that people can choose.
+            find_preferences: returns what a person prefers in a session.
             edit_seconds: for which an edit of a message counts.
             spawn: runs what was prepared in a task; without it, `receive` waits for the end.
         """
         super().__init__(platform, service.events, spawn)
         self._service = service
         self._network = network
-        self._settings = settings
+        self._find_preferences = find_preferences
         self._edit_seconds = edit_seconds
         self._answered_ids = cachetools.LRUCache[str, None](_MAX_ANSWERED_IDS)
 
@@ -270,9 +272,9 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         if is_stop and self._service.works_for(message.session, message.person.id):
             # Also in a thread of several people: it can only mean the answer to this person.
             return True
-        reason = await self._network.find_mention_reason(
-            message, await self._find_preferences(message)
-        )
+        key, person = message.at.session, message.person.id
+        author_preferences = await self._find_preferences(key, person)
+        reason = await self._network.find_mention_reason(message, author_preferences)
         # Claim the message: a bot that starts later must not answer it, even if mentions are no
         # longer needed then. If it was claimed, it answered a question and was delivered twice.
         if (
@@ -284,13 +286,6 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             if await self._events.claim(self._network_name, f"needs a mention {thread}"):
                 await self._network.post_notice(message, reason)
         return not reason
-
-    async def _find_preferences(self, message: Message[_T]) -> preferences.Preferences:
-        """Return the preferences in effect for the author of a message."""
-        scope = message.at.session.scope(message.person.id)
-        return preferences.find_effective(
-            await self._service.queries.choices(scope), self._settings
-        )
 
     async def _prepare(
         self,
@@ -311,7 +306,8 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                     code = start.code
                 elif start is not None:
                     return start
-            author_preferences = await self._find_preferences(message)
+            key, person = message.at.session, message.person.id
+            author_preferences = await self._find_preferences(key, person)
             start = await self._network.prepare(
                 message, author_preferences, code=code, is_edit=is_edit
             )

@@ -70,7 +70,7 @@ class MessageEvents:
             channels_and_threads.PLATFORM,
             service,
             self,
-            requests_in_flight.settings,
+            requests_in_flight.find_preferences,
             edit_seconds=config.edit_seconds,
             spawn=requests_in_flight.spawn,
         )

@@ -94,7 +94,7 @@ class MessageEvents:
             PLATFORM,
             dependencies.service,
             self,
-            dependencies.permissions.settings,
+            requests_in_flight.find_preferences,
             edit_seconds=dependencies.config.edit_seconds,
         )
 

@@ -40,7 +40,7 @@ class SocketChat:
             PLATFORM,
             service,
             self,
-            self.in_flight.settings,
+            self.in_flight.find_preferences,
             edit_seconds=edit_seconds,
             spawn=self.in_flight.spawn,
         )
