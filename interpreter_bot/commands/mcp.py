@@ -62,8 +62,8 @@ async def _serve(config: settings.Settings) -> int:
                 reach = broker.reach(values.format_key(values.SessionKey("mcp")))
             instructions = tool_definitions.instructions(config.limits, reach)
             lines = first_answers.ClientLines(sys.stdin.fileno(), _take_over_stdout(), instructions)
-            reading = asyncio.create_task(lines.read(), name="mcp: standard input")
-            stack.callback(reading.cancel)
+            read_task = asyncio.create_task(lines.read(), name="mcp: standard input")
+            stack.callback(read_task.cancel)
             conversations = bot_startup.open_service(
                 config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
             )

@@ -13,8 +13,8 @@ from typing import Final
 
 from interpreter_bot import shipped_files
 
-_NAME: Final = "interpreter-bot"
-_START: Final = f"""\
+_PROGRAM_NAME: Final = "interpreter-bot"
+_START_EPILOG: Final = f"""\
 Start here:
   interpreter-bot setup                     a model's key, and tokens of Slack and Discord
   interpreter-bot run                       the page, and Slack and Discord if they are set up
@@ -25,22 +25,22 @@ Start here:
 
 `interpreter-bot COMMAND --help` explains a command. The manual is in
 {shipped_files.ROOT / "docs"}."""
-_RUN: Final = (
+_RUN_EPILOG: Final = (
     "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
     "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
 )
-_SETUP: Final = """\
+_SETUP_EPILOG: Final = """\
 A link creates the app on Slack. Each key and token is tried first, and then stored, encrypted, in
 the data directory; missing permissions are listed, and the bot can write to you as a test. What the
 environment or the configuration file sets is not asked for.
 """
-_DOCTOR: Final = """\
+_DOCTOR_EPILOG: Final = """\
 Tries the sandbox with two kernels that attack it, asks each model for one word, and asks Slack and
 Discord whose tokens these are. For each check that fails, two lines say what that means and how to
 fix it.
 
 Exit status: 0 if this machine can keep strangers' code apart, 1 if not."""
-_ASK: Final = """\
+_ASK_EPILOG: Final = """\
 Several prompts are several turns of one session. Without a prompt, standard input is the question;
 at a terminal, a chat begins. With a prompt, piped input becomes a file of the session.
 
@@ -52,7 +52,7 @@ at a terminal, a chat begins. With a prompt, piped input becomes a file of the s
 
 Exit status: 0 if every turn was answered and all files of --keep were saved; 1 if not; 2 if nothing
 was asked."""
-_EXEC: Final = """\
+_EXEC_EPILOG: Final = """\
   interpreter-bot exec --file sales.csv --cell "import pandas as pd; pd.read_csv('sales.csv')"
   interpreter-bot exec --keep results analysis.ipynb
   interpreter-bot exec --watch analysis.py
@@ -64,11 +64,11 @@ Exit status: 0 if every cell ended ok and all files of --keep were saved; 1 if n
 was not read to its end; 2 if nothing was run."""
 
 
-_ROTATE: Final = """\
+_ROTATE_EPILOG: Final = """\
 Makes a new key, puts it first in the key file, and encrypts all stored secrets with it. If the keys
 are in INTERPRETER_BOT_ENCRYPTION__KEYS, put a new one first there, before the old ones, and then
 run this. A running bot continues meanwhile. After its next start, only backups need old keys."""
-_HOST: Final = """\
+_HOST_EPILOG: Final = """\
 Without a verb: keep Python kernels until SIGTERM; running code then gets time to finish. A bot on
 this machine with the same paths in its settings finds this host by itself.
 
@@ -76,11 +76,11 @@ this machine with the same paths in its settings finds this host by itself.
   interpreter-bot host drain     start no more kernels, and end when the last one is gone
   interpreter-bot host certificate host-1.example 10.0.0.5
                                  make TLS files for a host with these names, or for --bot NAME"""
-_FLEET: Final = """\
+_FLEET_EPILOG: Final = """\
 Needs the extra [cluster]. Start Ray on each node with the environment variables of its host, such
 as INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS. Give bots the same database as this
 command, and host.fleet = ["ray"]. Hosts and bots keep running if this command or Ray ends."""
-_MCP: Final = """\
+_MCP_EPILOG: Final = """\
 Without a verb: be an MCP server for the agent that started this, over standard input and output.
 Its sessions are deleted when it ends. If mcp.enabled is set, `interpreter-bot run` serves agents
 over HTTP; each needs a token.
@@ -88,13 +88,13 @@ over HTTP; each needs a token.
   interpreter-bot mcp add NAME       let a client in, and print its token
   interpreter-bot mcp remove NAME    refuse its token from now on
   interpreter-bot mcp clients        list the clients that have a token"""
-_API: Final = """\
+_API_EPILOG: Final = """\
 `interpreter-bot run` answers programs over HTTP, on the page's port. Each needs a token.
 
   interpreter-bot api add NAME       let a program in, and print its token
   interpreter-bot api remove NAME    refuse its token from now on
   interpreter-bot api                list the programs that have a token"""
-_SKILLS: Final = """\
+_SKILLS_EPILOG: Final = """\
 Without a verb: list the skills of skills.directories, whether each is used, and what has changed.
 Models use a skill only after you have accepted it, and only while it stays unchanged.
 
@@ -103,7 +103,7 @@ Models use a skill only after you have accepted it, and only while it stays unch
 
 Exit status: 0 if all skills are used, or the change was made; 1 if some are not used; 2 if the
 change could not be made."""
-_TOOLS: Final = """\
+_TOOLS_EPILOG: Final = """\
 Without a verb: ask the servers of mcp_servers for their tools, and list each tool, whether it is
 used, and what has changed. Code can call a tool only after you have accepted it, and only while it
 stays unchanged.
@@ -113,7 +113,7 @@ stays unchanged.
 
 Exit status: 0 if all tools are used, or the change was made; 1 if some are not used; 2 if the
 change could not be made."""
-_LIBRARIES: Final = """\
+_LIBRARIES_EPILOG: Final = """\
 The first start of the bot runs this by itself. Groups that you chose before stay chosen.
 
   interpreter-bot libraries          install or update what most analysis needs
@@ -122,7 +122,7 @@ The first start of the bot runs this by itself. Groups that you chose before sta
 
 The libraries have an environment of their own, in the bot's virtual environment or data directory.
 If kernels.python is set, code runs in that Python instead."""
-_SESSIONS: Final = """\
+_SESSIONS_EPILOG: Final = """\
   interpreter-bot sessions                      list sessions with Python running or saved variables
   interpreter-bot sessions save 3fa2b1c0        save the variables of a session now
   interpreter-bot sessions end 3fa2 77c1        save the variables of two sessions, and stop Python
@@ -132,7 +132,7 @@ _SESSIONS: Final = """\
 You can shorten a name as long as no other session begins with it. Messages are never deleted.
 
 Exit status: 0 if everything was done; 1 if something was not; 2 if nothing was done."""
-_MODULES: Final = {
+_MODULE_OF_COMMAND: Final = {
     "exec": "execute",
     "rotate-keys": "rotate_keys",
     "sessions": "sessions_command",
@@ -147,9 +147,9 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         The options, and with them `module`, the command's in this package, and `log_level`.
     """
     parser = argparse.ArgumentParser(
-        prog=_NAME,
+        prog=_PROGRAM_NAME,
         description="A self-hosted code interpreter for chat.",
-        epilog=_START,
+        epilog=_START_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
@@ -159,21 +159,31 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-v", "--verbose", action="store_true", help="write more to the log")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, add_options, help_text, epilog in (
-        ("run", _add_run, "run the bot: the page, Slack and Discord", _RUN),
-        ("setup", _add_nothing, "enter a model's key, and tokens of Slack and Discord", _SETUP),
-        ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
-        ("exec", _add_exec, "run your own code, without a model", _EXEC),
-        ("host", _add_host, "keep Python kernels for bots, or query such a host", _HOST),
-        ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET),
-        ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
-        ("api", _add_api, "let programs use the bot over HTTP", _API),
-        ("skills", _add_skills, "list and accept skills that models can use", _SKILLS),
-        ("tools", _add_tools, "list and accept tools that code can call", _TOOLS),
-        ("doctor", _add_json, "check the sandbox, the models, Slack and Discord", _DOCTOR),
-        ("libraries", _add_libraries, "install the libraries that code can import", _LIBRARIES),
-        ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
+        ("run", _add_run, "run the bot: the page, Slack and Discord", _RUN_EPILOG),
+        (
+            "setup",
+            _add_nothing,
+            "enter a model's key, and tokens of Slack and Discord",
+            _SETUP_EPILOG,
+        ),
+        ("ask", _add_ask, "ask a question that is answered by running code", _ASK_EPILOG),
+        ("exec", _add_exec, "run your own code, without a model", _EXEC_EPILOG),
+        ("host", _add_host, "keep Python kernels for bots, or query such a host", _HOST_EPILOG),
+        ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET_EPILOG),
+        ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP_EPILOG),
+        ("api", _add_api, "let programs use the bot over HTTP", _API_EPILOG),
+        ("skills", _add_skills, "list and accept skills that models can use", _SKILLS_EPILOG),
+        ("tools", _add_tools, "list and accept tools that code can call", _TOOLS_EPILOG),
+        ("doctor", _add_json, "check the sandbox, the models, Slack and Discord", _DOCTOR_EPILOG),
+        (
+            "libraries",
+            _add_libraries,
+            "install the libraries that code can import",
+            _LIBRARIES_EPILOG,
+        ),
+        ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS_EPILOG),
         ("limits", _add_json, "print the limits of a session", ""),
-        ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
+        ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE_EPILOG),
     ):
         command = commands.add_parser(
             name,
@@ -186,7 +196,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         add_options(command)
         # Interactive commands print their own sentences; unattended ones warn in their log.
         command.set_defaults(
-            module=_MODULES.get(name, name),
+            module=_MODULE_OF_COMMAND.get(name, name),
             log_level="warning" if name in ("run", "host", "fleet", "mcp") else "error",
         )
     _check_command(parser, arguments, commands.choices)
@@ -204,8 +214,8 @@ def _check_command(
     if name is None or name in names:
         return
     alike = difflib.get_close_matches(name, names, 1)
-    hint = f"Did you mean {alike[0]}?" if alike else f"{_NAME} --help lists them."
-    parser.exit(2, f"{_NAME}: There is no command {name}. {hint}\n")
+    hint = f"Did you mean {alike[0]}?" if alike else f"{_PROGRAM_NAME} --help lists them."
+    parser.exit(2, f"{_PROGRAM_NAME}: There is no command {name}. {hint}\n")
 
 
 class _Version(argparse.Action):
@@ -215,7 +225,7 @@ class _Version(argparse.Action):
         """Print the version and exit."""
         from importlib import metadata
 
-        parser.exit(message=f"{_NAME} {metadata.version(_NAME)}\n")
+        parser.exit(message=f"{_PROGRAM_NAME} {metadata.version(_PROGRAM_NAME)}\n")
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -311,10 +321,12 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
 
 
 def _add_libraries(command: argparse.ArgumentParser) -> None:
-    command.add_argument("groups", nargs="*", type=_group, metavar="GROUP", help="full or media")
+    command.add_argument(
+        "groups", nargs="*", type=_parse_group, metavar="GROUP", help="full or media"
+    )
 
 
-def _group(name: str) -> str:
+def _parse_group(name: str) -> str:
     if name not in ("core", "full", "media"):
         raise argparse.ArgumentTypeError(f"there is no group {name}")
     return name

@@ -504,8 +504,10 @@ async def setting_names(place: command_types.Place, _: Sequence[str]) -> Sequenc
     return tuple(place.settings)
 
 
-async def setting_values(place: command_types.Place, before: Sequence[str]) -> Sequence[str]:
-    name = "".join(before[:1])
+async def setting_values(
+    place: command_types.Place, earlier_arguments: Sequence[str]
+) -> Sequence[str]:
+    name = "".join(earlier_arguments[:1])
     if name not in place.settings:
         return ()
     models = place.service.queries.models

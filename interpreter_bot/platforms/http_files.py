@@ -62,10 +62,13 @@ async def write_part(request: web.Request, response: web.StreamResponse, data: b
 
 def content_disposition(name: str) -> str:
     """Return a Content-Disposition for the last part of a name (RFC 6266)."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip() or "file"
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in " ._-") else "_" for c in last)
-    quoted = urllib.parse.quote(last.encode("utf-8", "replace"), safe="")
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
+    base_name = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip() or "file"
+    ascii_name = "".join(
+        character if character.isascii() and (character.isalnum() or character in " ._-") else "_"
+        for character in base_name
+    )
+    quoted_name = urllib.parse.quote(base_name.encode("utf-8", "replace"), safe="")
+    return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quoted_name}"
 
 
 async def read_pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:

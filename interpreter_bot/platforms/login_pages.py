@@ -179,7 +179,7 @@ class _LoginPages:
         origin = urllib.parse.urlsplit(self.address)
         expected_origin = f"{origin.scheme}://{origin.netloc}"
         if request.headers.get("Origin", expected_origin) != expected_origin:
-            raise web.HTTPForbidden(text=page_words.OTHER_PAGE)
+            raise web.HTTPForbidden(text=page_words.FROM_OTHER_PAGE)
 
 
 def _browser_mark(request: web.Request) -> str:

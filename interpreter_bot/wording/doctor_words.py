@@ -11,12 +11,12 @@ from typing import Final
 from interpreter_bot import shipped_files
 from interpreter_bot.text import quantities
 
-_REPORT: Final = (
+_REPORT_FAULT: Final = (
     "The sandbox was built, and this protection does not work, so something beneath the bot "
     "behaves differently here. Do not let strangers run code, and report this output with the "
     "output of `uname -a`."
 )
-_DELEGATE: Final = (
+_FIX_CONTROL_GROUPS: Final = (
     f"systemd: install {shipped_files.DEPLOY}/interpreter-bot.service, which sets `Delegate=yes`, "
     "or start by hand with `systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: "
     "only with `--privileged`. Without it, bound the bot as a whole with `--memory`, "
@@ -32,10 +32,16 @@ DOCKER: Final = (
 
 CHECKS: Final[dict[str, tuple[str, str]]] = {
     "sandbox": ("There is no sandbox: code could do whatever the bot may.", ""),
-    "user namespace": ("Code would run as a user of the host.", _REPORT),
-    "namespaces": ("Code could see or signal processes of the host or of other sessions.", _REPORT),
-    "read-only root": ("Code could change programs that later sessions run.", _REPORT),
-    "files": ("Code could read secrets of the host, of the bot or of other sessions.", _REPORT),
+    "user namespace": ("Code would run as a user of the host.", _REPORT_FAULT),
+    "namespaces": (
+        "Code could see or signal processes of the host or of other sessions.",
+        _REPORT_FAULT,
+    ),
+    "read-only root": ("Code could change programs that later sessions run.", _REPORT_FAULT),
+    "files": (
+        "Code could read secrets of the host, of the bot or of other sessions.",
+        _REPORT_FAULT,
+    ),
     "second wall of files": (
         "Only mounts keep code away from the host's files; there is no second protection.",
         "Use Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK=y and with `landlock` among its "
@@ -44,31 +50,34 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
     ),
     "changes elsewhere": (
         "Code could change programs, or files of the bot and of other sessions.",
-        _REPORT,
+        _REPORT_FAULT,
     ),
-    "other processes": ("Code could look into processes of the bot or of others.", _REPORT),
-    "signals": ("Code could end the bot, or other sessions.", _REPORT),
+    "other processes": ("Code could look into processes of the bot or of others.", _REPORT_FAULT),
+    "signals": ("Code could end the bot, or other sessions.", _REPORT_FAULT),
     "shared objects": (
         "Code could read the shared memory of other programs, or talk with them.",
-        _REPORT,
+        _REPORT_FAULT,
     ),
-    "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
-    "environment": ("Code could read the bot's tokens.", _REPORT),
+    "proc": (
+        "Code could look into processes, or change settings of the host's kernel.",
+        _REPORT_FAULT,
+    ),
+    "environment": ("Code could read the bot's tokens.", _REPORT_FAULT),
     "host name": (
         "Code learns the name of this machine, and nothing else about it.",
         "Leave `ProtectHostname=` out of the bot's systemd unit. In a container, allow the system "
         "call `sethostname`.",
     ),
-    "descriptors": ("Code could use files that the bot holds open.", _REPORT),
-    "doors": ("Code cannot reach the hosts listed under `egress`.", _REPORT),
-    "network": ("Code could reach services of this machine and the internet.", _REPORT),
-    "privileges": ("Code could gain rights over the host.", _REPORT),
-    "system calls": ("More of the host's kernel would be open to attack.", _REPORT),
+    "descriptors": ("Code could use files that the bot holds open.", _REPORT_FAULT),
+    "doors": ("Code cannot reach the hosts listed under `egress`.", _REPORT_FAULT),
+    "network": ("Code could reach services of this machine and the internet.", _REPORT_FAULT),
+    "privileges": ("Code could gain rights over the host.", _REPORT_FAULT),
+    "system calls": ("More of the host's kernel would be open to attack.", _REPORT_FAULT),
     "nested namespaces": (
         "Code could become root of a namespace, and attack the kernel from there.",
-        _REPORT,
+        _REPORT_FAULT,
     ),
-    "idle sessions": ("Code could continue to run in sessions that nobody uses.", _REPORT),
+    "idle sessions": ("Code could continue to run in sessions that nobody uses.", _REPORT_FAULT),
     "user id per session": (
         "All sessions have the same user id on the host. Only namespaces keep them apart, and one "
         "session can use up what the host allows each user.",
@@ -94,7 +103,7 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "The memory of a session is only checked four times a second, and very fast code can "
         "exceed its limit in between. Processor time is limited to whole cores and divided by "
         "session, so people with several busy sessions get more of it.",
-        _DELEGATE,
+        _FIX_CONTROL_GROUPS,
     ),
     "python": (
         "Code cannot import the missing packages, or imports them anew in every session.",

@@ -247,10 +247,10 @@ def this_machine_has(reason: str) -> str:
     return f"This machine has {reason}."
 
 
-def no_user_ids(first: int) -> str:
+def no_user_ids(first_uid: int) -> str:
     return (
-        f"The user ids from {first} on cannot be given to kernels here. Start the bot as another "
-        "user, or set sandbox.first_uid."
+        f"The user ids from {first_uid} on cannot be given to kernels here. Start the bot as "
+        "another user, or set sandbox.first_uid."
     )
 
 

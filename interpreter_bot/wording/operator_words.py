@@ -230,8 +230,8 @@ def no_user(name: str) -> str:
 
 
 def name_skills(verb: str) -> str:
-    pattern = "NAME@DIGEST, as listed" if verb == "accept" else "NAME"
-    return f"Name the skills: interpreter-bot skills {verb} {pattern}."
+    argument_form = "NAME@DIGEST, as listed" if verb == "accept" else "NAME"
+    return f"Name the skills: interpreter-bot skills {verb} {argument_form}."
 
 
 def name_digest(name: str) -> str:

@@ -17,7 +17,7 @@ NO_TABLE: Final = "The table could not be read."
 NOT_A_MODEL: Final = "Enter a key and an address as text."
 OUTPUT_LEFT_OUT: Final = "Earlier output is left out while this runs."
 LINK_EXPIRED: Final = "This link has expired. Ask for a new one in the chat."
-OTHER_PAGE: Final = "That request came from another page."
+FROM_OTHER_PAGE: Final = "That request came from another page."
 OTHER_ORIGIN: Final = (
     "Requests from other pages are refused. If this is your page behind a proxy with TLS, the "
     "proxy has to send X-Forwarded-Proto."

@@ -161,18 +161,19 @@ def access_form(choices: Mapping[str, Any]) -> home_and_modal_views.View:
         submit="Save",
         close="Cancel",
         blocks=[
-            _input(slack_words.PEOPLE, people),
-            _input(slack_words.GROUPS, groups),
-            _input(slack_words.CHANNELS, channels),
+            _input(slack_words.PEOPLE_LABEL, people),
+            _input(slack_words.GROUPS_LABEL, groups),
+            _input(slack_words.CHANNELS_LABEL, channels),
             _input(
-                slack_words.APPROVAL,
+                slack_words.APPROVAL_LABEL,
                 _select(permissions.APPROVAL, get_args(requests.Approval), approval),
             ),
             _input(
-                slack_words.FOLLOWING, _select(permissions.FOLLOWING, tuple(_YES_NO), following)
+                slack_words.FOLLOWING_LABEL,
+                _select(permissions.FOLLOWING, tuple(_YES_NO), following),
             ),
-            _input(slack_words.TOKENS, tokens),
-            _input(slack_words.MONEY, money),
+            _input(slack_words.TOKENS_LABEL, tokens),
+            _input(slack_words.MONEY_LABEL, money),
         ],
     )
     return view.to_dict()
