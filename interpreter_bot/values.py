@@ -13,9 +13,6 @@ import urllib.parse
 from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-SCHEDULED_PREFIX: Final = 12 * "0"
-"""The ids of requests of schedules begin with it; a number follows. (Ids in buttons have at most 19
-digits.) Ids of networks, random ids and digests do not begin so."""
 _SCHEDULE_MARK: Final = "-schedule-"
 _PRIVATE_PREFIX: Final = "private-"
 

@@ -102,6 +102,7 @@ class Request:
         may_steer: a turn of the same person that runs may take it up, instead of its own turn.
         is_job: its turn follows code that goes on in the background; with `goes_on_with`.
         notice: a sentence of the bot that is shown first.
+        schedule_run_id: of the run of a schedule that made it; None for a message.
     """
 
     key: values.SessionKey
@@ -122,11 +123,12 @@ class Request:
     may_steer: bool = False
     is_job: bool = False
     notice: str = ""
+    schedule_run_id: int | None = None
 
     @property
     def is_scheduled(self) -> bool:
         """Whether a schedule made it, and no message."""
-        return self.id.startswith(values.SCHEDULED_PREFIX) and self.id.isdecimal()
+        return self.schedule_run_id is not None
 
     @property
     def scope(self) -> values.Scope:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interpreter_bot import events, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages
 from interpreter_bot.sessions import requests, turn_environments
 from interpreter_bot.store import databases, records
@@ -28,7 +28,10 @@ async def end_of_code(
     finished: values.Finished,
 ) -> events.TurnEnded:
     """Return the end of a schedule's code, which is quiet if an alert has nothing to report."""
-    run, schedule = await database.schedules.require_run(request.id)
+    stored = await database.schedules.find_run(request.schedule_run_id)
+    if stored is None:
+        raise errors.BotError(schedule_words.DELETED_MEANWHILE)
+    run, schedule = stored
     is_alert = schedule.kind is records.ScheduleKind.ALERT
     sentence = "" if finished.ending is values.Ending.OK else schedule_words.CODE_FAILED
     if is_alert and not sentence:
@@ -62,9 +65,10 @@ async def forget(
     database: databases.Database, request: requests.Request, turn_id: int, end: events.TurnEnded
 ) -> None:
     """Delete a turn that had nothing to report; its run remembers how it ended."""
-    run, _ = await database.schedules.require_run(request.id)
     is_done = end.status is values.TurnStatus.DONE
     outcome = records.RunOutcome.QUIET if is_done else records.RunOutcome.FAILED
     async with database.together(is_writing=True):
-        await database.schedules.note_outcome(run.id, outcome, end.sentence)
-        await database.turns.delete(turn_id)
+        # No longer if another bot has taken the turn over.
+        if await database.turns.finish(turn_id, end.status):
+            await database.schedules.note_outcome(request.schedule_run_id, outcome, end.sentence)
+            await database.turns.delete(turn_id)

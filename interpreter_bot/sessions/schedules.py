@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import errors, schedules, settings, values
 from interpreter_bot.sessions import (
     lanes,
+    questions,
     requests,
     schedule_proposals,
     session_dependencies,
@@ -158,11 +159,12 @@ class Schedules:
 
     async def _carry_out(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         """Begin a run unless its turn was begun, and record how that ended, once it has."""
-        sentence, turn = "", await self._find_turn(run, schedule)
+        turns, sentence = self._services.database.turns, ""
+        turn = await turns.of_schedule_run(run.id)
         if turn is None and run.outcome is None:
             sentence = await self._begin(run, schedule)
-            turn = await self._find_turn(run, schedule)
-            stored = await self._table.find_run(run.request_id)
+            turn = await turns.of_schedule_run(run.id)
+            stored = await self._table.find_run(run.id)
             if stored is None:
                 # The schedule was deleted.
                 return
@@ -178,15 +180,6 @@ class Schedules:
         elif not self._lanes.is_closed:
             await self._finish(run, schedule, records.RunOutcome.FAILED, sentence)
             await self._notify(schedule.key, schedule_words.run_failed(schedule.id, sentence))
-
-    async def _find_turn(
-        self, run: records.ScheduleRun, schedule: records.Schedule
-    ) -> records.Turn | None:
-        database = self._services.database
-        session = await database.sessions.find(schedule.runs_key)
-        if session is None:
-            return None
-        return await database.turns.find(session.id, run.request_id)
 
     async def _begin(self, run: records.ScheduleRun, schedule: records.Schedule) -> str:
         """Carry out the request of a run; return a sentence if it could not even begin."""
@@ -236,7 +229,8 @@ class Schedules:
             person=requests.Person(schedule.person),
             text=schedule.code or schedule.what,
             is_code=bool(schedule.code),
-            id=run.request_id,
+            id=questions.question_id(0, run.id, "schedule run", ""),
+            schedule_run_id=run.id,
             model=schedule.model,
             approval=approval,
             # Its code was approved with the schedule, and would wait for an input for ever.

@@ -93,6 +93,7 @@ class Progress:
             elapsed_seconds=(datetime.datetime.now(datetime.UTC) - turn.started).total_seconds(),
             approval=self.approval,
             is_job=self.is_job,
+            schedule_run_id=turn.schedule_run_id,
         )
 
     async def take_over(

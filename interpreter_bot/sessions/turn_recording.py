@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -117,6 +116,7 @@ class Recorder:
                 person=request.person.id,
                 text=request.text,
                 request_id=request.id,
+                schedule_run_id=request.schedule_run_id,
                 attachments=[
                     *(attachment.name for attachment in request.attachments),
                     *request.files,
@@ -151,6 +151,12 @@ class Recorder:
             self._steps_before -= 1
             await self._database.parts.remove_text(self.turn_id, since_step=step)
 
+    def begin_next_step(self) -> None:
+        """Count what follows to the next model call: another bot repeats that one, and drops what
+        the model has written in it, but not the words of the latest one.
+        """
+        self.step_number += 1
+
     def _start_writer(self, turn_id: int) -> None:
         self.turn_id = turn_id
         self._writer = asyncio.create_task(
@@ -163,11 +169,10 @@ class Recorder:
             self._writer.cancel()
             await asyncio.wait({self._writer})
 
-    async def end(self, status: values.TurnStatus, *, answer: str) -> bool:
+    async def end(self, write_end: Callable[[], Awaitable[object]]) -> bool:
         """Write the end of the turn with the last batch; return False if it must be retried."""
-        finish = functools.partial(self._database.turns.finish, self.turn_id, status, answer=answer)
         try:
-            await self._write_with(finish)
+            await self._write_with(write_end)
         except errors.StoreError:
             _log.exception("the end of turn %d could not be recorded", self.turn_id)
             return False

@@ -135,13 +135,16 @@ async def _record_end(
         services.daily_usage.close(recorder.turn_id)
     elif recorder.turn_id:
         services.questions.forget(recorder.turn_id)
-        status = values.TurnStatus(end.status.value)
+        database, turn_id = services.database, recorder.turn_id
         answer = end.sentence if end.status is values.TurnStatus.FAILED else end.text
-        write = functools.partial(recorder.end, status, answer=answer)
+        write_end: Callable[[], Awaitable[object]] = functools.partial(
+            database.turns.finish, turn_id, end.status, answer=answer
+        )
+        if end.is_quiet:
+            write_end = functools.partial(scheduled_turns.forget, database, request, turn_id, end)
+        write = functools.partial(recorder.end, write_end)
         if not await write():
             services.write_retries.add(write)
-        elif end.is_quiet:
-            await scheduled_turns.forget(services.database, request, recorder.turn_id, end)
         services.daily_usage.close(recorder.turn_id)
     return end
 
@@ -431,6 +434,7 @@ class _Work:
         transcript: transcripts.Transcript,
     ) -> None:
         """Add to the transcript what the person wrote since the turn began."""
+        steering = []
         for request, take_up in self._find_steering():
             stored = await turn_inputs.store_attachments(
                 request.attachments,
@@ -441,11 +445,14 @@ class _Work:
             infos = await turn_inputs.request_files(request, stored, environment)
             environment.received.update(infos)
             message = await self._describe(request, stored, environment, model)
-            # Not before: if the turn ends meanwhile, the request has one of its own.
-            if not take_up():
-                continue
+            steering.append((request, message, take_up))
+        # Not before: if the turn ends meanwhile, the requests have turns of their own.
+        taken_up = [(request, message) for request, message, take_up in steering if take_up()]
+        for request, message in taken_up:
             self.stream.emit(events.NoticeShown(session_words.taken_up(request.text)))
             transcript.add_user_message(*message)
+        if taken_up:
+            self._recorder.begin_next_step()
             await self.stream.keep_progress()
 
     async def _drop_known_messages(self, request: requests.Request) -> requests.Request:

@@ -153,6 +153,7 @@ class Turn(Record):
     Attributes:
         request: the person's words.
         attachments: names of the files that came along.
+        schedule_run_id: of the run of a schedule that made its request; None for a message.
         answer: the final text, or the sentence that it failed with; empty while it runs.
         owner: the active bot that runs it.
         progress: while it runs, what another bot needs to continue it; None if none can.
@@ -171,6 +172,8 @@ class Turn(Record):
     id: orm.Mapped[_Id]
     session_id: orm.Mapped[_OfSession]
     request_id: orm.Mapped[str] = orm.mapped_column(index=True)
+    # Runs are deleted before their turns: no foreign key.
+    schedule_run_id: orm.Mapped[int | None] = orm.mapped_column(index=True)
     person: orm.Mapped[str]
     request: orm.Mapped[_Prose]
     attachments: orm.Mapped[tuple[str, ...]]
@@ -635,11 +638,6 @@ class ScheduleRun(Record):
     sentence: orm.Mapped[_Prose]
     holds: orm.Mapped[bool | None]
     ended: orm.Mapped[datetime.datetime | None] = orm.mapped_column(index=True)
-
-    @property
-    def request_id(self) -> str:
-        """The id of its request."""
-        return f"{values.SCHEDULED_PREFIX}{self.id}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

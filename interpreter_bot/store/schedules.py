@@ -9,9 +9,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from interpreter_bot import errors, values
+from interpreter_bot import values
 from interpreter_bot.store import columns, preferences, records, transactions
-from interpreter_bot.wording import schedule_words
 
 _S = records.Schedule
 _R = records.ScheduleRun
@@ -22,10 +21,9 @@ _MAX_UNFINISHED: Final = 2
 _MAX_DUE: Final = 100
 
 
-def is_unfinished(request_id: sa.SQLColumnExpression[str]) -> sa.ColumnElement[bool]:
-    """Build the condition that a request is that of a run which is not over."""
-    run_request = sa.literal(values.SCHEDULED_PREFIX) + sa.cast(_R.id, sa.String)
-    return sa.exists().where(run_request == request_id, _R.ended.is_(None))
+def is_unfinished(run_id: sa.SQLColumnExpression[int | None]) -> sa.ColumnElement[bool]:
+    """Build the condition that a run is not over."""
+    return run_id.in_(sa.select(_R.id).where(_R.ended.is_(None)))
 
 
 class Schedules(transactions.Aggregate):
@@ -135,22 +133,10 @@ class Schedules(transactions.Aggregate):
         return await self._runs(*is_open)
 
     async def find_run(
-        self, request_id: str
+        self, run_id: int | None
     ) -> tuple[records.ScheduleRun, records.Schedule] | None:
-        """Return the run that became a request, with its schedule."""
-        run_id = int(request_id.removeprefix(values.SCHEDULED_PREFIX))
+        """Return a run with its schedule; None if that was deleted."""
         return next(iter(await self._runs(_R.id == run_id)), None)
-
-    async def require_run(self, request_id: str) -> tuple[records.ScheduleRun, records.Schedule]:
-        """Return the run that became a request, with its schedule.
-
-        Raises:
-            StoreError: the schedule was deleted, or the database cannot be used.
-        """
-        found = await self.find_run(request_id)
-        if found is None:
-            raise errors.StoreError(schedule_words.DELETED_MEANWHILE)
-        return found
 
     async def _runs(
         self, *conditions: sa.ColumnElement[bool]
@@ -175,7 +161,7 @@ class Schedules(transactions.Aggregate):
         return bool(former)
 
     async def note_outcome(
-        self, run_id: int, outcome: records.RunOutcome, sentence: str = ""
+        self, run_id: int | None, outcome: records.RunOutcome, sentence: str
     ) -> None:
         """Note how a run ended of which nothing else tells."""
         update = sa.update(_R).where(_R.id == run_id, _R.ended.is_(None))

@@ -77,6 +77,7 @@ class SessionCopies(transactions.Aggregate):
                 "session_id": session_id,
                 "owner": self._owner,
                 "request_id": "",
+                "schedule_run_id": None,
             } | descent
             for turn_id in reversed(await self._transactions.all(latest)):
                 await self._copy_turn(turn_id, new_values)

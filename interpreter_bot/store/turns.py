@@ -154,6 +154,7 @@ class Turns(transactions.Aggregate):
         person: str,
         text: str,
         request_id: str = "",
+        schedule_run_id: int | None = None,
         attachments: Sequence[str] = (),
     ) -> records.Turn:
         """Record the start of a turn, which a crash cannot undo.
@@ -164,6 +165,7 @@ class Turns(transactions.Aggregate):
         insert = sa.insert(_T).values(
             session_id=session_id,
             request_id=request_id,
+            schedule_run_id=schedule_run_id,
             person=person,
             request=text,
             attachments=tuple(attachments),
@@ -199,9 +201,9 @@ class Turns(transactions.Aggregate):
         """Return the turn with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == turn_id))
 
-    async def find(self, session_id: int, request_id: str) -> records.Turn | None:
-        """Return the turn that a request of a session became."""
-        query = sa.select(_T).where(_T.session_id == session_id, _T.request_id == request_id)
+    async def of_schedule_run(self, run_id: int) -> records.Turn | None:
+        """Return the turn of a run of a schedule, if it has begun."""
+        query = sa.select(_T).where(_T.schedule_run_id == run_id)
         return await self._transactions.first(query)
 
     async def of_session(
@@ -274,7 +276,7 @@ class Turns(transactions.Aggregate):
             is_claimed = (_EVENTS.owner == _T.owner, _EVENTS.content.is_not(None))
             begun = await _turns_of_events(self._transactions, *orphaned, *_IS_BLANK, *is_claimed)
             begin_again = _T.id.in_([row.id for row in begun]) | sa.and_(
-                *orphaned, *_IS_BLANK, schedules.is_unfinished(_T.request_id)
+                *orphaned, *_IS_BLANK, schedules.is_unfinished(_T.schedule_run_id)
             )
             await self._transactions.change(sa.delete(_T).where(begin_again))
             update_orphans = sa.update(_T).where(*orphaned).returning(_T)

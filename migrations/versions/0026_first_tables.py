@@ -52,6 +52,7 @@ def upgrade() -> None:
         "turns",
         reference("session"),
         sa.Column("request_id", sa.String(128), nullable=False, index=True),
+        sa.Column("schedule_run_id", sa.BigInteger(), index=True),
         *names("person"),
         sa.Column("request", sa.Text(), nullable=False),
         sa.Column("attachments", sa.Text(), nullable=False),

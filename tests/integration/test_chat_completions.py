@@ -3,9 +3,6 @@
 import asyncio
 import base64
 import contextlib
-import hashlib
-import itertools
-import json
 import time
 
 import openai
@@ -168,19 +165,6 @@ async def test_people_of_one_client_are_told_apart_by_user(serving):
         thief.messages = chats[0].messages[:2]
         await thief.say("What is x?")
         assert bot.requests[-1].key not in keys
-
-
-async def test_no_conversation_counts_as_a_schedule(serving):
-    """Of all digests, one in 4,096 began as the requests of schedules do."""
-    async with serving(echo, "anna") as (bot, anna):
-        for number in itertools.count():
-            digest = hashlib.sha256(json.dumps(f"{number}").encode())
-            digest.update(json.dumps(["user", "hello", []]).encode())
-            if digest.hexdigest().startswith("000"):
-                break
-        assert await Chat(anna, user=f"{number}").say("hello") == "You said: hello"
-        assert bot.requests[-1].id == digest.hexdigest()[:32]
-        assert not bot.requests[-1].is_scheduled
 
 
 async def test_a_header_names_the_session(serving):

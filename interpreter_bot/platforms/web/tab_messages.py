@@ -24,7 +24,6 @@ def _text(max_characters: int) -> pydantic.AfterValidator:
 # Replaces unstorable characters first; pydantic would refuse them.
 _Storable: TypeAlias = Annotated[str, pydantic.BeforeValidator(validation.storable)]
 _Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.made_up_id)]
-_RequestId: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.request_id)]
 _Number: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
 _Text: TypeAlias = Annotated[_Storable, _text(validation.MAX_TEXT_CHARACTERS)]
 _Title: TypeAlias = Annotated[_Storable, _text(_MAX_TITLE_CHARACTERS)]
@@ -63,7 +62,7 @@ class Say(Message):
     """Carry out a request; `id` is made up by the page."""
 
     do: Literal["say"] = "say"
-    id: _RequestId
+    id: _Id
     text: _Text = ""
     is_code: bool = False
     files: _Files = ()
@@ -73,7 +72,7 @@ class Branch(Message):
     """Say something in place of the request of a turn, in a branch."""
 
     do: Literal["branch"] = "branch"
-    id: _RequestId
+    id: _Id
     turn: _Number
     text: _Text = ""
     is_code: bool = False

@@ -42,17 +42,6 @@ def made_up_id(value: object) -> str:
     return value
 
 
-def request_id(value: object) -> str:
-    """Return the id that the page made up for a request.
-
-    Raises:
-        MalformedError: it is no such id, or one of a schedule's request.
-    """
-    if (made_up := made_up_id(value)).startswith(values.SCHEDULED_PREFIX):
-        raise MalformedError
-    return made_up
-
-
 def key(thread: object) -> values.SessionKey:
     """Return the key of a session whose id the page made up.
 

@@ -84,16 +84,20 @@ async def begin(house, request, reply=None):
 @contextlib.asynccontextmanager
 async def killed(opened, tmp_path, *script, **groups):
     """Open what a bot would find that is killed now: its data as they are at this moment."""
-    data = tmp_path / "data"
-    copy = tmp_path / "copy"
-    copy.mkdir()
+    copy = copy_data(tmp_path / "data", tmp_path / "copy")
+    async with opened(*script, paths=settings.Paths(data=copy), **groups) as after:
+        yield after
+
+
+def copy_data(data, copy):
+    """Copy what a bot that is killed now leaves in its directory; gives the copy."""
+    copy.mkdir(parents=True)
     name = engines.file(engines.parse(engines.default_url(data))).name
     with contextlib.closing(sqlite3.connect(data / name)) as database:
         database.execute("VACUUM INTO ?", (str(copy / name),))
     if (data / "kept").exists():
         shutil.copytree(data / "kept", copy / "kept")
-    async with opened(*script, paths=settings.Paths(data=copy), **groups) as after:
-        yield after
+    return copy
 
 
 async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outliving):

@@ -8,12 +8,14 @@ import signal
 import sys
 
 import pytest
+import sqlalchemy
 
 from interpreter_bot import errors, values
 from interpreter_bot import schedules as recurrences
 from interpreter_bot.sessions import requests, schedules
 from interpreter_bot.store import databases, engines, records
 from tests.fakes import conversations, replies
+from tests.integration.sessions.test_restarts import copy_data
 
 START = datetime.datetime(2026, 10, 23, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -220,6 +222,35 @@ async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(house):
     assert await house.service.queries.history(KEY) == ()
 
 
+async def test_a_bot_that_is_killed_in_a_quiet_run_leaves_nothing_of_it_either(tmp_path, clock):
+    """Whichever of its transactions was the last one."""
+
+    async def be_quiet(turn):
+        turn.reply.step(1)
+        return turn.done(is_quiet=True)
+
+    copies = []
+
+    def copy(_):
+        copies.append(copy_data(tmp_path / "data", tmp_path / f"{len(copies)}" / "data"))
+
+    async with conversations.opened(tmp_path, be_quiet) as service:
+        house = House(service, clock)
+        number = await house.add()
+        engine = service.services.database.engine.sync_engine
+        sqlalchemy.event.listen(engine, "commit", copy)
+        await house.fire(at=START + 24 * HOUR)
+        sqlalchemy.event.remove(engine, "commit", copy)
+    assert len(copies) > 3
+    for directory in copies:
+        async with conversations.opened(directory.parent, be_quiet) as service:
+            house = House(service, clock)
+            for _ in range(2):
+                await house.fire()
+            assert await house.runs(number) == ["nothing to report"]
+            assert await service.queries.history(KEY) == ()
+
+
 async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
         house = House(service, clock)
@@ -247,7 +278,7 @@ async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path,
         database = service.services.database
         session = await database.sessions.open(KEY)
         await database.turns.start(
-            session.id, person="U1", text="say hello", request_id=run.request_id
+            session.id, person="U1", text="say hello", schedule_run_id=run.id
         )
     async with conversations.opened(tmp_path) as service:
         house = House(service, clock)
@@ -376,7 +407,7 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
             (run,) = await database.schedules.runs(number, limit=9)
             session = await database.sessions.find(schedule.key)
             (turn,) = await database.turns.of_session(session.id)
-            assert turn.request_id == run.request_id
+            assert turn.schedule_run_id == run.id
             assert len(await database.executions.of_turn(turn.id)) <= 1
             assert schedule.due.year == 2028
             outcomes[run.outcome.value] += 1

@@ -3,12 +3,12 @@
 import asyncio
 import json
 
-from interpreter_bot import events
+from interpreter_bot import events, settings
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
-from tests.integration.sessions.test_restarts import BRIEF, continued
+from tests.integration.sessions.test_restarts import BRIEF, continued, copy_data, last_turn
 
 WAIT = """
 import os, time
@@ -111,3 +111,39 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliv
     assert "Use the other file" in json.dumps(request.messages[-1])
     assert reply.end.text == "As in b."
     assert session_words.taken_up("Use the other file") in reply.of("announcement")
+
+
+async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
+    opened, outliving, tmp_path
+):
+    """The bot is killed between taking a message up and the model's next request."""
+    copy = tmp_path / "copy"
+
+    class Reply(replies.Reply):
+        def _show(self, event):
+            if event == events.StepStarted(2):
+                copy_data(tmp_path / "data", copy)
+            super()._show(event)
+
+    slow = openai_server.text(*"So slow", delay_seconds=0.5)
+    async with opened(openai_server.code(WAIT, "I wait."), slow, sessions=BRIEF) as house:
+        first, steering = Reply(), replies.Reply()
+        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        await first.until("output")
+        more = {"may_steer": True, "id": "2"}
+        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        await steering.until("waiting")
+        await house.service.put_file(KEY, attachment("go", b"1"))
+        await first.until("step", 2)
+        script = openai_server.text("As in b.")
+        async with opened(script, paths=settings.Paths(data=copy)) as after:
+            reply = continued(after)
+            # A bot numbers its own model calls from 1, after those that are replayed.
+            reply._check = lambda _: None
+            await reply.until("over")
+            turn = await last_turn(after)
+            (request,) = after.server.requests
+    await asyncio.gather(*asking)
+    assert "Use the other file" in json.dumps(request.messages[-1])
+    texts = [event.text for event in turn.events if isinstance(event, events.TextAdded)]
+    assert texts == ["I wait.", "As in b."]

@@ -66,12 +66,6 @@ def test_what_is_no_number_is_refused(number):
         tab_messages.parsed({"do": "watch", **HERE, "most": number})
 
 
-@pytest.mark.parametrize("do", [{"do": "say"}, {"do": "branch", "turn": 1}])
-def test_a_page_cannot_say_what_a_schedule_does(do):
-    with pytest.raises(validation.MalformedError):
-        tab_messages.parsed({**do, **HERE, "id": f"{values.SCHEDULED_PREFIX}0005", "text": "x"})
-
-
 def test_a_message_is_what_it_says_and_unknown_fields_are_passed_over():
     said = {"do": "say", **HERE, "id": "1" * 16, "text": "x\ud800", "files": ["a"], "new": 1}
     message = tab_messages.parsed(said)
