@@ -86,9 +86,9 @@ class _Visit:
         """Milliseconds from a message to the first event about it that a tab gets."""
         address = self._origin / "live"
         async with self._session.ws_connect(address, headers=self._headers) as socket:
-            await socket.send_json({"do": "watch", "thread": self._thread, "most": 1})
+            await socket.send_json({"do": "watch", "thread": self._thread, "max_turns": 1})
             turn = uuid.uuid4().hex
-            said = {"do": "say", "thread": self._thread, "id": turn, "text": "1", "is_code": True}
+            said = {"do": "send", "thread": self._thread, "id": turn, "text": "1", "is_code": True}
             while not any(one["kind"] == "conversation" for one in await socket.receive_json()):
                 pass
             started = time.perf_counter()

@@ -59,7 +59,7 @@ class Visitor:
 
     async def say(self, request_id: str, text: str, *, is_code: bool) -> None:
         """Say something, again and again until the bot has it."""
-        said = {"do": "say", "thread": self._thread, "id": request_id, "text": text}
+        said = {"do": "send", "thread": self._thread, "id": request_id, "text": text}
         self._asked[request_id] = said | {"is_code": is_code}
         await self._send(self._asked[request_id])
 
@@ -75,12 +75,12 @@ class Visitor:
 
     async def look(self) -> None:
         """Have the whole session shown."""
-        await self._send({"do": "watch", "thread": self._thread, "most": _MAX_TURNS})
+        await self._send({"do": "watch", "thread": self._thread, "max_turns": _MAX_TURNS})
 
     async def look_into(self, table: str, wanted: dict[str, Any]) -> None:
         """Have a part of a table shown."""
-        asked = {"do": "look", "thread": self._thread, "table": table, "question": 1}
-        await self._send(asked | {"wanted": wanted})
+        asked = {"do": "read_data", "thread": self._thread, "table": table, "query_id": 1}
+        await self._send(asked | {"view": wanted})
 
     async def _stay(self) -> None:
         while True:
@@ -128,7 +128,7 @@ class Visitor:
                 await self._see(told["turn"], told["event"])
             case "notice":
                 self.notices.append(told["text"])
-            case "looked":
+            case "data_read":
                 assert "problem" not in told, told
                 self.on_look()
             case "accepted":

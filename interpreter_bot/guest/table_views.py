@@ -89,13 +89,13 @@ def _page(
     page_columns = [source.column(number) for number in column_numbers]
     cells = [list(map(safe_reprs.text, column.cells(places))) for column in page_columns]
     return {
-        "first": first,
-        "found": count,
+        "first_row": first,
+        "match_count": count,
         "rows": _shorten_cells([list(row) for row in zip(*cells, strict=True)]),
         "row_count": source.row_count,
         "column_count": source.column_count,
         "index_count": source.index_count,
-        "left": first_column,
+        "first_column": first_column,
         "columns": [
             {"name": source.name(number), "dtype": column.dtype, "kind": column.kind}
             for number, column in zip(column_numbers, page_columns, strict=True)
@@ -335,4 +335,4 @@ def _summarize_numbers(column: table_columns.Column, values: Any, places: Any) -
         for position in extremes
     ]
     counts = numpy.histogram(finite, bins=_BINS)[0].tolist() if len(finite) else []
-    return {"bins": counts, "least": texts[0], "most": texts[1]}
+    return {"bins": counts, "minimum": texts[0], "maximum": texts[1]}

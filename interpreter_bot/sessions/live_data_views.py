@@ -96,22 +96,22 @@ class Page(_Strict):
     """Rows of a table.
 
     Attributes:
-        first: number of the first row, among those that match.
-        found: how many rows match.
+        first_row: its number among those that match.
+        match_count: how many rows match.
         rows: their cells; None if a value is missing.
         row_count: how many the table has.
         column_count: likewise, with those of its index.
         index_count: how many columns are its index.
-        left: number of the leftmost column of the page.
+        first_column: number of the leftmost column of the page.
     """
 
-    first: Count
-    found: Count
+    first_row: Count
+    match_count: Count
     rows: Annotated[tuple[tuple[Text | None, ...], ...], pydantic.Field(max_length=_MAX_ROWS)]
     row_count: Count
     column_count: Count
     index_count: Count
-    left: Count
+    first_column: Count
     columns: Annotated[tuple[Column, ...], pydantic.Field(max_length=_MAX_COLUMNS)]
 
     @pydantic.model_validator(mode="after")
@@ -128,8 +128,8 @@ class Summary(_Strict):
     missing: Count = 0
     is_sampled: bool = False
     bins: Annotated[tuple[Count, ...], pydantic.Field(max_length=50)] = ()
-    least: Text = ""
-    most: Text = ""
+    minimum: Text = ""
+    maximum: Text = ""
     distinct: Count = 0
     top: Annotated[tuple[tuple[Text, Count], ...], pydantic.Field(max_length=10)] = ()
 

@@ -112,13 +112,13 @@ async def gone(tmp_path):
 @pytest.mark.gate
 async def test_who_comes_during_the_start_waits_and_loses_nothing(tmp_path, short_path):
     thread = "a" * 32
-    code = {"do": "say", "text": "print(6 * 7)", "files": [], "is_code": True, "id": "b" * 32}
+    code = {"do": "send", "text": "print(6 * 7)", "files": [], "is_code": True, "id": "b" * 32}
     with contextlib.ExitStack() as meanwhile:
         meanwhile.enter_context(database_held_up(tmp_path))
         async with running(tmp_path, short_path) as process:
             async with tab(await address(process)) as (download, socket):
                 assert (await socket.receive_json())[0] == {"kind": "starting"}
-                await socket.send_json({"do": "watch", "thread": thread, "most": 9})
+                await socket.send_json({"do": "watch", "thread": thread, "max_turns": 9})
                 await socket.send_json(code | {"thread": thread})
                 asking = asyncio.create_task(download(f"/download?thread={thread}&name=x"))
                 done, _ = await asyncio.wait({asking}, timeout=0.5)

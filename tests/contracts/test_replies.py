@@ -173,8 +173,8 @@ async def _web(tmp_path):
             max_msg_size=0,
         ) as socket:
             fields = {"thread": "0123456789abcdef", "id": "1" * 16, "text": "go"}
-            await socket.send_json({"do": "watch", "most": 30} | fields)
-            await socket.send_json({"do": "say"} | fields)
+            await socket.send_json({"do": "watch", "max_turns": 30} | fields)
+            await socket.send_json({"do": "send"} | fields)
             listening = asyncio.create_task(listen(socket))
 
             async def answered(kind, text):

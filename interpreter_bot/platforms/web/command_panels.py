@@ -17,16 +17,16 @@ from interpreter_bot.wording import page_words
 _log = logging.getLogger(__name__)
 
 
-def moment(seconds: float) -> str:
+def utc_time(seconds: float) -> str:
     """Write a moment, in seconds since the epoch; the page shows it in the reader's time zone."""
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-async def panel(
+async def read_panel(
     place: command_types.Place,
     name: str,
     argument: str = "",
-    entered: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the content of a panel, named as the command that shows it.
 
@@ -34,7 +34,7 @@ async def panel(
         place: of the session.
         name: of the panel.
         argument: of the command.
-        entered: into the form that the panel was.
+        fields: of the form that the panel was, as the person filled them in.
 
     Raises:
         BotError: it cannot be had, or there is no such panel.
@@ -43,21 +43,21 @@ async def panel(
     match name:
         case "files":
             return {
-                "files": await files(service, key),
+                "files": await list_files(service, key),
                 "max_bytes": service.queries.limits.workspace_bytes,
             }
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
             choices = await service.queries.choices(place.scope)
-            demanded = approval_policy.strictest(*place.settings.values())
-            effective = await service.queries.approval(place.scope, demanded)
+            configured = approval_policy.strictest(*place.settings.values())
+            effective = await service.queries.approval(place.scope, configured)
             chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
-            return {"chosen": chosen, "holds": effective}
+            return {"chosen": chosen, "effective": effective}
     command = command_table.commands_of("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
-    result = await command_table.run(command_types.Invocation(command, argument), place, entered)
+    result = await command_table.run(command_types.Invocation(command, argument), place, fields)
     content: dict[str, Any]
     match result:
         case command_types.Sentence(text) | command_types.PrivateSentence(text):
@@ -71,19 +71,19 @@ async def panel(
     if name == "limits":
         content["sandbox_level"] = service.queries.sandbox_level
     elif name == "variables":
-        content["lost_cells"] = await _lost_cells(service, key)
-        content |= await _describe(service, key)
+        content["lost_cells"] = await _count_lost_cells(service, key)
+        content |= await _describe_variables(service, key)
     return content
 
 
-async def _describe(
+async def _describe_variables(
     service: session_service.SessionService, key: values.SessionKey
 ) -> dict[str, Any]:
     """Describe the variables one by one, or say why that is not possible now."""
     try:
         variables = await service.queries.describe_variables(key)
     except errors.BotError as error:
-        return {"variables": []} | tab_contents.problem(error)
+        return {"variables": []} | tab_contents.describe_problem(error)
     uses = await service.queries.variable_uses(key, {variable.name for variable in variables})
     described = [
         variable.model_dump(mode="json")
@@ -93,8 +93,8 @@ async def _describe(
     return {"variables": described, "problem": ""}
 
 
-async def _lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:
-    """Count the cells that made what was not kept."""
+async def _count_lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:
+    """Count the cells that made the variables that were lost."""
     try:
         return len(await service.branches.lost_cells(key))
     except errors.BotError as error:
@@ -102,7 +102,7 @@ async def _lost_cells(service: session_service.SessionService, key: values.Sessi
         return 0
 
 
-async def files(
+async def list_files(
     service: session_service.SessionService, key: values.SessionKey
 ) -> list[dict[str, Any]]:
     """List the files of a session, the newest first."""

@@ -117,7 +117,7 @@ class Files:
         versions = [
             {
                 "request": " ".join(version.request[:400].split())[:200],
-                "at": version.at.timestamp(),
+                "modified": version.at.timestamp(),
                 "size_bytes": version.size_bytes,
                 "was_sent": version.was_sent,
                 "checkpoint": version.checkpoint,
@@ -144,7 +144,7 @@ class Files:
                 key, name, validation.PERSON, sheet=sheet
             )
         except live_data_views.PythonBusyError as error:
-            return web.json_response(tab_contents.problem(error))
+            return web.json_response(tab_contents.describe_problem(error))
         return web.json_response(open_file.model_dump(mode="json"))
 
     async def table(self, request: web.Request) -> web.StreamResponse:

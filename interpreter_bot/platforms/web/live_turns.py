@@ -13,20 +13,20 @@ from interpreter_bot.wording import page_words, session_words
 _MAX_OUTPUT_CHARACTERS: Final = 4 * 1024 * 1024
 
 
-class HeldTurn(ports.Reply):
+class HiddenTurn(ports.Reply):
     """The reply of a schedule's request, which becomes a live turn once there is something to see.
 
     Attributes:
-        turn: the live turn; None before.
+        live_turn: None while it is hidden.
     """
 
     def __init__(self, begin: Callable[[], LiveTurn]) -> None:
-        self.turn: LiveTurn | None = None
+        self.live_turn: LiveTurn | None = None
         self._begin = begin
-        self._held: list[events.TurnEvent] = []
+        self._hidden_events: list[events.TurnEvent] = []
 
     def _show(self, event: events.TurnEvent) -> None:
-        self._held.append(event)
+        self._hidden_events.append(event)
         match event:
             case events.TurnEnded(is_quiet=True) | events.TurnEnded(goes_on=True):
                 is_shown = False
@@ -34,42 +34,43 @@ class HeldTurn(ports.Reply):
                 is_shown = sentence != session_words.BOT_CLOSING
             case _:
                 is_shown = isinstance(event, events.QuestionAsked)
-        if is_shown or self.turn is not None:
-            self.turn = self.turn or self._begin()
-            for held in self._held:
-                self.turn.emit(held)
-            self._held.clear()
+        if is_shown or self.live_turn is not None:
+            self.live_turn = self.live_turn or self._begin()
+            for hidden_event in self._hidden_events:
+                self.live_turn.emit(hidden_event)
+            self._hidden_events.clear()
 
 
 class LiveTurn(ports.Reply):
-    """One request in flight: its events go to the tabs that watch, and stand here for later ones.
+    """A request that is being answered. Its events go to the tabs that watch, and are kept for tabs
+    that are opened later.
 
     Attributes:
-        id: the page's id of it.
-        log: what it has shown.
+        id: the page's id of the request.
+        log: the events so far.
     """
 
     def __init__(
         self,
         turn_id: str,
-        head: dict[str, Any],
+        heading: dict[str, Any],
         *,
         send: Callable[[LiveTurn, events.RecordedEvent], None],
-        keep: Callable[[str, bytes], None],
+        keep_blob: Callable[[str, bytes], None],
     ) -> None:
         """Show nothing yet.
 
         Args:
             turn_id: made up by the page.
-            head: what was asked, as `tab_contents.heading` has it.
+            heading: of the request, see `tab_contents.heading`.
             send: sends an event to the tabs that watch.
-            keep: keeps the bytes of a picture or a page, which tabs fetch by their hash.
+            keep_blob: keeps the bytes of a picture or a page, which tabs fetch by their hash.
         """
         self.id: Final = turn_id
         self.log: Final = turn_log.TurnLog(max_characters=_MAX_OUTPUT_CHARACTERS)
-        self._head = head
+        self._heading = heading
         self._send = send
-        self._keep = keep
+        self._keep_blob = keep_blob
 
     def _show(self, event: events.TurnEvent) -> None:
         recorded: events.RecordedEvent = event
@@ -78,13 +79,13 @@ class LiveTurn(ports.Reply):
             if isinstance(output, values.Image | values.Html):
                 display = event_json.stored_display(output)
                 data = output.data if isinstance(output, values.Image) else output.html
-                self._keep(display.sha256, data)
+                self._keep_blob(display.sha256, data)
                 recorded = events.StoredDisplayShown(event.cell, display)
         self.log.apply(recorded)
         self._send(self, recorded)
 
     def with_events(self) -> dict[str, Any]:
         """Return the turn and all its events so far."""
-        cut = [events.NoticeShown(page_words.OUTPUT_LEFT_OUT)] if self.log.is_cut else []
-        event_documents = [event_json.to_json(event) for event in (*cut, *self.log.events())]
-        return self._head | {"id": self.id, "events": event_documents}
+        notices = [events.NoticeShown(page_words.OUTPUT_LEFT_OUT)] if self.log.is_cut else []
+        event_documents = [event_json.to_json(event) for event in (*notices, *self.log.events())]
+        return self._heading | {"id": self.id, "events": event_documents}

@@ -35,7 +35,7 @@ _RECENT_TURNS: Final = 5
 
 
 class NotebookRuns:
-    """The route that begins them."""
+    """The route that begins to run notebooks."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class NotebookRuns:
         self._service = service
         self._tabs = tabs
         self._hub = hub
-        self._running = hub.notebooks
+        self._running_threads = hub.notebooks
 
     async def begin(self, request: web.Request) -> web.Response:
         """Begin to run the cells of a file in a session; the response is their number.
@@ -55,14 +55,14 @@ class NotebookRuns:
             BotError: it is no notebook, or a very large one.
         """
         key = validation.key(request.query.get("to"))
-        if key.thread in self._running:
+        if key.thread in self._running_threads:
             raise errors.BotError(page_words.NOTEBOOK_RUNS)
         # At once: another request may come while this one is looked at.
-        self._running.add(key.thread)
-        with contextlib.ExitStack() as refused:
-            refused.callback(self._running.discard, key.thread)
+        self._running_threads.add(key.thread)
+        with contextlib.ExitStack() as on_refusal:
+            on_refusal.callback(self._running_threads.discard, key.thread)
             cells, progress = await self._prepare(request, key)
-            refused.pop_all()
+            on_refusal.pop_all()
         work = functools.partial(self._run, key, cells, progress)
         self._tabs.start(work, f"web: notebook {key.thread}")
         return web.json_response({"cells": len(cells) - progress.begun})
@@ -71,7 +71,7 @@ class NotebookRuns:
         self, request: web.Request, key: values.SessionKey
     ) -> tuple[list[str], notebook_progress.NotebookProgress]:
         progress = await self._requested_progress(request, key)
-        if is_rest := bool(progress.sha256):
+        if is_resumed := bool(progress.sha256):
             data = await self._read_unchanged(key, progress)
         else:
             data = await self._read(progress)
@@ -80,7 +80,7 @@ class NotebookRuns:
             raise errors.BotError(page_words.no_code(name=progress.name))
         if len(cells) > _MAX_CELLS:
             raise errors.BotError(page_words.too_many_cells(progress.name, len(cells), _MAX_CELLS))
-        if not is_rest:
+        if not is_resumed:
             await self._service.rename(key, pathlib.PurePath(progress.name).stem)
         sha256 = hashlib.sha256(data).hexdigest()
         return cells, dataclasses.replace(progress, sha256=sha256, count=len(cells))
@@ -89,7 +89,7 @@ class NotebookRuns:
         self, request: web.Request, key: values.SessionKey
     ) -> notebook_progress.NotebookProgress:
         """Return what is to be run: all of a file, or the rest of what a restart cut short."""
-        if "rest" not in request.query:
+        if "remaining" not in request.query:
             source, name = files.session_and_name(request)
             return notebook_progress.NotebookProgress(source.thread, name, "", begun=0, count=0)
         if (progress := await notebook_progress.load(self._service, key)) is None:
@@ -134,29 +134,29 @@ class NotebookRuns:
                     is_code=True,
                     id=secrets.token_urlsafe(16),
                 )
-                await self._tabs.go_on(request)
-                turn = await self._turn(key, request.id)
+                await self._tabs.run_request(request)
+                turn = await self._find_turn(key, request.id)
                 if turn is None:
-                    await self._offer_rest(key, dataclasses.replace(current, begun=number - 1))
+                    await self._offer_remaining(key, dataclasses.replace(current, begun=number - 1))
                     return
                 if turn.record.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
                     # The next bot goes on with it, or says that it was cut short.
                     return
-                if not _is_well(turn):
+                if not _has_succeeded(turn):
                     await self._end(key, cells_left=len(cells) - number, count=len(cells))
                     return
             await notebook_progress.save(self._service, key, None)
         finally:
-            self._running.discard(key.thread)
+            self._running_threads.discard(key.thread)
 
-    async def _offer_rest(
+    async def _offer_remaining(
         self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
     ) -> None:
         """Offer the rest after a cell that never began: the bot ends, or it was withdrawn."""
         if not await self._service.queries.exists(key):
             return
         await notebook_progress.save(self._service, key, progress)
-        self._running.discard(key.thread)
+        self._running_threads.discard(key.thread)
         # Whoever looks at the session is shown it anew, and with it the offer.
         self._hub.send_message("reset", {}, thread=key.thread)
 
@@ -166,14 +166,16 @@ class NotebookRuns:
             sentence = page_words.notebook_stopped(cells_left, count)
             await self._service.notify(key, sentence)
 
-    async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:
+    async def _find_turn(
+        self, key: values.SessionKey, request_id: str
+    ) -> past_turns.PastTurn | None:
         """Return the turn of a cell; None if its session is gone."""
         # The next turn may have begun: of what somebody asked meanwhile.
         past = await self._service.queries.history(key, limit=_RECENT_TURNS)
         return next((turn for turn in past if turn.record.request_id == request_id), None)
 
 
-def _is_well(turn: past_turns.PastTurn) -> bool:
+def _has_succeeded(turn: past_turns.PastTurn) -> bool:
     """Whether a cell ran to its end without an error."""
     ends = [event.finished for event in turn.events if isinstance(event, events.CodeFinished)]
     is_done = turn.record.status is values.TurnStatus.DONE

@@ -38,7 +38,7 @@ OpenApi: TypeAlias = Callable[[session_service.SessionService], access.Handler]
 
 
 async def _check_owner(_: values.SessionKey, __: str) -> str:
-    """Let everybody: there is one person with the token."""
+    """Refuse nobody: there is one person with the token."""
     return ""
 
 
@@ -48,7 +48,7 @@ class Routes:
     Args:
         service: the conversations.
         config: of the page.
-        gate: has let in whoever asks.
+        gate: checks passes of visits.
         tasks: end with the page.
         open_api: opens what answers programs; None if nothing does.
     """
@@ -70,13 +70,15 @@ class Routes:
             hub.is_changed.set()
 
         tabs = websocket_actions.TabConnection(service, hub, tasks, approval=config.approval)
-        service.notify_through("web", notify, go_on=tabs.go_on)
+        service.notify_through("web", notify, go_on=tabs.run_request)
         service.schedules.open_platform(
-            "web", schedules.Platform(tabs.go_on, _check_owner, config.approval)
+            "web", schedules.Platform(tabs.run_request, _check_owner, config.approval)
         )
         service.events.open_platform("web", tabs.handle_again)
         self._tabs = tabs
-        self._lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
+        self._listing_task = tasks.create_task(
+            tab_contents.send_listings(service, hub), name="web: lists"
+        )
         displays = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
         shared = shared_sessions.SharedSessions(service, gate, hub)
         notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
@@ -100,14 +102,14 @@ class Routes:
             ("POST", "/bring-back"): stored.restore,
             ("POST", "/open"): stored.open_table,
             ("POST", "/table"): stored.table,
-            ("POST", "/visit"): shared.enter,
-            ("POST", "/continue"): shared.go_on,
+            ("POST", "/visit"): shared.open_visit,
+            ("POST", "/continue"): shared.copy_to_page,
             ("POST", "/run-notebook"): notebooks.begin,
         }
 
-    async def talk(self, socket: web.WebSocketResponse) -> None:
+    async def serve_tab(self, socket: web.WebSocketResponse) -> None:
         """Serve a tab until it goes."""
-        await self._tabs.talk(socket)
+        await self._tabs.serve_tab(socket)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request, or respond with the sentence of an error; its last net."""
@@ -138,4 +140,4 @@ class Routes:
     def cancel(self) -> None:
         """Cancel every turn that still waits or runs."""
         self._tabs.cancel()
-        self._lists.cancel()
+        self._listing_task.cancel()

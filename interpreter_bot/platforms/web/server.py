@@ -145,7 +145,7 @@ class _FrontApplication:
         await tab.prepare(request)
         if not self._opening.done():
             await tab.send_str(_STARTING)
-        await (await asyncio.shield(self._opening)).talk(tab)
+        await (await asyncio.shield(self._opening)).serve_tab(tab)
         return tab
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:

@@ -26,7 +26,7 @@ SessionMessage: TypeAlias = (
     | tab_messages.Delete
     | tab_messages.Rename
     | tab_messages.Mark
-    | tab_messages.Choose
+    | tab_messages.ChooseModel
     | tab_messages.Search
 )
 """A message of a tab on a whole session."""
@@ -57,16 +57,16 @@ class SessionActions:
                 for key in await self._service.branches.tree(message.key):
                     await self._service.mark(key, message.mark)
                 self._hub.is_changed.set()
-            case tab_messages.Choose():
-                await self._choose(message)
+            case tab_messages.ChooseModel():
+                await self._choose_model(message)
             case tab_messages.Search():
                 matches = await tab_contents.search(self._service, message.text)
-                tab.send(tab_hub.encoded_message("found", matches))
+                tab.send(tab_hub.encoded_message("search_results", matches))
 
     async def _reset(self, message: tab_messages.Reset) -> None:
         key = message.key
         await self._service.reset(key, files=message.files)
-        self._hub.forget(key.thread)
+        self._hub.forget_finished(key.thread)
         self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.is_changed.set()
 
@@ -81,7 +81,7 @@ class SessionActions:
         """Undo the last turn; the tab puts its question back into the input field."""
         undone = await self._service.branches.undo(key)
         tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
-        self._hub.forget(key.thread)
+        self._hub.forget_finished(key.thread)
         self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.notify(
             key.thread,
@@ -92,7 +92,7 @@ class SessionActions:
         for key in await self._service.branches.tree(session):
             await self._service.delete(key)
             await notebook_progress.save(self._service, key, None)
-            self._hub.forget(key.thread)
+            self._hub.forget_finished(key.thread)
             self._hub.send_message("deleted", {}, thread=key.thread)
         self._hub.is_changed.set()
 
@@ -103,7 +103,7 @@ class SessionActions:
             await self._service.rename(key, title)
         self._hub.is_changed.set()
 
-    async def _choose(self, message: tab_messages.Choose) -> None:
+    async def _choose_model(self, message: tab_messages.ChooseModel) -> None:
         key = message.key
         await self._service.choose_model(key, message.model or None)
         self._hub.send_message(
@@ -111,19 +111,19 @@ class SessionActions:
         )
 
 
-def read_live_data(
-    service: session_service.SessionService, tab: tab_hub.Tab, message: tab_messages.Look
+def prepare_read(
+    service: session_service.SessionService, tab: tab_hub.Tab, message: tab_messages.ReadData
 ) -> Callable[[], Awaitable[None]]:
-    """Read a question; what is given asks it, and sends the tab the answer.
+    """Check a request for data; return a function that reads it and sends it to the tab.
 
     Raises:
-        BotError: it is none.
+        BotError: the request is malformed.
     """
-    view = live_data_views.read_question(message.wanted) if message.code is None else None
+    view = live_data_views.read_question(message.view) if message.code is None else None
 
-    async def answer() -> None:
-        # If the net catches more.
-        content = tab_contents.problem(errors.BotError(page_words.NO_TABLE))
+    async def read() -> None:
+        # Sent if an unexpected error is raised.
+        content = tab_contents.describe_problem(errors.BotError(page_words.NO_TABLE))
         try:
             result: pydantic.BaseModel
             if view is None:
@@ -134,8 +134,8 @@ def read_live_data(
                 )
             content = result.model_dump(mode="json")
         except errors.BotError as error:
-            content = tab_contents.problem(error)
+            content = tab_contents.describe_problem(error)
         finally:
-            tab.send(tab_hub.encoded_message("looked", content | {"question": message.question}))
+            tab.send(tab_hub.encoded_message("data_read", content | {"query_id": message.query_id}))
 
-    return answer
+    return read

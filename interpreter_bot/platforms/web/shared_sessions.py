@@ -1,6 +1,6 @@
-"""Conversations of other platforms, which visitors read on the page, and not more.
+"""Conversations of other platforms, which visitors can only read on the page.
 
-Whoever has the page's token as well goes on in a copy, which is a conversation of the page.
+A visitor who also has the page's token can continue in a copy, a conversation of the page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SharedSessions:
         self._gate = gate
         self._hub = hub
 
-    async def enter(self, request: web.Request) -> web.Response:
+    async def open_visit(self, request: web.Request) -> web.Response:
         """Exchange the secret of a link, which is the body, for the pass of its visit."""
         link = (await http_runners.read_body(request.read())).decode("ascii", "replace")
         visit, proof = await self._service.visits.enter(link)
@@ -46,11 +46,11 @@ class SharedSessions:
         return response
 
     async def conversation(self, request: web.Request) -> web.Response:
-        """Serve what was said and shown in a conversation, and what files it has."""
+        """Serve the turns and the list of files of a conversation."""
         visit = request.get(access.VISIT)
         if visit is None or not await self._service.queries.exists(visit.key):
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
-        limit_text = request.query.get("most", "")
+        limit_text = request.query.get("max_turns", "")
         limit = int(limit_text) if _NUMBER.fullmatch(limit_text) else _FIRST_TURNS
         limit = min(limit, _MAX_TURNS)
         past = await self._service.queries.history(visit.key, limit=limit + 1)
@@ -59,15 +59,15 @@ class SharedSessions:
             "platform": visit.key.platform.capitalize(),
             "title": _title(past),
             "past": [_without_handles(tab_contents.events_of(turn)) for turn in turns],
-            "is_more": len(past) > limit,
-            "files": await command_panels.files(self._service, visit.key),
-            "until": visit.until,
-            "may_go_on": self._gate.has_token(request),
+            "has_earlier_turns": len(past) > limit,
+            "files": await command_panels.list_files(self._service, visit.key),
+            "expires": visit.until,
+            "can_continue": self._gate.has_token(request),
         }
         return web.json_response(document)
 
-    async def go_on(self, request: web.Request) -> web.Response:
-        """Copy a conversation that is visited to the page, for who has its token."""
+    async def copy_to_page(self, request: web.Request) -> web.Response:
+        """Copy a conversation that is visited to the page, for the person who has its token."""
         visit = await self._gate.visit(request)
         if visit is None:
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
@@ -87,5 +87,5 @@ def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
 
 
 def _without_handles(turn: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that by which a live kernel would be asked."""
+    """Leave out the handles of tables, by which a tab asks a live kernel."""
     return turn | {"events": [event | {"handle": ""} for event in turn["events"]]}

@@ -30,7 +30,7 @@ def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
     )
     return head | {
         "id": f"past-{turn.record.id}",
-        "number": turn.record.id,
+        "turn_id": turn.record.id,
         "request_id": turn.record.request_id,
         "is_running": turn.record.status == "running",
         "events": [event_json.to_json(event) for event in turn.events],
@@ -42,7 +42,7 @@ def heading(request: str, files: Iterable[str], *, is_code: bool, started: float
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
 
 
-def problem(error: errors.BotError) -> dict[str, Any]:
+def describe_problem(error: errors.BotError) -> dict[str, Any]:
     """Describe why a live table cannot be read, and whether to try again later."""
     return {
         "problem": str(error),
@@ -66,7 +66,7 @@ def _can_choose_model(service: session_service.SessionService) -> bool:
 
 def greeting(service: session_service.SessionService) -> str:
     """Return the first message to a tab, with what all sessions share."""
-    about = {
+    facts = {
         "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MAX_TEXT_CHARACTERS,
         "execution_seconds": service.queries.limits.execution_seconds,
@@ -75,14 +75,14 @@ def greeting(service: session_service.SessionService) -> str:
         "model_notice": service.model_notice,
         "can_choose_model": _can_choose_model(service),
     }
-    return tab_hub.encoded_message("hello", about)
+    return tab_hub.encoded_message("hello", facts)
 
 
 async def listing(service: session_service.SessionService) -> dict[str, Any]:
     """List all pinned and the recent sessions, the last used first."""
     pinned = await service.recent("web", mark="pinned", limit=_MAX_LISTED)
     recent = await service.recent("web", limit=_MAX_LISTED)
-    listed = [
+    conversations = [
         {
             "thread": session.record.key.thread,
             "title": session.record.title,
@@ -97,19 +97,19 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
             *(session for session in recent if session.record.mark != "pinned"),
         )
     ]
-    return {"conversations": listed}
+    return {"conversations": conversations}
 
 
 async def search(service: session_service.SessionService, text: str) -> dict[str, Any]:
     """List the sessions that match a search."""
-    listed = [
+    conversations = [
         {"thread": match.key.thread, "title": match.title, "excerpt": match.excerpt}
         for match in await service.queries.search("web", "", text)
     ]
-    return {"text": text, "conversations": listed}
+    return {"text": text, "conversations": conversations}
 
 
-async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub) -> None:
+async def send_listings(service: session_service.SessionService, hub: tab_hub.Hub) -> None:
     """Send the list to every tab whenever it changes. Ends only by being cancelled."""
     while True:
         await hub.is_changed.wait()
@@ -123,13 +123,13 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
             _log.exception("the conversations could not be listed")
 
 
-def _notebook_rest(
+def _remaining_cells(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> dict[str, Any] | None:
-    """Return the rest of an interrupted notebook; None while its cells run."""
+    """Describe the cells of a notebook that remain after an interruption; None if none do."""
     if progress is None or is_running or progress.begun >= progress.count:
         return None
-    return {"name": progress.name, "left": progress.count - progress.begun}
+    return {"name": progress.name, "cells_left": progress.count - progress.begun}
 
 
 async def show(
@@ -149,11 +149,11 @@ async def show(
     files_notice = await service.queries.notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
-        end_count = hub.count_ends(key.thread)
+        end_count = hub.end_count(key.thread)
         past = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.alternatives(key)
         # A turn that ended while the store was read is in neither: the next read has it.
-        if hub.count_ends(key.thread) == end_count:
+        if hub.end_count(key.thread) == end_count:
             break
     live = hub.turns_of(key.thread)
     # For running turns the hub is newer than the store.
@@ -177,15 +177,15 @@ async def show(
         "past": [events_of(turn) for turn in recorded],
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [files_notice])])),
-        "is_more": len(past) > limit,
-        "notebook": _notebook_rest(notebook, is_running=key.thread in hub.notebooks),
+        "has_earlier_turns": len(past) > limit,
+        "notebook": _remaining_cells(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
             {
-                "number": notice.turn_id,
-                "at": notice.at,
-                "threads": [branch.thread for branch in notice.keys],
+                "turn_id": alternative.turn_id,
+                "position": alternative.at,
+                "threads": [branch.thread for branch in alternative.keys],
             }
-            for notice in alternatives
+            for alternative in alternatives
         ],
     }
     tab.thread = key.thread

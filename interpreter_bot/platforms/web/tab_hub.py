@@ -1,6 +1,6 @@
 """Registry of tabs and live turns, so that tabs may come and go.
 
-It is lost with the process; everything that must last is in the store.
+It is lost when the process ends; the store has all that must last.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from interpreter_bot.platforms.web import live_turns
 
 _MAX_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
 _MAX_BLOB_BYTES: Final = 32 * 1024 * 1024
-_MAX_ENDED: Final = 20
+_MAX_UNRECORDED_TURNS: Final = 20
 _MAX_NOTICES: Final = 3
-_MAX_NOTED: Final = 1000
-_MAX_COUNTED: Final = 1000
+_MAX_NOTICE_SESSIONS: Final = 1000
+_MAX_END_COUNTS: Final = 1000
 
 
 class Tab:
@@ -34,26 +34,26 @@ class Tab:
         self.thread = ""
         self.is_behind = False
         self._unsent: list[str] = []
-        self._size = 0
+        self._unsent_characters = 0
         self._has_messages = asyncio.Event()
 
     def send(self, message: str) -> None:
         """Queue a message, a JSON object."""
         if self.is_behind:
             return
-        if self._unsent and self._size > _MAX_UNSENT_CHARACTERS:
+        if self._unsent and self._unsent_characters > _MAX_UNSENT_CHARACTERS:
             self.is_behind = True
             self._unsent.clear()
         else:
             self._unsent.append(message)
-            self._size += len(message)
+            self._unsent_characters += len(message)
         self._has_messages.set()
 
-    async def next(self) -> str:
+    async def next_batch(self) -> str:
         """Wait for messages; return them as a JSON array. Empty if the tab is dropped."""
         await self._has_messages.wait()
         self._has_messages.clear()
-        batch, self._unsent, self._size = self._unsent, [], 0
+        batch, self._unsent, self._unsent_characters = self._unsent, [], 0
         return f"[{','.join(batch)}]" if not self.is_behind else ""
 
 
@@ -68,10 +68,10 @@ class Hub:
     def __init__(self) -> None:
         self._tabs: set[Tab] = set()
         self._turns: dict[str, list[live_turns.LiveTurn]] = {}
-        # Numbers never repeat, so a reader of the store sees at most one change too many.
-        self._end_counts = cachetools.LRUCache[str, int](_MAX_COUNTED)
-        self._count = 0
-        self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTED)
+        # The counts of all sessions come from one counter, so that no number is used twice.
+        self._end_counts = cachetools.LRUCache[str, int](_MAX_END_COUNTS)
+        self._last_end_count = 0
+        self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTICE_SESSIONS)
         self.is_changed = asyncio.Event()
         self.notebooks: set[str] = set()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
@@ -96,7 +96,7 @@ class Hub:
         self,
         thread: str,
         turn_id: str,
-        head: dict[str, Any],
+        heading: dict[str, Any],
         *,
         is_new: bool = True,
     ) -> live_turns.LiveTurn:
@@ -110,47 +110,45 @@ class Hub:
 
         if is_new:
             self._notices.pop(thread, None)
-        turn = live_turns.LiveTurn(turn_id, head, send=send, keep=self.keep_blob)
+        turn = live_turns.LiveTurn(turn_id, heading, send=send, keep_blob=self.keep_blob)
         self._turns[thread] = [*self.turns_of(thread), turn]
         self.send_message("turn", turn.with_events(), thread=thread)
         return turn
 
     def end_turn(self, thread: str, turn: live_turns.LiveTurn) -> None:
         """Remove a turn that has ended; one that is not in the store is kept for a while."""
-        self._count += 1
-        self._end_counts[thread] = self._count
+        self._last_end_count += 1
+        self._end_counts[thread] = self._last_end_count
         # It may have been forgotten by now.
         turns = self.turns_of(thread)
         if turn.log.end is not None and not turn.log.end.turn_id:
-            finished = [other for other in turns if other.log.end is not None]
-            excess_turns = finished[:-_MAX_ENDED]
+            finished_turns = [other for other in turns if other.log.end is not None]
+            excess_turns = finished_turns[:-_MAX_UNRECORDED_TURNS]
         else:
             excess_turns = [turn]
-        self._keep_turns(
-            thread, [candidate for candidate in turns if candidate not in excess_turns]
-        )
+        self._set_turns(thread, [candidate for candidate in turns if candidate not in excess_turns])
         # Only now is the session no longer busy.
         self.is_changed.set()
 
-    def count_ends(self, thread: str) -> int:
+    def end_count(self, thread: str) -> int:
         """Return a number that changes when a turn of a session ends, for readers of the store."""
         return self._end_counts.get(thread, 0)
 
     def notify(self, thread: str, text: str) -> None:
-        """Show a sentence about a session; it stands until the next request there."""
+        """Show a sentence about a session; it is shown until the next request there."""
         self._notices[thread] = [*self.notices(thread), text][-_MAX_NOTICES:]
         self.send_message("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
-        """Return the sentences about a session that still stand."""
+        """Return the sentences about a session that are still shown."""
         return self._notices.get(thread, [])
 
-    def forget(self, thread: str) -> None:
+    def forget_finished(self, thread: str) -> None:
         """Forget the finished turns of a session."""
         self._notices.pop(thread, None)
-        self._keep_turns(thread, [turn for turn in self.turns_of(thread) if turn.log.end is None])
+        self._set_turns(thread, [turn for turn in self.turns_of(thread) if turn.log.end is None])
 
-    def _keep_turns(self, thread: str, turns: list[live_turns.LiveTurn]) -> None:
+    def _set_turns(self, thread: str, turns: list[live_turns.LiveTurn]) -> None:
         if turns:
             self._turns[thread] = turns
         else:
@@ -160,7 +158,7 @@ class Hub:
         """Return the turns of a session, in the order in which they were asked for."""
         return tuple(self._turns.get(thread, ()))
 
-    def turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
+    def find_turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
         """Return a turn by its id."""
         return next((turn for turn in self.turns_of(thread) if turn.id == turn_id), None)
 
@@ -180,6 +178,6 @@ class Hub:
 
 def encoded_message(kind: str, fields: dict[str, Any], *, thread: str = "") -> str:
     """Encode a message for tabs."""
-    about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
+    header = {"kind": kind, "thread": thread} if thread else {"kind": kind}
     # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.
-    return json.dumps(about | fields, separators=(",", ":"))
+    return json.dumps(header | fields, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Messages of tabs: what a page says over its websocket, one model a message."""
+"""Messages of tabs: what a page sends over its websocket, one model a message."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _MAX_TITLE_CHARACTERS: Final = 200
 _MAX_ANSWER_CHARACTERS: Final = 64 * 1024
 _MAX_FILES: Final = 200
 _MAX_TURNS: Final = 1000
+
+
+def _bound_turns(count: int) -> int:
+    return min(max(count, 1), _MAX_TURNS)
 
 
 def _text(max_characters: int) -> pydantic.AfterValidator:
@@ -47,33 +51,28 @@ class Message(pydantic.BaseModel):
 
 
 class Watch(Message):
-    """Show a session from now on, and the latest `most` of its turns."""
+    """Show a session from now on, and the latest of its turns."""
 
     do: Literal["watch"] = "watch"
-    most: _Number
-
-    @property
-    def max_turns(self) -> int:
-        """How many turns are shown."""
-        return min(max(self.most, 1), _MAX_TURNS)
+    max_turns: Annotated[_Number, pydantic.AfterValidator(_bound_turns)]
 
 
-class Say(Message):
+class SendRequest(Message):
     """Carry out a request; `id` is made up by the page."""
 
-    do: Literal["say"] = "say"
+    do: Literal["send"] = "send"
     id: _Id
     text: _Text = ""
     is_code: bool = False
     files: _Files = ()
 
 
-class Branch(Message):
-    """Say something in place of the request of a turn, in a branch."""
+class BranchOff(Message):
+    """Carry out a request in place of that of a turn, in a branch."""
 
     do: Literal["branch"] = "branch"
     id: _Id
-    turn: _Number
+    turn_id: _Number
     text: _Text = ""
     is_code: bool = False
     files: _Files = ()
@@ -92,7 +91,7 @@ class Withdraw(Message):
     id: _Id
 
 
-class Answer(Message):
+class AnswerQuestion(Message):
     """Answer a question of a turn; no text declines."""
 
     do: Literal["answer"] = "answer"
@@ -103,35 +102,35 @@ class Answer(Message):
 class SetApprovalPolicy(Message):
     """Choose when a person is asked before code runs."""
 
-    do: Literal["approve"] = "approve"
+    do: Literal["set_approval"] = "set_approval"
     approval: _Title
 
 
-class Show(Message):
-    """Show a panel, named as the command that shows it; `rest` is the command's argument."""
+class ShowPanel(Message):
+    """Show a panel, named as the command that shows it, with the command's argument."""
 
     do: Literal["show"] = "show"
     panel: _Title
-    rest: _Text = ""
+    argument: _Text = ""
     is_renewal: bool = False
 
 
-class Submit(Message):
-    """Carry out what was entered into the form of a panel; see `Show`."""
+class SubmitForm(Message):
+    """Carry out what was entered into the form of a panel; see `ShowPanel`."""
 
     do: Literal["submit"] = "submit"
     panel: _Title
-    rest: _Title = ""
-    entered: Annotated[dict[_Title, _Text], pydantic.Field(max_length=20)]
+    argument: _Title = ""
+    fields: Annotated[dict[_Title, _Text], pydantic.Field(max_length=20)]
 
 
-class Look(Message):
+class ReadData(Message):
     """Ask a live kernel for a part of a table, or for completions of code."""
 
-    do: Literal["look"] = "look"
-    question: _Number
+    do: Literal["read_data"] = "read_data"
+    query_id: _Number
     table: Annotated[str, pydantic.AfterValidator(validation.handle)] = ""
-    wanted: Any = None
+    view: Any = None
     code: Annotated[_Storable, _text(live_completions.MAX_CHARACTERS)] | None = None
 
 
@@ -174,15 +173,15 @@ class Mark(Message):
     mark: Literal["", "pinned", "archived"]
 
 
-class Choose(Message):
+class ChooseModel(Message):
     """Choose the model; an empty title is the default."""
 
-    do: Literal["choose"] = "choose"
+    do: Literal["choose_model"] = "choose_model"
     model: _Title = ""
 
 
 class Search(pydantic.BaseModel):
-    """Find sessions by what was said in them."""
+    """Find sessions by their titles and words."""
 
     model_config: ClassVar = pydantic.ConfigDict(strict=True, frozen=True)
 
@@ -192,22 +191,22 @@ class Search(pydantic.BaseModel):
 
 TabMessage: TypeAlias = (
     Watch
-    | Say
-    | Branch
+    | SendRequest
+    | BranchOff
     | Stop
     | Withdraw
-    | Answer
+    | AnswerQuestion
     | SetApprovalPolicy
-    | Show
-    | Submit
-    | Look
+    | ShowPanel
+    | SubmitForm
+    | ReadData
     | Reset
     | Fork
     | Undo
     | Delete
     | Rename
     | Mark
-    | Choose
+    | ChooseModel
     | Search
 )
 
@@ -216,7 +215,7 @@ _ADAPTER: Final = pydantic.TypeAdapter[TabMessage](
 )
 
 
-def json_of(data: str) -> object:
+def decode(data: str) -> object:
     """Decode JSON; None if it is invalid (or `null`)."""
     try:
         return json.loads(data)
@@ -224,7 +223,7 @@ def json_of(data: str) -> object:
         return None
 
 
-def parsed(message: object) -> TabMessage:
+def parse(message: object) -> TabMessage:
     """Validate decoded JSON as a tab's message.
 
     Raises:

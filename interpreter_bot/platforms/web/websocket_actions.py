@@ -60,15 +60,15 @@ class TabConnection:
         self._seen_ids = collections.deque[str](maxlen=_MAX_SEEN_IDS)
         self._session_actions = session_actions.SessionActions(service, hub)
 
-    async def talk(self, socket: web.WebSocketResponse) -> None:
+    async def serve_tab(self, socket: web.WebSocketResponse) -> None:
         """Serve a tab until it disconnects."""
         tab = tab_hub.Tab()
         self._hub.add_tab(tab)
         self._sockets.add(socket)
-        sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
+        sender = asyncio.create_task(_send_batches(socket, tab), name="web: sending to a tab")
         try:
             tab.send(tab_contents.greeting(self._service))
-            await self._guard(tab, None, self._list(tab))
+            await self._guard(tab, None, self._send_listing(tab))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     await self._receive(tab, message.data)
@@ -89,42 +89,42 @@ class TabConnection:
         for task in self._running:
             task.cancel()
 
-    async def _list(self, tab: tab_hub.Tab) -> None:
+    async def _send_listing(self, tab: tab_hub.Tab) -> None:
         listing = await tab_contents.listing(self._service)
         tab.send(tab_hub.encoded_message("conversations", listing))
 
     async def _receive(self, tab: tab_hub.Tab, data: str) -> None:
-        message = tab_messages.json_of(data)
-        await self._guard(tab, message, self._act(tab, message))
+        message = tab_messages.decode(data)
+        await self._guard(tab, message, self._carry_out_action(tab, message))
 
-    async def _act(self, tab: tab_hub.Tab, document: object) -> None:
-        match tab_messages.parsed(document):
+    async def _carry_out_action(self, tab: tab_hub.Tab, document: object) -> None:
+        match tab_messages.parse(document):
             case tab_messages.Watch() as message:
                 await tab_contents.show(
                     self._service, self._hub, tab, key=message.key, limit=message.max_turns
                 )
-            case tab_messages.Say() as message:
-                await self._say(tab, message)
-            case tab_messages.Branch() as message:
-                await self._branch(tab, message)
+            case tab_messages.SendRequest() as message:
+                await self._send_request(tab, message)
+            case tab_messages.BranchOff() as message:
+                await self._branch_off(tab, message)
             case tab_messages.Stop() as message:
                 if not await self._service.stop(message.key):
                     raise errors.BotError(run_words.NOTHING_RUNS)
             case tab_messages.Withdraw() as message:
                 await self._withdraw(message)
-            case tab_messages.Answer() as message:
-                await self._answer(message)
+            case tab_messages.AnswerQuestion() as message:
+                await self._answer_question(message)
             case tab_messages.SetApprovalPolicy() as message:
                 argument = f"{preferences.APPROVAL} {message.approval}"
                 await self._choose_setting(tab, message.key, argument)
-            case tab_messages.Show() as message:
-                await self._show(tab, message)
-            case tab_messages.Submit() as message:
-                await self._submit(tab, message)
-            case tab_messages.Look() as message:
+            case tab_messages.ShowPanel() as message:
+                await self._show_panel(tab, message)
+            case tab_messages.SubmitForm() as message:
+                await self._submit_form(tab, message)
+            case tab_messages.ReadData() as message:
                 # In a task, as it may take seconds.
-                look = session_actions.read_live_data(self._service, tab, message)
-                self.start(look, "web: look into Python")
+                read_data = session_actions.prepare_read(self._service, tab, message)
+                self.start(read_data, "web: read data of Python")
             case message:
                 await self._session_actions.act(tab, message)
 
@@ -141,7 +141,7 @@ class TabConnection:
             _log.exception("a message of a tab ended in an error")
             _refuse(tab, message, error)
 
-    async def _say(self, tab: tab_hub.Tab, message: tab_messages.Say) -> None:
+    async def _send_request(self, tab: tab_hub.Tab, message: tab_messages.SendRequest) -> None:
         key, text, is_code = message.key, message.text, message.is_code
         if (invocation := command_table.parse(text, "web", is_code=is_code)) is not None:
             if not invocation.command.is_request:
@@ -150,45 +150,49 @@ class TabConnection:
                 return
             is_code = True
             text = await command_table.find_code(invocation, self._place(key))
-        self._check(text, message.files, is_code=is_code)
-        request = self._request(key, message.id, text, message.files, is_code=is_code)
+        self._check_content(text, message.files, is_code=is_code)
+        request = self._make_request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
             # Checked now, as other messages of the tab may be handled at the next await.
-            is_first = not self._hub.turns_of(key.thread) and await self._is_new(key)
-            head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
-            turn = self._hub.begin_turn(key.thread, request.id, head)
+            is_first = not self._hub.turns_of(key.thread) and await self._has_no_turns(key)
+            heading = tab_contents.heading(
+                text, request.files, is_code=is_code, started=time.time()
+            )
+            turn = self._hub.begin_turn(key.thread, request.id, heading)
             title = tab_contents.title(text or ", ".join(request.files)) if is_first else ""
             work = self._carry_out(request, turn, title=title)
-            settled = functools.partial(self._settled, request.id, work)
-            self.start(settled, f"web: turn {request.id}")
+            claimed_work = functools.partial(self._carry_out_claimed, request.id, work)
+            self.start(claimed_work, f"web: turn {request.id}")
             if title:
                 rename = functools.partial(self._service.rename, key, title)
                 self.start(rename, f"web: title of {request.id}")
         _accept(tab, request.id)
 
-    def _check(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
+    def _check_content(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
         if not text.strip() and not files:
             raise errors.BotError(page_words.WRITE_SOMETHING)
         if not is_code and not self._service.queries.models:
             raise errors.BotError(page_words.NO_MODEL)
 
-    async def _branch(self, tab: tab_hub.Tab, message: tab_messages.Branch) -> None:
+    async def _branch_off(self, tab: tab_hub.Tab, message: tab_messages.BranchOff) -> None:
         """Send a request that replaces an earlier one in a branch, and switch the tab to that."""
-        self._check(message.text, message.files, is_code=message.is_code)
+        self._check_content(message.text, message.files, is_code=message.is_code)
         new_key = validation.new_key()
         cells = await self._service.branches.branch(
-            message.key, message.turn, new_key=new_key, person=validation.PERSON.id
+            message.key, message.turn_id, new_key=new_key, person=validation.PERSON.id
         )
         thread = new_key.thread
         tab.send(tab_hub.encoded_message("forked", {"to": thread}))
-        for joined in _join(cells):
+        for joined_cells in _join_cells(cells):
             cell_id = validation.new_key().thread
-            cell = tab_messages.Say(thread=thread, id=cell_id, text=joined, is_code=True)
-            await self._say(tab, cell)
-        fields = message.model_dump(exclude={"do", "turn", "thread"})
-        await self._say(tab, tab_messages.Say(thread=thread, **fields))
+            cell = tab_messages.SendRequest(
+                thread=thread, id=cell_id, text=joined_cells, is_code=True
+            )
+            await self._send_request(tab, cell)
+        fields = message.model_dump(exclude={"do", "turn_id", "thread"})
+        await self._send_request(tab, tab_messages.SendRequest(thread=thread, **fields))
 
-    def _request(
+    def _make_request(
         self,
         key: values.SessionKey,
         turn_id: str,
@@ -232,8 +236,8 @@ class TabConnection:
             raise
         return all(turn.record.request_id != turn_id for turn in turns)
 
-    async def _settled(self, turn_id: str, work: Awaitable[None]) -> None:
-        """Carry out a claimed request, and settle it."""
+    async def _carry_out_claimed(self, turn_id: str, work: Awaitable[None]) -> None:
+        """Carry out a request that was claimed, and settle the claim."""
         async with self._service.events.settled("web", turn_id):
             await work
 
@@ -242,7 +246,7 @@ class TabConnection:
         content = event.content
         if event.event_id in self._seen_ids:
             return
-        request = self._request(
+        request = self._make_request(
             event.key,
             event.event_id,
             content["text"],
@@ -250,28 +254,28 @@ class TabConnection:
             is_code=content["is_code"],
         )
         self._seen_ids.append(request.id)
-        work = functools.partial(self._settled, request.id, self.go_on(request))
+        work = functools.partial(self._carry_out_claimed, request.id, self.run_request(request))
         self.start(work, f"web: turn {request.id} again")
 
-    async def go_on(self, request: requests.Request) -> None:
+    async def run_request(self, request: requests.Request) -> None:
         """Run and show a request that was not sent by a tab just now."""
-        head = tab_contents.heading(
+        heading = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
         thread = request.key.thread
 
         def begin() -> live_turns.LiveTurn:
-            return self._hub.begin_turn(thread, request.id, head, is_new=False)
+            return self._hub.begin_turn(thread, request.id, heading, is_new=False)
 
         if not request.is_scheduled:
             await self._carry_out(request, begin())
             return
-        held = live_turns.HeldTurn(begin)
+        hidden_turn = live_turns.HiddenTurn(begin)
         try:
-            await self._service.handle(request, held)
+            await self._service.handle(request, hidden_turn)
         finally:
-            if held.turn is not None:
-                self._hub.end_turn(thread, held.turn)
+            if hidden_turn.live_turn is not None:
+                self._hub.end_turn(thread, hidden_turn.live_turn)
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Run some work in a task, which outlives the tab."""
@@ -294,7 +298,7 @@ class TabConnection:
         if title and await self._service.improve_title(request, end, title=title):
             self._hub.is_changed.set()
 
-    async def _is_new(self, key: values.SessionKey) -> bool:
+    async def _has_no_turns(self, key: values.SessionKey) -> bool:
         try:
             return not await self._service.queries.history(key, limit=1)
         except errors.BotError:
@@ -308,21 +312,26 @@ class TabConnection:
         match name:
             case "model" if argument:
                 title = preferences.model_title(argument, self._service.queries.models)
-                await self._act(tab, {"do": "choose", "thread": thread, "model": title})
+                await self._carry_out_action(
+                    tab, {"do": "choose_model", "thread": thread, "model": title}
+                )
             case "settings" if argument:
                 await self._choose_setting(tab, key, argument)
             case "notebook":
                 tab.send(tab_hub.encoded_message("download", {}))
             case _ if name in _MESSAGE_COMMANDS:
-                await self._act(tab, {"do": name, "thread": thread, "files": argument == "files"})
+                await self._carry_out_action(
+                    tab, {"do": name, "thread": thread, "files": argument == "files"}
+                )
             case _:
-                await self._show(tab, tab_messages.Show(thread=thread, panel=name, rest=argument))
+                message = tab_messages.ShowPanel(thread=thread, panel=name, argument=argument)
+                await self._show_panel(tab, message)
 
     async def _withdraw(self, message: tab_messages.Withdraw) -> None:
         if not await self._service.withdraw(message.key, message.id):
             raise errors.BotError(question_words.EXPIRED)
 
-    async def _answer(self, message: tab_messages.Answer) -> None:
+    async def _answer_question(self, message: tab_messages.AnswerQuestion) -> None:
         action = "refuse" if message.text is None else "answer"
         await self._service.questions.respond(
             message.question, action, message.text or "", person=validation.PERSON.id
@@ -335,21 +344,30 @@ class TabConnection:
         command = command_table.commands_of("web")["settings"]
         await command_table.run(command_types.Invocation(command, argument), self._place(key))
         panel = argument.split()[0].lower()
-        await self._show(tab, tab_messages.Show(thread=key.thread, panel=panel))
+        await self._show_panel(tab, tab_messages.ShowPanel(thread=key.thread, panel=panel))
 
-    async def _show(self, tab: tab_hub.Tab, message: tab_messages.Show) -> None:
+    async def _show_panel(self, tab: tab_hub.Tab, message: tab_messages.ShowPanel) -> None:
         if message.panel in _MESSAGE_COMMANDS:
             raise errors.BotError(page_words.NO_PANEL)
-        content = await command_panels.panel(self._place(message.key), message.panel, message.rest)
-        content |= {"panel": message.panel, "rest": message.rest, "is_renewal": message.is_renewal}
+        content = await command_panels.read_panel(
+            self._place(message.key), message.panel, message.argument
+        )
+        content |= {
+            "panel": message.panel,
+            "argument": message.argument,
+            "is_renewal": message.is_renewal,
+        }
         tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
-    async def _submit(self, tab: tab_hub.Tab, message: tab_messages.Submit) -> None:
+    async def _submit_form(self, tab: tab_hub.Tab, message: tab_messages.SubmitForm) -> None:
         """Handle a form; it stays open if its input is refused."""
-        content: dict[str, object] = {"panel": message.panel, "rest": message.rest}
+        content: dict[str, object] = {
+            "panel": message.panel,
+            "argument": message.argument,
+        }
         try:
-            content |= await command_panels.panel(
-                self._place(message.key), message.panel, message.rest, message.entered
+            content |= await command_panels.read_panel(
+                self._place(message.key), message.panel, message.argument, message.fields
             )
         except errors.BotError as error:
             content["problem"] = str(error)
@@ -363,7 +381,7 @@ class TabConnection:
             validation.HERE,
             {preferences.APPROVAL: self._approval},
             is_own=True,
-            format_time=command_panels.moment,
+            format_time=command_panels.utc_time,
         )
 
 
@@ -375,10 +393,10 @@ async def _log_failures(work: Callable[[], Awaitable[None]], name: str) -> None:
         _log.exception("%s ended in an error", name)
 
 
-async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
+async def _send_batches(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
     """Send a tab its messages, as fast as it reads."""
     try:
-        while batch := await tab.next():
+        while batch := await tab.next_batch():
             await socket.send_str(batch)
     except ConnectionError:
         return
@@ -396,7 +414,7 @@ def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
     tab.send(tab_hub.encoded_message("refused", {"id": message_id, "sentence": sentence}))
 
 
-def _join(cells: Iterable[str]) -> Iterator[str]:
+def _join_cells(cells: Iterable[str]) -> Iterator[str]:
     """Join cells into texts that each fit one message."""
     joined = ""
     for cell in cells:

@@ -69,7 +69,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         for table in tables:
             index = table.index_count
             page = await looked(house, table, rows=[30, 5])
-            assert (page.first, page.found, page.row_count) == (30, 40, 40)
+            assert (page.first_row, page.match_count, page.row_count) == (30, 40, 40)
             assert [row[index] for row in page.rows] == ["31", "32", "33", "34", "35"]
             assert [one.kind for one in page.columns[index:]][:2] == ["number", "text"]
             page = await looked(house, table, sort=[index + 1, True])
@@ -80,14 +80,14 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
             assert [row[index] for row in page.rows] == ["13", "20", "27", "34"]
             page = await looked(house, table, filters=[[index + 1, "missing", ""]])
             assert [row[index] for row in page.rows] == ["1"]
-            assert (await looked(house, table, search="w3")).found == 6
+            assert (await looked(house, table, search="w3")).match_count == 6
             numbers, words = (await looked(house, table, summaries=[index, index + 1])).summaries
-            assert (sum(numbers.bins), numbers.least, numbers.most) == (40, "1", "40")
+            assert (sum(numbers.bins), numbers.minimum, numbers.maximum) == (40, "1", "40")
             assert (words.distinct, words.missing, words.top[0][1]) == (7, 1, 6)
         for table in (tables[0], tables[3]):
             last = table.index_count + 2
             filters = [[last, "≥", "2026-02-01"]]
-            assert (await looked(house, table, filters=filters)).found in (8, 9)
+            assert (await looked(house, table, filters=filters)).match_count in (8, 9)
             with pytest.raises(errors.BotError, match="no date"):
                 await looked(house, table, filters=[[last, "≥", "soon"]])
         found = await queries.completions(KEY, "print(frame['")
@@ -115,8 +115,8 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         hostile, own = (one for one in reply.of("output") if isinstance(one, values.Table))
         page = await looked(house, hostile, sort=[1, False])
         assert [row[1] for row in page.rows][::9] == ["3", "b", "<Evil>", "<Worse>", "[<Worse>]"]
-        assert (await looked(house, hostile, search="b")).found == 9
-        assert (await looked(house, hostile, filters=[[1, "=", "a"]])).found == 0
+        assert (await looked(house, hostile, search="b")).match_count == 9
+        assert (await looked(house, hostile, filters=[[1, "=", "a"]])).match_count == 0
         assert (await looked(house, hostile, summaries=[1])).summaries[0].distinct == 5
         with pytest.raises(errors.BotError, match="class of its own"):
             await looked(house, own)
@@ -172,7 +172,7 @@ display(large[0])
         await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
         named, unnamed, _ = tables
-        assert (await looked(house, named, search="17")).found == 1
+        assert (await looked(house, named, search="17")).match_count == 1
         assert (await looked(house, unnamed)).row_count == 30
         await hosts.end_session(address, "It was let go.")
         for table in (named, unnamed):

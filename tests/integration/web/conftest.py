@@ -43,7 +43,7 @@ class Client:
             tab = Tab(socket, thread)
             await tab.next("hello")
             if thread:
-                await tab.say("watch", most=30)
+                await tab.send("watch", max_turns=30)
                 tab.whole = await tab.next("conversation")
             yield tab
 
@@ -58,7 +58,7 @@ class Tab:
         self.whole = None
         self._unread = []
 
-    async def say(self, do, **fields):
+    async def send(self, do, **fields):
         await self.socket.send_json({"do": do, "thread": self.thread} | fields)
 
     async def next(self, kind):

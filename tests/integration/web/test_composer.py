@@ -125,11 +125,13 @@ async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, b
         late = await page.value(
             "(async () => { const {Editor} = await import('/editor.js'); let tell;"
             " const place = document.body.appendChild(document.createElement('div'));"
-            " const ask = ({question}) => (tell = (found) => dispatchEvent("
-            "new CustomEvent('looked', {detail: {question, ...found}})), true);"
-            " const editor = new Editor(place, {changed() {}, ask}); editor.put('f(');"
-            " const asked = editor.completed({pos: 2, state: editor.view.state, explicit: true});"
-            " editor.begin('g'); tell({signature: {label: 'f(x)', doc: ''}});"
+            " const ask = ({query_id}) => (tell = (found) => dispatchEvent("
+            "new CustomEvent('data-read', {detail: {query_id, ...found}})), true);"
+            " const editor = new Editor(place, {onChange() {}, askPython: ask});"
+            " editor.replaceText('f(');"
+            " const asked = editor.completeCode("
+            "{pos: 2, state: editor.view.state, explicit: true});"
+            " editor.reset('g'); tell({signature: {label: 'f(x)', doc: ''}});"
             " await asked.catch(() => null);"
             " return place.shadowRoot.querySelectorAll('.cm-signature').length; })()"
         )
@@ -285,7 +287,7 @@ async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
         await page.until(f"location.hash !== '{where}'")
         assert await page.value(waiting) == 0
         gate.set()
-        await page.until(f'{draft}.includes(\'"waiting":""\')')
+        await page.until(f'{draft}.includes(\'"waitingMessages":""\')')
         await page.value("history.back()")
         await visits.answered(page, 2)
         asked = [(one.key.thread, one.text, one.files) for one in bot.requests]

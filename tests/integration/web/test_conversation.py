@@ -106,7 +106,7 @@ async def test_an_end_that_says_more_than_stopped_is_shown(serving_fake, browsin
             "(async () => { const {Turn} = await import('/turns.js');"
             " const turn = new Turn({id: 'x', request: 'go', files: [], is_code: false,"
             " events: [{type: 'begun'}, {type: 'over', status: 'stopped', text: '', seconds: 1,"
-            " turn_id: 1, reason: 'The bot was restarted.'}]}, {spoke() {}});"
+            " turn_id: 1, reason: 'The bot was restarted.'}]}, {announce() {}});"
             " return turn.element.textContent; })()"
         )
         assert "The bot was restarted." in drawn

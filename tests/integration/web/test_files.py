@@ -147,7 +147,7 @@ async def test_whatever_is_not_there_is_a_sentence(serving_fake):
 async def _show(client, output):
     """Let code show something; returns the event that told of it."""
     async with client.tab(THREAD) as tab:
-        await tab.say("say", id="f" * 16, text="show", is_code=True)
+        await tab.send("send", id="f" * 16, text="show", is_code=True)
         await tab.event("over")
         (event,) = [one["event"] for one in tab.heard if "sha256" in one.get("event", {})]
         return event

@@ -47,7 +47,7 @@ def _kinds(tab):
 
 async def test_a_turn_is_shown_as_it_happens(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="hello you", files=["a.csv"])
+        await tab.send("send", id=ONE, text="hello you", files=["a.csv"])
         end = await tab.event("over")
         assert _kinds(tab) == [
             *("begun", "step", "text", "text", "code", "result", "finished"),
@@ -77,7 +77,7 @@ async def test_two_tabs_see_the_same_and_a_late_one_all_of_it(serving_fake):
         client.tab(THREAD) as one,
         client.tab(THREAD) as two,
     ):
-        await one.say("say", id=ONE, text="wait")
+        await one.send("send", id=ONE, text="wait")
         await two.event("text")
         async with client.tab(THREAD) as late:
             whole = late.whole
@@ -98,10 +98,10 @@ async def test_two_tabs_see_the_same_and_a_late_one_all_of_it(serving_fake):
 
 async def test_what_is_said_twice_is_done_once(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         await tab.event("over")
         for _ in range(2):
-            await tab.say("say", id=ONE, text="hello")
+            await tab.send("send", id=ONE, text="hello")
             assert (await tab.next("accepted"))["id"] == ONE
     assert len(bot.requests) == 1
 
@@ -109,9 +109,9 @@ async def test_what_is_said_twice_is_done_once(serving_fake):
 async def test_what_a_killed_bot_had_only_claimed_is_done_when_it_is_said_again(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
         assert await bot.events.claim("web", ONE)
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         assert (await tab.event("over"))["status"] == "done"
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         await tab.next("accepted")
     assert len(bot.requests) == 1
 
@@ -120,7 +120,7 @@ async def test_a_turn_outlives_its_tab(serving_fake):
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client):
         async with client.tab(THREAD) as tab:
-            await tab.say("say", id=ONE, text="wait")
+            await tab.send("send", id=ONE, text="wait")
             await tab.event("text")
         gate.set()
         async with client.tab() as tab:
@@ -134,9 +134,9 @@ async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
     script = {"wait": wait, "hello": _hello}
     async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
         for turn, text in ((ONE, "wait"), (TWO, "hello two"), (THREE, "hello three")):
-            await tab.say("say", id=turn, text=text)
+            await tab.send("send", id=turn, text=text)
         assert (await tab.event("waiting", THREE))["ahead"] == 2
-        await tab.say("withdraw", id=TWO)
+        await tab.send("withdraw", id=TWO)
         assert "withdrawn" in (await tab.event("over", TWO))["reason"]
         gate.set()
         await tab.event("over", THREE)
@@ -159,7 +159,7 @@ async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fa
         async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
             assert await response.json() == {"cells": 2}
         await tab.event("text")
-        await tab.say("say", id=ONE, text="hello one")
+        await tab.send("send", id=ONE, text="hello one")
         await tab.event("waiting", ONE)
         gate.set()
         async with asyncio.timeout(30):
@@ -178,7 +178,7 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
     cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in sources]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     script, where = {"wait": forever, "hello": _hello}, f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&rest="
+    rest = f"/run-notebook?to={THREAD}&remaining="
     async with serving_fake(script, again="bot") as (_, client), client.tab(THREAD) as tab:
         async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
             assert response.status == 200
@@ -230,21 +230,21 @@ async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving
     cells = [{"cell_type": "code", "metadata": {}, "source": f"hello {n}"} for n in range(3)]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     where = f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&rest="
+    rest = f"/run-notebook?to={THREAD}&remaining="
     script = {"wait": wait, "hello": _hello}
     async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
         async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
             assert response.status == 200
-        await tab.say("say", id=ONE, text="wait")
+        await tab.send("send", id=ONE, text="wait")
         await tab.event("text")
         async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
             assert await response.json() == {"cells": 3}
         waiting = await tab.next("turn")
         await tab.event("waiting", waiting["id"])
-        await tab.say("withdraw", id=waiting["id"])
+        await tab.send("withdraw", id=waiting["id"])
         await tab.next("reset")
         async with client.tab(THREAD) as other:
-            assert other.whole["notebook"] == {"name": "n.ipynb", "left": 3}
+            assert other.whole["notebook"] == {"name": "n.ipynb", "cells_left": 3}
         gate.set()
         await tab.event("over", ONE)
         async with client.post(rest) as response:
@@ -261,14 +261,14 @@ async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(servin
     cells = [{"cell_type": "code", "metadata": {}, "source": "hello one"}]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     where = f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&rest="
+    rest = f"/run-notebook?to={THREAD}&remaining="
     changes = {
         "has changed since": lambda path: path.write_text(json.dumps(notebook) + " "),
         "no such file": lambda path: path.unlink(),
     }
     script = {"wait": wait, "hello": _hello}
     async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="wait")
+        await tab.send("send", id=ONE, text="wait")
         await tab.event("text")
         for sentence, change in changes.items():
             path = bot.directory(KEY) / "n.ipynb"
@@ -277,7 +277,7 @@ async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(servin
                 assert response.status == 200
             waiting = await tab.next("turn")
             await tab.event("waiting", waiting["id"])
-            await tab.say("withdraw", id=waiting["id"])
+            await tab.send("withdraw", id=waiting["id"])
             await tab.next("reset")
             change(path)
             assert sentence in await _text(client.post(rest))
@@ -293,11 +293,11 @@ async def test_stop_ends_what_runs(serving_fake):
         await asyncio.sleep(60)
 
     async with serving_fake({"go": endless}) as (_, client), client.tab(THREAD) as tab:
-        await tab.say("stop")
+        await tab.send("stop")
         assert (await tab.next("refused"))["sentence"] == "Nothing is running."
-        await tab.say("say", id=ONE, text="go")
+        await tab.send("send", id=ONE, text="go")
         await tab.event("text")
-        await tab.say("stop")
+        await tab.send("stop")
         assert (await tab.event("over"))["status"] == "stopped"
 
 
@@ -308,15 +308,15 @@ async def test_a_defect_in_one_task_ends_no_turn(serving_fake, monkeypatch, capl
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client), client.tab(THREAD) as tab:
         monkeypatch.setattr(bot.queries, "table", broken)
-        await tab.say("say", id=ONE, text="wait")
+        await tab.send("send", id=ONE, text="wait")
         await tab.event("text")
         wanted = {"rows": [0, 1], "columns": [0, 1]}
-        await tab.say("look", table="t1", question=1, wanted=wanted)
+        await tab.send("read_data", table="t1", query_id=1, view=wanted)
         async with asyncio.timeout(30):
-            while "look into Python ended in an error" not in caplog.text:  # noqa: ASYNC110
+            while "read data of Python ended in an error" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        told = await tab.next("looked")
-        assert (told["question"], told["problem"]) == (1, "The table could not be read.")
+        told = await tab.next("data_read")
+        assert (told["query_id"], told["problem"]) == (1, "The table could not be read.")
         gate.set()
         assert (await tab.event("over"))["status"] == "done"
 
@@ -334,12 +334,12 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
         client.tab(THREAD) as one,
         client.tab(THREAD) as two,
     ):
-        await one.say("say", id=ONE, text="input()", is_code=True)
+        await one.send("send", id=ONE, text="input()", is_code=True)
         question = (await two.event("input"))["id"]
-        await two.say("answer", question=question, text="Ada")
+        await two.send("answer", question=question, text="Ada")
         await one.event("settled")
         assert (await one.event("stdout"))["text"] == "Hi Ada\n"
-        await one.say("answer", question=question, text="Bob")
+        await one.send("answer", question=question, text="Bob")
         assert "has expired" in (await one.next("refused"))["sentence"]
 
 
@@ -351,32 +351,32 @@ async def test_code_is_approved_or_not(serving_fake):
 
     async with serving_fake({"go": approve}) as (_, client), client.tab(THREAD) as tab:
         for turn, text in ((ONE, "x = 2"), (TWO, None)):
-            await tab.say("say", id=turn, text="go")
+            await tab.send("send", id=turn, text="go")
             question = (await tab.event("approve"))["id"]
-            await tab.say("answer", question=question, text=text)
+            await tab.send("answer", question=question, text=text)
             await tab.event("over")
     assert approved == ["x = 2", None]
 
 
 async def test_raw_code_is_told_from_words(serving_fake):
     async with serving_fake({"x": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="/py\nx = 1\n")
+        await tab.send("send", id=ONE, text="/py\nx = 1\n")
         await tab.event("over", ONE)
-        await tab.say("say", id=TWO, text="x", is_code=True)
+        await tab.send("send", id=TWO, text="x", is_code=True)
         await tab.event("over", TWO)
     assert [(one.text, one.is_code) for one in bot.requests] == [("x = 1", True), ("x", True)]
 
 
 async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="/schedule daily 9:00 UTC: hello")
+        await tab.send("send", id=ONE, text="/schedule daily 9:00 UTC: hello")
         card = await tab.event("approve", ONE)
         assert (card["title"], card["approve"]) == ("Set up this schedule?", "Confirm")
         assert card["facts"].startswith("Next: ")
-        await tab.say("answer", question=card["id"], text=card["text"])
+        await tab.send("answer", question=card["id"], text=card["text"])
         await tab.event("over", ONE)
         await bot.idle()
-        await tab.say("say", id=TWO, text="/schedules")
+        await tab.send("send", id=TWO, text="/schedules")
         ((number, schedule, _),) = (await tab.next("panel"))["rows"]
         assert (number, schedule[:24]) == ("1", "daily 9:00: hello (next ")
         (first,) = await bot.services.database.schedules.all(limit=9)
@@ -396,19 +396,19 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
     ):
         names = ("files", "variables", "limits", "network", "tools", "usage", "help", "model")
         for number, name in enumerate(names):
-            await tab.say("say", id=f"{number:a>16}", text=f"/{name}")
+            await tab.send("send", id=f"{number:a>16}", text=f"/{name}")
             assert (await tab.next("panel"))["panel"] == name
             await tab.next("accepted")
-        await tab.say("say", id=ONE, text="/disconnect jira")
+        await tab.send("send", id=ONE, text="/disconnect jira")
         assert (await tab.next("panel"))["text"] == "You were not logged in to jira."
         await tab.next("accepted")
-        await tab.say("say", id=ONE, text="/connect jira")
+        await tab.send("send", id=ONE, text="/connect jira")
         assert "No tool server called 'jira'" in (await tab.next("refused"))["sentence"]
-        await tab.say("say", id=ONE, text="/model B")
+        await tab.send("send", id=ONE, text="/model B")
         assert (await other.next("model"))["model"] == "B"
-        await tab.say("say", id=TWO, text="/model C")
+        await tab.send("send", id=TWO, text="/model C")
         assert "no model C" in (await tab.next("refused"))["sentence"]
-        await tab.say("say", id=THREE, text="/nonsense")
+        await tab.send("send", id=THREE, text="/nonsense")
         assert "/help" in (await tab.next("refused"))["sentence"]
         assert bot.requests == []
         assert "panel" not in [one["kind"] for one in other.heard]
@@ -417,7 +417,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
 async def test_what_cannot_be_is_refused_with_a_sentence_and_its_id(serving_fake):
     async with serving_fake() as (bot, client), client.tab(THREAD) as tab:
         for text in ("", " \n ", "x" * 100_001, "/py"):
-            await tab.say("say", id=ONE, text=text)
+            await tab.send("send", id=ONE, text=text)
             refused = await tab.next("refused")
             assert refused["id"] == ONE
             assert refused["sentence"].endswith(".")
@@ -426,11 +426,11 @@ async def test_what_cannot_be_is_refused_with_a_sentence_and_its_id(serving_fake
 
 async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
     nonsense = (
-        *("", "{", "[]", "null", "1", '{"do": "fly"}', '{"do": ["say"]}', '{"do": "watch"}'),
-        '{"do": "watch", "thread": "../../x", "most": 1}',
-        '{"do": "watch", "thread": "0123456789abcdef", "most": "1"}',
-        '{"do": "say", "thread": "0123456789abcdef", "id": "x", "text": "y"}',
-        '{"do": "say", "thread": "0123456789abcdef", "id": "1111111111111111", "text": 1}',
+        *("", "{", "[]", "null", "1", '{"do": "fly"}', '{"do": ["send"]}', '{"do": "watch"}'),
+        '{"do": "watch", "thread": "../../x", "max_turns": 1}',
+        '{"do": "watch", "thread": "0123456789abcdef", "max_turns": "1"}',
+        '{"do": "send", "thread": "0123456789abcdef", "id": "x", "text": "y"}',
+        '{"do": "send", "thread": "0123456789abcdef", "id": "1111111111111111", "text": 1}',
         '{"do": "answer", "thread": "0123456789abcdef", "turn": "1111111111111111"}',
         '{"do": "save", "thread": "0123456789abcdef", "table": "t1\\n"}',
         '{"do": "save", "thread": "0123456789abcdef", "table": "../x"}',
@@ -441,7 +441,7 @@ async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
             await tab.socket.send_str(text)
             assert (await tab.next("refused"))["sentence"]
         await tab.socket.send_bytes(b"\xff")
-        await tab.say("show", panel="help")
+        await tab.send("show", panel="help")
         await tab.next("panel")
 
 
@@ -451,21 +451,51 @@ async def test_a_message_that_ends_in_an_error_is_refused_once_and_the_tab_lives
 
     async with serving_fake() as (bot, client), client.tab(THREAD) as tab:
         bot.events.claim, claim = broken, bot.events.claim
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         refused = await tab.next("refused")
         assert (refused["id"], refused["sentence"]) == (ONE, run_words.BOT_FAULT)
         bot.events.claim = claim
         # Sent again by hand it is a request like any other.
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         await tab.event("over", ONE)
         assert [one.text for one in bot.requests] == ["hello"]
 
 
 async def test_every_kind_of_message_with_wrong_types_is_refused(serving_fake):
-    kinds = ("watch", "say", "branch", "stop", "withdraw", "answer", "approve", "show", "save")
-    kinds += ("look", "reset", "fork", "undo", "delete", "rename", "mark", "search", "choose")
-    fields = ("thread", "id", "turn", "text", "files", "question", "approval", "panel", "rest")
-    fields += ("table", "suffix", "wanted", "code", "title", "mark", "model", "most")
+    kinds = (
+        "watch",
+        "send",
+        "branch",
+        "stop",
+        "withdraw",
+        "answer",
+        "set_approval",
+        "show",
+        "save",
+    )
+    kinds += (
+        "read_data",
+        "reset",
+        "fork",
+        "undo",
+        "delete",
+        "rename",
+        "mark",
+        "search",
+        "choose_model",
+    )
+    fields = (
+        "thread",
+        "id",
+        "turn_id",
+        "text",
+        "files",
+        "question",
+        "approval",
+        "panel",
+        "argument",
+    )
+    fields += ("table", "suffix", "view", "code", "title", "mark", "model", "max_turns")
     wrong = (None, 3, -1, 1e400, True, [], {}, [[]], {"x": 1}, "\ud800", "\0", "x" * 5000)
     async with serving_fake() as (_, client), client.tab(THREAD) as tab:
         for do in kinds:
@@ -473,7 +503,7 @@ async def test_every_kind_of_message_with_wrong_types_is_refused(serving_fake):
                 message = dict.fromkeys(fields, value) | {"do": do, "id": ONE}
                 await tab.socket.send_str(json.dumps(message))
                 is_search = do == "search" and value in ("\ud800", "\0")
-                answer = await tab.next("found" if is_search else "refused")
+                answer = await tab.next("search_results" if is_search else "refused")
                 assert "inside the bot" not in answer.get("sentence", "")
         await tab.socket.send_bytes(b"{}")
         assert (await tab.next("refused"))["id"] is None
@@ -484,42 +514,44 @@ async def test_without_a_model_words_are_refused_and_code_runs(serving_fake):
         serving_fake({"x": _hello}, models=()) as (bot, client),
         client.tab(THREAD) as tab,
     ):
-        await tab.say("say", id=ONE, text="hi")
+        await tab.send("send", id=ONE, text="hi")
         assert "no model" in (await tab.next("refused"))["sentence"]
-        await tab.say("say", id=ONE, text="/py x")
+        await tab.send("send", id=ONE, text="/py x")
         await tab.event("over")
         # As the page sends it that takes everything for Python, because there is no model.
-        await tab.say("say", id=TWO, text="/py x", is_code=True)
+        await tab.send("send", id=TWO, text="/py x", is_code=True)
         assert (await tab.event("over", TWO))["status"] == "done"
-        await tab.say("say", id=THREE, text="/help", is_code=True)
+        await tab.send("send", id=THREE, text="/help", is_code=True)
         await tab.next("panel")
         assert [one.text for one in bot.requests] == ["x", "x"]
 
 
 async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         await tab.event("over")
-        await tab.say("rename", title="  Other  ")
+        await tab.send("rename", title="  Other  ")
         while (await tab.next("conversations"))["conversations"][0]["title"] != "Other":
             pass
-        await tab.say("rename", title=" ")
+        await tab.send("rename", title=" ")
         await tab.next("refused")
         for mark in ("pinned", "archived", ""):
-            await tab.say("mark", mark=mark)
+            await tab.send("mark", mark=mark)
             while (await tab.next("conversations"))["conversations"][0]["mark"] != mark:
                 pass
-        await tab.say("mark", mark="lost")
+        await tab.send("mark", mark="lost")
         await tab.next("refused")
-        await tab.say("search", text="other")
-        assert [one["title"] for one in (await tab.next("found"))["conversations"]] == ["Other"]
-        await tab.say("reset")
+        await tab.send("search", text="other")
+        assert [one["title"] for one in (await tab.next("search_results"))["conversations"]] == [
+            "Other"
+        ]
+        await tab.send("reset")
         await tab.next("reset")
-        await tab.say("watch", most=1)
+        await tab.send("watch", max_turns=1)
         whole = await tab.next("conversation")
         assert whole["past"][0]["events"][1]["text"].startswith("Reset.")
-        assert whole["is_more"]
-        await tab.say("delete")
+        assert whole["has_earlier_turns"]
+        await tab.send("delete")
         await tab.next("deleted")
         while (await tab.next("conversations"))["conversations"]:
             pass
@@ -535,21 +567,21 @@ async def test_a_branch_without_variables_runs_the_code_until_there_before_it_as
         # Together they are longer than a message may be.
         long = [f"x = {number}  #{'-' * 60_000}" for number in (0, 1)]
         for turn_id, text in (("a" * 20, long[0]), (ONE, long[1]), (TWO, "x = 2")):
-            await tab.say("say", id=turn_id, text=text, is_code=True)
+            await tab.send("send", id=turn_id, text=text, is_code=True)
             turn = (await tab.event("over", turn=turn_id))["turn_id"]
         await bot.idle()
-        for refused in ({"text": " ", "turn": turn}, {"text": "hello", "turn": 10**6}):
-            await tab.say("branch", id=TWO, **refused)
+        for refused in ({"text": " ", "turn_id": turn}, {"text": "hello", "turn_id": 10**6}):
+            await tab.send("branch", id=TWO, **refused)
             await tab.next("refused")
-        await tab.say("branch", id="b" * 20, turn=turn, text="hello")
+        await tab.send("branch", id="b" * 20, turn_id=turn, text="hello")
         tab.thread = (await tab.next("forked"))["to"]
         for _ in range(3):
             await tab.next("accepted")
         await bot.idle()
-        await tab.say("watch", most=9)
+        await tab.send("watch", max_turns=9)
         whole = await tab.next("conversation")
         assert "runs again" in whole["past"][2]["events"][1]["text"]
-        assert [one["at"] for one in whole["alternatives"]] == [1]
+        assert [one["position"] for one in whole["alternatives"]] == [1]
         assert [one.text for one in bot.handled] == [*long, "x = 2", *long, "hello"]
 
 
@@ -560,7 +592,7 @@ async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_f
         async with client.tab(THREAD) as late:
             told = late.whole["notices"]
             assert told == ["Variables will be let go in 5 minutes."]
-        await tab.say("say", id=ONE, text="hello")
+        await tab.send("send", id=ONE, text="hello")
         await tab.event("over")
         async with client.tab(THREAD) as later:
             assert later.whole["notices"] == []
@@ -603,7 +635,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
 async def test_a_request_with_which_a_bot_had_not_begun_that_is_gone_is_carried_out(serving_fake):
     script = {"go": _hello}
     async with serving_fake(script, again="same") as (gone, client), client.tab(THREAD) as tab:
-        await tab.say("say", id=ONE, text="go", files=["a.csv"])
+        await tab.send("send", id=ONE, text="go", files=["a.csv"])
         await tab.event("over")
     async with serving_fake(script, again="same") as (bot, client), client.tab(THREAD) as tab:
         bot.claimed, bot.requests = gone.claimed, gone.requests

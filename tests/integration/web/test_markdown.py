@@ -5,8 +5,8 @@ import json
 import pytest
 
 DRAWN = """(async text => {
-  const {Words} = await import('/markdown.js');
-  const words = new Words();
+  const {MarkdownView} = await import('/markdown.js');
+  const words = new MarkdownView();
   words.text = text;
   words.draw();
   return words.element.%s;
@@ -151,7 +151,8 @@ async def test_no_text_keeps_the_page_busy(serving_fake, browsing):
         slow = {}
         for text in LONG:
             milliseconds = await page.value(
-                "(async text => { const m = await import('/markdown.js'); const w = new m.Words();"
+                "(async text => { const m = await import('/markdown.js');"
+                " const w = new m.MarkdownView();"
                 " w.text = text; const start = performance.now(); w.draw();"
                 " return performance.now() - start; })"
                 f"({json.dumps(text)})"
@@ -166,7 +167,8 @@ async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):
         page = await browser.page()
         await page.go(str(client.address))
         kept = await page.value(
-            "(async () => { const {Words} = await import('/markdown.js'); const w = new Words();"
+            "(async () => { const {MarkdownView} = await import('/markdown.js');"
+            " const w = new MarkdownView();"
             " w.text = '# A\\n\\nfirst\\n\\nsec'; w.draw(); const before = [...w.element.children];"
             " w.text += 'ond\\n\\n- x'; w.draw(); const after = [...w.element.children];"
             " return [before[0] === after[0], before[1] === after[1], after.length,"
@@ -177,10 +179,10 @@ async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):
         changes, looks = await page.value(
             "(async () => { const {Turn} = await import('/turns.js');"
             " const {Conversation} = await import('/conversation.js'); let looks = 0;"
-            " const around = {displays: new Map(), say() {}, spoke() {}};"
+            " const around = {displays: new Map(), sendAction() {}, announce() {}};"
             " const turn = new Turn({id: 'x', request: 'x', files: [], started: 0}, around);"
-            " const shown = {find: () => turn, changed() {}, follow: () => looks++};"
-            " const tell = (event) => Conversation.prototype.tell.call(shown, 'x', event);"
+            " const shown = {find: () => turn, onChange() {}, scrollToLatest: () => looks++};"
+            " const tell = (event) => Conversation.prototype.applyEvent.call(shown, 'x', event);"
             " document.getElementById('turns').append(turn.element);"
             " tell({type: 'text', text: 'a '}); const seen = new MutationObserver(() => {});"
             " seen.observe(turn.state, {attributes: true, childList: true, subtree: true});"

@@ -411,7 +411,7 @@ async def test_a_turn_that_another_bot_began_goes_on_where_it_stands(serving_fak
     async with serving_fake({"go": going_on}) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
-        await bot.go_on(key, "go on", person="you", request_id="0" * 32)
+        await bot.go_on(key, "go on", person="you", request_id="1" * 32)
         await page.until("document.querySelector('#turns')?.innerText.includes('after')")
         for words in ("go on", "before", "after"):
             assert (await page.text("#turns")).count(words) == 1

@@ -31,7 +31,7 @@ STATUS = "document.querySelector('#pane .table-bar [role=status]')?.innerText"
 THREAD = "0123456789abcdef"
 PREVIEW = """(async (name) => {
   const { preview } = await import("/previews.js");
-  const shown = preview({ name, size_bytes: 9 }, { thread: "%s", say() {} });
+  const shown = preview({ name, size_bytes: 9 }, { thread: "%s", sendAction() {} });
   document.getElementById("turns").replaceChildren(shown);
   const words = () => shown.querySelector("pre")?.textContent;
   while (words() === undefined) await new Promise((go) => setTimeout(go, 10));

@@ -52,19 +52,19 @@ async def test_a_note_is_proposed_confirmed_and_told_in_the_next_conversation(tm
         chat = values.Scope("slack", "T1", "C1")
         await service.places.remember(chat, "Of a channel.", validation.PERSON)
         async with client.tab(THREAD) as tab:
-            await tab.say("say", id="1" * 20, text="revenue is net of VAT")
+            await tab.send("send", id="1" * 20, text="revenue is net of VAT")
             question = await tab.event("approve")
             assert (question["title"], question["approve"]) == ("Remember this here?", "Remember")
             # An answer under a made-up id, and one that is too long, decide nothing.
-            await tab.say("answer", question="12345", text=NOTE)
+            await tab.send("answer", question="12345", text=NOTE)
             assert "expired" in (await tab.next("refused"))["sentence"]
-            await tab.say("answer", question=question["id"], text="x" * 501)
+            await tab.send("answer", question=question["id"], text="x" * 501)
             assert "500 characters" in (await tab.next("refused"))["sentence"]
             assert await service.places.notes(validation.HERE) == ()
-            await tab.say("answer", question=question["id"], text=NOTE)
+            await tab.send("answer", question=question["id"], text=NOTE)
             await tab.event("over")
         async with client.tab(NEXT) as tab:
-            await tab.say("say", id="2" * 20, text="go")
+            await tab.send("send", id="2" * 20, text="go")
             await tab.event("over")
         assert NOTE in model.requests[2].messages[0]["content"]
         assert "Of a channel." not in model.requests[2].messages[0]["content"]
@@ -75,7 +75,7 @@ async def test_tabs_see_and_change_only_what_is_theirs(serving_fake):
     async with serving_fake({}, place=(place,)) as (service, client), client.tab(THREAD) as tab:
 
         async def shown(do="show", **fields):
-            await tab.say(do, **fields)
+            await tab.send(do, **fields)
             return await tab.next("panel")
 
         chat = values.Scope("slack", "T1", "C1")
@@ -83,24 +83,24 @@ async def test_tabs_see_and_change_only_what_is_theirs(serving_fake):
         [theirs] = await service.places.notes(chat)
         empty = await shown(panel="memory")
         assert "I remember nothing here" in empty["text"]
-        form = await shown(panel="memory", rest="add")
+        form = await shown(panel="memory", argument="add")
         assert [field["name"] for field in form["form"]["fields"]] == ["note"]
-        saved = await shown("submit", panel="memory", rest="add", entered={"note": "Ours."})
+        saved = await shown("submit", panel="memory", argument="add", fields={"note": "Ours."})
         assert saved["text"] == "I'll remember that here."
-        refused = await shown("submit", panel="memory", rest="add", entered={"note": "x" * 501})
+        refused = await shown("submit", panel="memory", argument="add", fields={"note": "x" * 501})
         assert "the limit is 500" in refused["problem"]
         for rest in (f"edit {theirs.id}", f"forget {theirs.id}"):
-            await tab.say("show", panel="memory", rest=rest)
+            await tab.send("show", panel="memory", argument=rest)
             assert "There is no note" in (await tab.next("refused"))["sentence"]
         stolen = await shown(
-            "submit", panel="memory", rest=f"edit {theirs.id}", entered={"note": "Mine."}
+            "submit", panel="memory", argument=f"edit {theirs.id}", fields={"note": "Mine."}
         )
         assert "There is no note" in stolen["problem"]
         # Only commands with forms take what is entered, and nobody chooses for a server here.
         for panel, rest in (("reset", ""), ("usage", ""), ("memory", "add server")):
-            answer = await shown("submit", panel=panel, rest=rest, entered={"note": "x"})
+            answer = await shown("submit", panel=panel, rest=rest, fields={"note": "x"})
             assert answer["problem"]
-        await shown("submit", panel="place", rest="edit", entered={"instructions": "Be brief."})
+        await shown("submit", panel="place", argument="edit", fields={"instructions": "Be brief."})
         rows = {label: value for label, value, _ in (await shown(panel="place"))["rows"]}
         assert rows["instructions"] == "Be brief. (set by you)"
         assert rows["approval"] == "plan (set for everybody by whoever runs this bot)"

@@ -3,58 +3,58 @@
 
 import { el } from "./dom.js";
 
-const STEPS = [0, 95, 135, 175, 215, 255];
-const FLAGS = { 1: "bold", 2: "dim", 3: "italic", 4: "under", 7: "inverse", 9: "struck" };
-const ENDS = { 21: ["bold"], 22: ["bold", "dim"], 23: ["italic"], 24: ["under"], 27: ["inverse"], 29: ["struck"] };
+const CUBE_LEVELS = [0, 95, 135, 175, 215, 255];
+const FLAG_BY_CODE = { 1: "bold", 2: "dim", 3: "italic", 4: "under", 7: "inverse", 9: "struck" };
+const FLAGS_ENDED_BY_CODE = { 21: ["bold"], 22: ["bold", "dim"], 23: ["italic"], 24: ["under"], 27: ["inverse"], 29: ["struck"] };
 
 /** Give the style after an escape; null is none. `parameters` is what stands between [ and m. */
-export function restyled(style, parameters) {
-  const next = { ...style };
+export function applySgr(style, parameters) {
+  const newStyle = { ...style };
   const codes = parameters.split(/[;:]/).map(Number);
-  for (let at = 0; at < codes.length; at++) {
-    const code = codes[at];
-    const place = code >= 100 || (code >= 40 && code < 50) ? "back" : "fore";
-    if (code === 0) for (const name of Object.keys(next)) delete next[name];
-    else if (FLAGS[code]) next[FLAGS[code]] = true;
-    else if (ENDS[code]) for (const name of ENDS[code]) delete next[name];
-    else if (code === 39 || code === 49) delete next[place];
+  for (let index = 0; index < codes.length; index++) {
+    const code = codes[index];
+    const layer = code >= 100 || (code >= 40 && code < 50) ? "background" : "foreground";
+    if (code === 0) for (const name of Object.keys(newStyle)) delete newStyle[name];
+    else if (FLAG_BY_CODE[code]) newStyle[FLAG_BY_CODE[code]] = true;
+    else if (FLAGS_ENDED_BY_CODE[code]) for (const name of FLAGS_ENDED_BY_CODE[code]) delete newStyle[name];
+    else if (code === 39 || code === 49) delete newStyle[layer];
     else if (code === 38 || code === 48) {
-      const isIndexed = codes[at + 1] === 5;
-      next[place] = isIndexed ? indexed(codes[at + 2]) : rgb(codes.slice(at + 2, at + 5));
-      at += isIndexed ? 2 : 4;
-    } else if (code >= 30 && code < 48) next[place] = code % 10;
-    else if (code >= 90 && code < 108) next[place] = (code % 10) + 8;
+      const isIndexed = codes[index + 1] === 5;
+      newStyle[layer] = isIndexed ? paletteColour(codes[index + 2]) : rgb(codes.slice(index + 2, index + 5));
+      index += isIndexed ? 2 : 4;
+    } else if (code >= 30 && code < 48) newStyle[layer] = code % 10;
+    else if (code >= 90 && code < 108) newStyle[layer] = (code % 10) + 8;
   }
-  return Object.keys(next).length ? next : null;
+  return Object.keys(newStyle).length ? newStyle : null;
 }
 
-function indexed(number) {
-  if (number < 16) return number;
-  if (!(number < 256)) return undefined;
-  if (number >= 232) return rgb(Array(3).fill((number - 232) * 10 + 8));
-  const place = number - 16;
-  return rgb([Math.floor(place / 36), Math.floor(place / 6) % 6, place % 6].map((step) => STEPS[step]));
+function paletteColour(index) {
+  if (index < 16) return index;
+  if (!(index < 256)) return undefined;
+  if (index >= 232) return rgb(Array(3).fill((index - 232) * 10 + 8));
+  const cubeIndex = index - 16;
+  return rgb([Math.floor(cubeIndex / 36), Math.floor(cubeIndex / 6) % 6, cubeIndex % 6].map((level) => CUBE_LEVELS[level]));
 }
 
-function rgb(values) {
-  return values.length === 3 ? `rgb(${values})` : undefined;
+function rgb(channels) {
+  return channels.length === 3 ? `rgb(${channels})` : undefined;
 }
 
 /** Text of a style, as an element. */
-export function dyed(text, style) {
-  const names = Object.keys(style).filter((name) => style[name] === true).map((name) => `ansi-${name}`);
+export function styledSpan(text, style) {
+  const classNames = Object.keys(style).filter((name) => style[name] === true).map((name) => `ansi-${name}`);
   const span = el("span", {}, text);
-  const [fore, back] = style.inverse ? [style.back, style.fore] : [style.fore, style.back];
-  const colour = typeof fore === "number" ? `var(--ansi-${fore})` : fore;
-  if (typeof back === "number") {
-    span.style.background = `color-mix(in srgb, var(--ansi-${back}) 16%, transparent)`;
+  const [foreground, background] = style.inverse ? [style.background, style.foreground] : [style.foreground, style.background];
+  const colour = typeof foreground === "number" ? `var(--ansi-${foreground})` : foreground;
+  if (typeof background === "number") {
+    span.style.background = `color-mix(in srgb, var(--ansi-${background}) 16%, transparent)`;
     // Halfway to the ink each can be read on each.
     span.style.color = `color-mix(in srgb, ${colour ?? "var(--ink)"}, var(--ink))`;
-  } else if (back) {
-    span.style.background = back;
-    const [r, g, b] = back.match(/\d+/g);
-    span.style.color = colour && fore ? colour : 2.9 * r ** 2.2 + 9.9 * g ** 2.2 + b ** 2.2 > 488e3 ? "black" : "white";
+  } else if (background) {
+    span.style.background = background;
+    const [r, g, b] = background.match(/\d+/g);
+    span.style.color = colour && foreground ? colour : 2.9 * r ** 2.2 + 9.9 * g ** 2.2 + b ** 2.2 > 488e3 ? "black" : "white";
   } else if (colour && !style.inverse) span.style.color = colour;
-  span.className = names.join(" ");
+  span.className = classNames.join(" ");
   return span;
 }

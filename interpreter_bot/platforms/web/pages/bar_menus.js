@@ -1,7 +1,7 @@
 // The menus of the bar: about Python, to take a conversation along, and everything else.
 
-import { $, ICONS, address, download, plain } from "./dom.js";
-import { askedToRestart, confirmed } from "./dialogs.js";
+import { $, ICONS, address, download, cleanText } from "./dom.js";
+import { confirmRestart, askToConfirm } from "./dialogs.js";
 import { openMenu } from "./menus.js";
 import { dialogWords, menuWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
@@ -29,41 +29,41 @@ Object.assign(ICONS, {
  * Open the menu of a button.
  * @param {{thread: string, title: string, say(message: object): boolean, runAgain(): void, isRunning: boolean}} around
  */
-export function openBarMenu(button, around) {
-  openMenu(button, MENUS[button.id](around));
+export function openBarMenu(button, context) {
+  openMenu(button, MENUS[button.id](context));
 }
 
 const MENUS = {
-  "python-state": ({ say, runAgain, isRunning }) => [
+  "python-state": ({ sendAction, runAgain, isRunning }) => [
     [$("python-state").innerText,
-      [menuWords.variables, "braces", () => say({ do: "show", panel: "variables" })],
+      [menuWords.variables, "braces", () => sendAction({ do: "show", panel: "variables" })],
       [menuWords.rebuild, "again", runAgain],
-      ...(isRunning ? [[menuWords.stop, "stop", () => say({ do: "stop" })]] : []),
-      [menuWords.restart, "power", () => restart(say)]],
+      ...(isRunning ? [[menuWords.stop, "stop", () => sendAction({ do: "stop" })]] : []),
+      [menuWords.restart, "power", () => restart(sendAction)]],
   ],
 
-  share: (around) => [
+  share: (context) => [
     [menuWords.save,
-      [menuWords.asPage, "globe", () => save(around, "html")],
-      [menuWords.asNotebook, "file", () => save(around, "ipynb")],
-      [menuWords.asPython, "code", () => save(around, "py")]],
+      [menuWords.asPage, "globe", () => save(context, "html")],
+      [menuWords.asNotebook, "file", () => save(context, "ipynb")],
+      [menuWords.asPython, "code", () => save(context, "py")]],
     ["", [menuWords.print, "print", () => print()]],
   ],
 
-  more({ say }) {
-    const show = (panel) => () => say({ do: "show", panel });
+  more({ sendAction }) {
+    const show = (panel) => () => sendAction({ do: "show", panel });
     const isCodeShown = !document.body.classList.contains("without-code");
     const theme = localStorage.getItem("theme") ?? "";
     const themes = [[menuWords.systemColours, "screen", ""], [menuWords.light, "sun", "light"], [menuWords.dark, "moon", "dark"]];
     return [
       [menuWords.conversation,
-        [menuWords.fork, "fork", () => say({ do: "fork" })],
-        [menuWords.undo, "undo", () => undo(say)]],
+        [menuWords.fork, "fork", () => sendAction({ do: "fork" })],
+        [menuWords.undo, "undo", () => undo(sendAction)]],
       [menuWords.settings,
-        [menuWords.model, "spark", show("model"), { state: plain($("model").value) }],
+        [menuWords.model, "spark", show("model"), { state: cleanText($("model").value) }],
         [menuWords.approval, "shield", show("approval")], [menuWords.place, "marker", show("place")], [menuWords.memory, "notes", show("memory")],
         [menuWords.showCode, "code", () => showCode(!isCodeShown), { isOn: isCodeShown }]],
-      [menuWords.colours, ...themes.map(([words, glyph, one]) => [words, glyph, () => chooseTheme(one), { isOn: one === theme, isOneOf: true }])],
+      [menuWords.colours, ...themes.map(([label, iconName, name]) => [label, iconName, () => chooseTheme(name), { isOn: name === theme, isRadio: true }])],
       [menuWords.about,
         [menuWords.schedules, "clock", show("schedules")],
         [menuWords.usage, "chart", show("usage")], [menuWords.limits, "gauge", show("limits")], [menuWords.network, "globe", show("network")],
@@ -76,13 +76,13 @@ function save({ thread, title }, suffix) {
   download(address("/notebook", { thread, name: title, suffix }));
 }
 
-async function restart(say) {
-  const wanted = await askedToRestart();
-  if (wanted) say({ do: "reset", ...wanted });
+async function restart(sendAction) {
+  const options = await confirmRestart();
+  if (options) sendAction({ do: "reset", ...options });
 }
 
-async function undo(say) {
-  if (await confirmed(dialogWords.undo, dialogWords.undoes, { action: buttonWords.undo })) say({ do: "undo" });
+async function undo(sendAction) {
+  if (await askToConfirm(dialogWords.undo, dialogWords.undoes, { action: buttonWords.undo })) sendAction({ do: "undo" });
 }
 
 function showCode(isShown) {

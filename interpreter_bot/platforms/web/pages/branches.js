@@ -1,22 +1,22 @@
 // Other versions of a question and its answer: writing one, and going from one to the next.
 
-import { el, styled } from "./dom.js";
+import { el, loadStyles } from "./dom.js";
 import { branchWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-await styled("/forms.css");
+await loadStyles("/forms.css");
 
 /** Let the question of a turn be written anew where it stands. */
-export function edit(turn) {
-  if (turn.asked.hidden) return;
+export function editQuestion(turn) {
+  if (turn.requestElement.hidden) return;
   const close = () => {
     form.remove();
-    turn.asked.hidden = false;
-    turn.editor.focus();
+    turn.requestElement.hidden = false;
+    turn.editButton.focus();
   };
-  const form = editForm(turn.head, { send: (text) => turn.around.branch(turn, text), close });
-  turn.asked.hidden = true;
-  turn.asked.after(form);
+  const form = editForm(turn.head, { send: (text) => turn.context.branch(turn, text), close });
+  turn.requestElement.hidden = true;
+  turn.requestElement.after(form);
   form.firstChild.focus();
 }
 
@@ -24,7 +24,7 @@ export function edit(turn) {
 function editForm({ request, is_code: isCode }, { send, close }) {
   const field = el("textarea", { "aria-label": isCode ? branchWords.code : branchWords.question, dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
   field.value = request;
-  const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: key }, field,
+  const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: onKey }, field,
     el("div", { class: "row end" }, el("button", { type: "button", class: "quiet", onclick: close }, buttonWords.cancel), el("button", { class: "strong" }, isCode ? buttonWords.run : buttonWords.send)));
   function submit(event) {
     event.preventDefault();
@@ -32,7 +32,7 @@ function editForm({ request, is_code: isCode }, { send, close }) {
     send(field.value);
     close();
   }
-  function key(event) {
+  function onKey(event) {
     if (event.isComposing) return;
     if (event.key === "Escape") {
       event.stopPropagation();
@@ -43,9 +43,9 @@ function editForm({ request, is_code: isCode }, { send, close }) {
 }
 
 /** Which of several versions this is, and the way to those beside it. */
-export function versionsOf({ at, threads }) {
-  const beside = (to, words, sign) =>
-    el("a", { href: threads[to] && `#${threads[to]}`, class: "icon", role: "link", "aria-label": words, "aria-disabled": threads[to] ? null : "true" }, sign);
+export function branchLinks({ position, threads }) {
+  const link = (index, label, text) =>
+    el("a", { href: threads[index] && `#${threads[index]}`, class: "icon", role: "link", "aria-label": label, "aria-disabled": threads[index] ? null : "true" }, text);
   return el("nav", { class: "versions", "aria-label": branchWords.branches },
-    beside(at - 1, branchWords.earlierBranch, "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, branchWords.laterBranch, "›"));
+    link(position - 1, branchWords.earlierBranch, "‹"), el("span", {}, `${position + 1} / ${threads.length}`), link(position + 1, branchWords.laterBranch, "›"));
 }

@@ -1,23 +1,23 @@
 // Where people write: words or Python, with files that are on their way or there already.
 
-import { $, el, icon, plain } from "./dom.js";
+import { $, el, icon, cleanText } from "./dom.js";
 import { buttonWords, composerWords, connectionWords } from "./words.js";
 
-const KEPT = "draft-";
+const DRAFT_PREFIX = "draft-";
 
-function kept(thread) {
-  return JSON.parse(sessionStorage.getItem(KEPT + thread) ?? "{}");
+function storedDraft(thread) {
+  return JSON.parse(sessionStorage.getItem(DRAFT_PREFIX + thread) ?? "{}");
 }
 
 export class Composer {
-  constructor({ send, stop, say, recalled, ask }) {
-    Object.assign(this, { send, stop, say, recalled, ask });
+  constructor({ send, stop, sendAction, pastCodes, askPython }) {
+    Object.assign(this, { send, stop, sendAction, pastCodes, askPython });
     this.limits = { text_characters: 100_000, upload_bytes: 0, models: null };
     this.field = $("message");
     this.editor = null;
     this.thread = "";
     this.isCode = false;
-    this.uploads = this.waiting = null;
+    this.uploads = this.waitingMessages = null;
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
     $("stop").append(icon("stop"), el("span", {}, buttonWords.stop));
@@ -29,34 +29,34 @@ export class Composer {
     $("python").addEventListener("click", () => this.setCode(!this.isCode, { isFocused: true }));
     $("attach").addEventListener("click", () => $("picker").click());
     $("picker").addEventListener("change", (event) => {
-      this.take(event.target.files);
+      this.addFiles(event.target.files);
       event.target.value = "";
     });
-    this.field.addEventListener("input", () => this.edited());
-    this.field.addEventListener("keydown", (event) => this.key(event));
+    this.field.addEventListener("input", () => this.onEdit());
+    this.field.addEventListener("keydown", (event) => this.onKey(event));
   }
 
   /** Go to a conversation, with what was written there and not sent. */
-  open(thread) {
+  openThread(thread) {
     this.thread = thread;
-    const draft = kept(thread);
+    const draft = storedDraft(thread);
     this.field.value = draft.text ?? "";
-    this.editor?.begin(this.field.value);
+    this.editor?.reset(this.field.value);
     this.isNew = draft.isCode === undefined;
-    const isKnown = this.uploads?.open(thread, draft.files ?? []);
-    const lost = isKnown ? [] : (draft.going ?? []);
-    if (!isKnown && draft.waiting) this.text = [draft.waiting, draft.text].filter(Boolean).join("\n");
+    const isKnown = this.uploads?.openThread(thread, draft.files ?? []);
+    const lostFiles = isKnown ? [] : (draft.unfinished ?? []);
+    if (!isKnown && draft.waitingMessages) this.text = [draft.waitingMessages, draft.text].filter(Boolean).join("\n");
     this.setCode(draft.isCode ?? this.isUsuallyCode);
-    this.complain("");
-    this.waiting?.draw();
-    if (lost.length) this.complain(composerWords.notUploaded(lost.map(plain)));
+    this.showComplaint("");
+    this.waitingMessages?.draw();
+    if (lostFiles.length) this.showComplaint(composerWords.notUploaded(lostFiles.map(cleanText)));
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
-  forget(thread) {
-    this.waiting?.drop(thread);
-    this.uploads?.drop(thread);
-    sessionStorage.removeItem(KEPT + thread);
+  forgetThread(thread) {
+    this.waitingMessages?.discard(thread);
+    this.uploads?.discard(thread);
+    sessionStorage.removeItem(DRAFT_PREFIX + thread);
     if (thread === this.thread) this.thread = "";
   }
 
@@ -72,7 +72,7 @@ export class Composer {
   /** All that is written; as code it is the editor's, and the field has the same. */
   set text(text) {
     this.field.value = text;
-    this.editor?.put(text);
+    this.editor?.replaceText(text);
   }
 
   focus() {
@@ -81,10 +81,10 @@ export class Composer {
   }
 
   /** Hear what holds for everything. */
-  know(limits) {
-    const isFirst = this.limits.models === null;
+  setLimits(limits) {
+    const isFirstTime = this.limits.models === null;
     this.limits = limits;
-    if (isFirst && this.isNew && limits.models.length === 0) this.setCode(true);
+    if (isFirstTime && this.isNew && limits.models.length === 0) this.setCode(true);
   }
 
   setCode(isCode, { isFocused = false } = {}) {
@@ -94,28 +94,28 @@ export class Composer {
     this.field.spellcheck = !isCode;
     this.field.dir = isCode ? "ltr" : "auto";
     this.field.placeholder = isCode ? composerWords.codePlaceholder : composerWords.askPlaceholder;
-    const mod = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
-    $("hint").textContent = isCode ? composerWords.codeHint(mod) : composerWords.askHint;
+    const modifierKey = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
+    $("hint").textContent = isCode ? composerWords.codeHint(modifierKey) : composerWords.askHint;
     this.showEditor(isCode && this.editor !== null);
-    this.fit();
-    this.keep();
+    this.fitHeight();
+    this.saveDraft();
     if (isFocused) this.focus();
     if (isCode && this.editor === null) this.fetchEditor();
   }
 
   /** Fetch the editor of code; until it is here, and where it cannot be had, the field will do. */
   async fetchEditor() {
-    this.fetching ??= import("./editor.js");
+    this.editorModule ??= import("./editor.js");
     try {
-      const { Editor } = await this.fetching;
+      const { Editor } = await this.editorModule;
       this.editor ??= new Editor($("code"), {
-        changed: (text) => this.changed(text),
+        onChange: (text) => this.onChange(text),
         submit: () => this.submit(),
-        recalled: () => this.recalled(),
-        ask: (message) => this.ask(message),
+        pastCodes: () => this.pastCodes(),
+        askPython: (message) => this.askPython(message),
       });
     } catch {
-      this.fetching = null;
+      this.editorModule = null;
       return;
     }
     this.showEditor(this.isCode);
@@ -127,43 +127,43 @@ export class Composer {
     $("code").hidden = !isShown;
     this.field.hidden = isShown;
     if (!hasMoved) return;
-    if (isShown) this.editor.begin(this.field.value, this.field.selectionStart, this.field.selectionEnd);
+    if (isShown) this.editor.reset(this.field.value, this.field.selectionStart, this.field.selectionEnd);
     if (isFocused) this.focus();
   }
 
-  changed(text) {
+  onChange(text) {
     this.field.value = text;
-    this.edited();
+    this.onEdit();
   }
 
-  edited() {
-    this.fit();
-    this.keep();
-    this.complain("");
+  onEdit() {
+    this.fitHeight();
+    this.saveDraft();
+    this.showComplaint("");
   }
 
   /** Keep what is written here, or what arrived for another conversation. */
-  keep(thread = this.thread) {
+  saveDraft(thread = this.thread) {
     if (!thread) return;
-    const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : kept(thread);
-    const attached = this.uploads && { waiting: this.waiting.text(thread), files: this.uploads.done(thread), going: [...this.waiting.going(thread), ...this.uploads.going(thread)] };
+    const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : storedDraft(thread);
+    const attached = this.uploads && { waitingMessages: this.waitingMessages.text(thread), files: this.uploads.finished(thread), unfinished: [...this.waitingMessages.unfinished(thread), ...this.uploads.unfinished(thread)] };
     const draft = { ...written, ...attached };
-    const isMore = draft.text || hasFiles(draft) || draft.isCode !== this.isUsuallyCode;
+    const isWorthStoring = draft.text || hasFiles(draft) || draft.isCode !== this.isUsuallyCode;
     try {
-      if (isMore) sessionStorage.setItem(KEPT + thread, JSON.stringify(draft));
-      else sessionStorage.removeItem(KEPT + thread);
+      if (isWorthStoring) sessionStorage.setItem(DRAFT_PREFIX + thread, JSON.stringify(draft));
+      else sessionStorage.removeItem(DRAFT_PREFIX + thread);
     } catch (error) {
       // Full: what is written is still in the field, only not kept for a reload.
       if (error.name !== "QuotaExceededError") throw error;
     }
   }
 
-  fit() {
+  fitHeight() {
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight, innerHeight * 0.4)}px`;
   }
 
-  key(event) {
+  onKey(event) {
     if (event.isComposing) return;
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (!this.isCode && !event.shiftKey))) {
       event.preventDefault();
@@ -171,23 +171,23 @@ export class Composer {
     }
   }
 
-  pasted(event) {
+  onPaste(event) {
     if (!event.clipboardData.files.length) return;
     event.preventDefault();
-    this.take(event.clipboardData.files);
+    this.addFiles(event.clipboardData.files);
   }
 
-  take(files) {
-    const all = [...files];
-    this.complain("");
-    this.withUploads((uploads, thread) => uploads.add(thread, all));
+  addFiles(files) {
+    const chosenFiles = [...files];
+    this.showComplaint("");
+    this.withUploads((uploads, thread) => uploads.add(thread, chosenFiles));
     this.focus();
   }
 
   /** Give back, after a reload, the files of drafts as well. */
-  async recover() {
-    const threads = Object.keys(sessionStorage).filter((key) => key.startsWith(KEPT)).map((key) => key.slice(KEPT.length));
-    if (threads.some((thread) => hasFiles(kept(thread)))) await this.fetchUploads();
+  async restoreUploads() {
+    const threads = Object.keys(sessionStorage).filter((key) => key.startsWith(DRAFT_PREFIX)).map((key) => key.slice(DRAFT_PREFIX.length));
+    if (threads.some((thread) => hasFiles(storedDraft(thread)))) await this.fetchUploads();
   }
 
   /** Do something with uploads, once they are there, for the conversation that is shown now. */
@@ -204,11 +204,11 @@ export class Composer {
 
   async loadUploads() {
     const modules = await Promise.all([import("./uploads.js"), import("./waiting_messages.js")]).catch(() => null);
-    if (!modules) return this.complain(connectionWords.attachAgain, "connection");
+    if (!modules) return this.showComplaint(connectionWords.attachAgain, "connection");
     const [{ Uploads }, { WaitingMessages }] = modules;
-    this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread), limit: () => this.limits.upload_bytes });
-    this.waiting = new WaitingMessages(this.uploads, { send: this.send, giveBack: (message) => this.giveBack(message) });
-    this.uploads.open(this.thread, []);
+    this.uploads = new Uploads({ showComplaint: (text) => this.showComplaint(text), onChange: (thread) => this.onUpload(thread), getMaxBytes: () => this.limits.upload_bytes });
+    this.waitingMessages = new WaitingMessages(this.uploads, { send: this.send, giveBack: (message) => this.giveBack(message) });
+    this.uploads.openThread(this.thread, []);
     return this.uploads;
   }
 
@@ -216,90 +216,90 @@ export class Composer {
     // What was attached just now goes along.
     if (this.fetchingUploads && !(await this.fetchingUploads)) return;
     const text = this.field.value;
-    const files = this.uploads?.done() ?? [];
-    const most = this.limits.text_characters;
-    const isWaiting = this.uploads && (this.uploads.isBusy || this.waiting.of(this.thread).length > 0);
-    if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.complain(composerWords.writeSomething);
-    if (!text.trim() && this.isCode) return this.complain(composerWords.writeCode);
-    if (text.length > most) return this.complain(composerWords.tooLong(text.length, most));
+    const files = this.uploads?.finished() ?? [];
+    const maxCharacters = this.limits.text_characters;
+    const isWaiting = this.uploads && (this.uploads.isBusy || this.waitingMessages.messagesOf(this.thread).length > 0);
+    if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.showComplaint(composerWords.writeSomething);
+    if (!text.trim() && this.isCode) return this.showComplaint(composerWords.writeCode);
+    if (text.length > maxCharacters) return this.showComplaint(composerWords.tooLong(text.length, maxCharacters));
     const message = { thread: this.thread, text, is_code: this.isCode };
-    if (isWaiting) this.waiting.add(message);
-    else if (!this.send({ ...message, files })) return this.complain(connectionWords.messageKept, "connection");
+    if (isWaiting) this.waitingMessages.add(message);
+    else if (!this.send({ ...message, files })) return this.showComplaint(connectionWords.messageKept, "connection");
     this.text = "";
     this.uploads?.clear();
-    this.edited();
+    this.onEdit();
   }
 
   /** Let a message that waited for a file be written again. */
   giveBack({ thread, text, is_code: isCode }) {
     if (thread === this.thread) return this.restore({ text, files: [], is_code: isCode });
-    const draft = kept(thread);
-    const both = [text, draft.text].filter(Boolean).join("\n");
-    sessionStorage.setItem(KEPT + thread, JSON.stringify({ ...draft, text: both, isCode }));
+    const draft = storedDraft(thread);
+    const joinedText = [text, draft.text].filter(Boolean).join("\n");
+    sessionStorage.setItem(DRAFT_PREFIX + thread, JSON.stringify({ ...draft, text: joinedText, isCode }));
   }
 
   /** Whether something would be lost if the page were left. */
   get isBusy() {
-    return this.uploads !== null && (this.uploads.isAnyBusy || this.waiting.all.length > 0);
+    return this.uploads !== null && (this.uploads.isAnyBusy || this.waitingMessages.messages.length > 0);
   }
 
   /** Give back what was refused, unless something new was written meanwhile. */
   restore({ text, files, is_code: isCode }) {
     this.text = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
     this.setCode(isCode);
-    if (files.length) this.withUploads((uploads, thread) => uploads.put(thread, files));
-    this.fit();
-    this.keep();
+    if (files.length) this.withUploads((uploads, thread) => uploads.addStored(thread, files));
+    this.fitHeight();
+    this.saveDraft();
     this.focus();
   }
 
-  write(text, isCode = false) {
+  writeDraft(text, isCode = false) {
     this.text = text;
     this.setCode(isCode, { isFocused: true });
   }
 
   /** Say what is wrong; `about` is what may settle it. */
-  complain(text, about = "") {
-    this.about = about;
+  showComplaint(text, cause = "") {
+    this.complaintCause = cause;
     $("complaint").hidden = !text;
     $("complaint").textContent = text;
     if (text) this.focus();
   }
 
-  settle(about) {
-    if (about === "connection") this.waiting?.look();
-    if (this.about === about) this.complain("");
+  clearComplaint(cause) {
+    if (cause === "connection") this.waitingMessages?.sendReady();
+    if (this.complaintCause === cause) this.showComplaint("");
   }
 
-  uploaded(thread) {
-    this.waiting?.look();
-    this.keep(thread);
+  onUpload(thread) {
+    this.waitingMessages?.sendReady();
+    this.saveDraft(thread);
   }
 
-  showRunning(isRunning) {
+  showStopButton(isRunning) {
     $("stop").hidden = !isRunning;
   }
 }
 
-function hasFiles({ waiting, files, going }) {
-  return Boolean(waiting || files?.length || going?.length);
+function hasFiles({ waitingMessages: waitingText, files, unfinished }) {
+  return Boolean(waitingText || files?.length || unfinished?.length);
 }
 
 /** Take what is dropped anywhere on the page. */
-export function takeDrops(take, complain) {
-  let depth = 0;
-  const isOfFiles = (event) => event.dataTransfer?.types.includes("Files");
+export function acceptDrops(addFiles, showComplaint) {
+  let enterCount = 0;
+  const hasDraggedFiles = (event) => event.dataTransfer?.types.includes("Files");
   const show = (isShown) => ($("drop").hidden = !isShown);
-  addEventListener("dragenter", (event) => isOfFiles(event) && (event.preventDefault(), depth++, show(true)));
-  addEventListener("dragleave", (event) => isOfFiles(event) && --depth <= 0 && ((depth = 0), show(false)));
-  addEventListener("dragover", (event) => isOfFiles(event) && event.preventDefault());
+  addEventListener("dragenter", (event) => hasDraggedFiles(event) && (event.preventDefault(), enterCount++, show(true)));
+  addEventListener("dragleave", (event) => hasDraggedFiles(event) && --enterCount <= 0 && ((enterCount = 0), show(false)));
+  addEventListener("dragover", (event) => hasDraggedFiles(event) && event.preventDefault());
   addEventListener("drop", (event) => {
-    if (!isOfFiles(event)) return;
+    if (!hasDraggedFiles(event)) return;
     event.preventDefault();
-    depth = 0;
+    enterCount = 0;
     show(false);
-    const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
-    take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
-    if (folders.size) complain(composerWords.noFolders);
+    const folders = new Set([...event.dataTransfer.items].map((entry) => entry.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory).map((entry) => entry.name));
+    addFiles([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
+    if (folders.size) showComplaint(composerWords.noFolders);
   });
 }

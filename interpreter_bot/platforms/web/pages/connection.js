@@ -2,41 +2,41 @@
 
 import { address, download } from "./dom.js";
 
-const FIRST_MILLISECONDS = 250;
-const LONGEST_MILLISECONDS = 8000;
+const MIN_PAUSE_MILLISECONDS = 250;
+const MAX_PAUSE_MILLISECONDS = 8000;
 
-const KEPT = "interpreter-bot-key";
-const NONE = "none";
+const STORED_KEY = "interpreter-bot-key";
+const NO_KEY = "none";
 
 // Cookies know no ports, so ours is sent to whatever else is served on this host. What is kept here
 // is seen by this page alone; it comes once, behind the # of the address. Any page may lead here
 // with a made-up one: it is tried after the one that is kept, and kept once it was of use.
-function knownKeys() {
-  const given = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
-  if (given) history.replaceState(null, "", "/");
-  return [...new Set([localStorage.getItem(KEPT), given])].filter(Boolean);
+function candidateKeys() {
+  const keyFromAddress = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
+  if (keyFromAddress) history.replaceState(null, "", "/");
+  return [...new Set([localStorage.getItem(STORED_KEY), keyFromAddress])].filter(Boolean);
 }
 
-const untried = knownKeys();
+const untriedKeys = candidateKeys();
 
 /** The key that requests of this page have to show. */
 export let pageKey;
 
 function tryNextKey() {
-  pageKey = untried.shift() ?? NONE;
-  if (pageKey === NONE) location.replace("/?locked");
+  pageKey = untriedKeys.shift() ?? NO_KEY;
+  if (pageKey === NO_KEY) location.replace("/?locked");
 }
 
 tryNextKey();
 
 export class Connection {
   /** @param {{opened(): void, closed(): void, heard(message: object): void}} user */
-  constructor(user) {
-    this.user = user;
-    this.pause = FIRST_MILLISECONDS;
+  constructor(callbacks) {
+    this.callbacks = callbacks;
+    this.pauseMilliseconds = MIN_PAUSE_MILLISECONDS;
     this.socket = null;
-    addEventListener("online", () => this.hurry());
-    document.addEventListener("visibilitychange", () => document.hidden || this.hurry());
+    addEventListener("online", () => this.reconnectNow());
+    document.addEventListener("visibilitychange", () => document.hidden || this.reconnectNow());
     this.open();
   }
 
@@ -45,7 +45,7 @@ export class Connection {
   }
 
   open() {
-    clearTimeout(this.timer);
+    clearTimeout(this.reconnectTimer);
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const key = pageKey;
     const socket = new WebSocket(`${scheme}//${location.host}/live`, ["interpreter-bot", key]);
@@ -53,48 +53,48 @@ export class Connection {
     let wasOpen = false;
     socket.onopen = () => {
       wasOpen = true;
-      localStorage.setItem(KEPT, key);
+      localStorage.setItem(STORED_KEY, key);
       // After a connection that ends at once, the next one waits longer and longer.
-      this.lasting = setTimeout(() => (this.pause = FIRST_MILLISECONDS), LONGEST_MILLISECONDS);
-      this.user.opened();
+      this.stableTimer = setTimeout(() => (this.pauseMilliseconds = MIN_PAUSE_MILLISECONDS), MAX_PAUSE_MILLISECONDS);
+      this.callbacks.onOpen();
     };
     socket.onmessage = (event) => {
-      for (const message of JSON.parse(event.data)) this.user.heard(message);
+      for (const message of JSON.parse(event.data)) this.callbacks.onMessage(message);
     };
     socket.onclose = () => {
       if (this.socket !== socket) return;
-      this.user.closed();
-      clearTimeout(this.lasting);
+      this.callbacks.onClose();
+      clearTimeout(this.stableTimer);
       if (!wasOpen) this.checkKey(key);
-      this.timer = setTimeout(() => this.open(), this.pause * (0.7 + 0.6 * Math.random()));
-      this.pause = Math.min(this.pause * 2, LONGEST_MILLISECONDS);
+      this.reconnectTimer = setTimeout(() => this.open(), this.pauseMilliseconds * (0.7 + 0.6 * Math.random()));
+      this.pauseMilliseconds = Math.min(this.pauseMilliseconds * 2, MAX_PAUSE_MILLISECONDS);
     };
   }
 
   /** Scripts are not told why a handshake failed, so ask. A key that is refused is given up. */
   async checkKey(key) {
     const headers = { "Interpreter-Bot-Key": key };
-    const answer = await fetch("/live", { method: "POST", headers }).catch(() => null);
-    if (key !== pageKey || key === NONE || ![401, 403].includes(answer?.status)) return;
+    const response = await fetch("/live", { method: "POST", headers }).catch(() => null);
+    if (key !== pageKey || key === NO_KEY || ![401, 403].includes(response?.status)) return;
     tryNextKey();
-    this.hurry();
+    this.reconnectNow();
   }
 
   /** Say something; tells whether it went out. */
-  say(message) {
+  sendAction(message) {
     if (!this.isOpen) return false;
     this.socket.send(JSON.stringify(message));
     return true;
   }
 
-  hurry() {
+  reconnectNow() {
     if (this.socket.readyState !== WebSocket.CLOSED) return;
-    this.pause = FIRST_MILLISECONDS;
+    this.pauseMilliseconds = MIN_PAUSE_MILLISECONDS;
     this.open();
   }
 }
 
-async function posted(path, query) {
+async function sendPost(path, query) {
   const response = await fetch(address(path, query), { method: "POST", headers: { "Interpreter-Bot-Key": pageKey } });
   if (!response.ok) throw new Error(await response.text());
   return response;
@@ -102,12 +102,12 @@ async function posted(path, query) {
 
 /** Ask the bot to do something to what an address names; gives its answer. */
 export async function post(path, query) {
-  return (await posted(path, query)).json();
+  return (await sendPost(path, query)).json();
 }
 
 /** Let the browser save what the bot makes for it, under a name. */
 export async function postForDownload(path, query, name) {
-  const href = URL.createObjectURL(await (await posted(path, query)).blob());
+  const href = URL.createObjectURL(await (await sendPost(path, query)).blob());
   download(href, name);
   setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }

@@ -1,55 +1,55 @@
 // The conversation that is shown: its turns, put in order without showing anything twice.
 
-import { $, el, icon, plain } from "./dom.js";
+import { $, el, icon, cleanText } from "./dom.js";
 import { Turn } from "./turns.js";
 import { conversationWords } from "./words.js";
 
-const NEAR_THE_END = 120;
-const ABOVE_AN_ANSWER = 16;
+const NEAR_END_PIXELS = 120;
+const ANSWER_MARGIN_PIXELS = 16;
 export const FIRST_TURNS = 30;
 
 export class Conversation {
-  constructor({ say, spoke, again, branch, isWriting, limit, changed }) {
-    this.links = { say, spoke, again, branch, isWriting, limit };
-    this.changed = changed;
-    this.list = $("turns");
-    this.pane = $("scroll");
+  constructor({ sendAction, announce, reuseRequest, branch, isWriting, getMaxSeconds, onChange }) {
+    this.callbacks = { sendAction, announce, reuseRequest, branch, isWriting, getMaxSeconds };
+    this.onChange = onChange;
+    this.turnList = $("turns");
+    this.scrollBox = $("scroll");
     this.isAtEnd = true;
-    this.top = 0;
-    this.pane.addEventListener("scroll", () => this.noteScroll(), { passive: true });
-    const sizes = new ResizeObserver(() => (this.follow(), this.noteScroll()));
-    for (const box of [this.list, this.pane]) sizes.observe(box);
+    this.lastScrollTop = 0;
+    this.scrollBox.addEventListener("scroll", () => this.onScroll(), { passive: true });
+    const sizes = new ResizeObserver(() => (this.scrollToLatest(), this.onScroll()));
+    for (const element of [this.turnList, this.scrollBox]) sizes.observe(element);
     $("latest").append(icon("toEnd"));
-    $("latest").addEventListener("click", () => this.toEnd());
-    this.open("");
+    $("latest").addEventListener("click", () => this.scrollToEnd());
+    this.openThread("");
   }
 
-  open(thread) {
+  openThread(thread) {
     this.thread = thread;
     this.turns = [];
     this.isLoaded = false;
-    this.most = FIRST_TURNS;
-    this.around = {
+    this.maxTurns = FIRST_TURNS;
+    this.context = {
       thread,
       displays: new Map(),
-      say: (message) => this.links.say({ thread, ...message }),
-      spoke: (words) => this.isLoaded && this.links.spoke(words),
-      isWriting: () => !this.isLoaded || this.links.isWriting(),
+      sendAction: (message) => this.callbacks.sendAction({ thread, ...message }),
+      announce: (words) => this.isLoaded && this.callbacks.announce(words),
+      isWriting: () => !this.isLoaded || this.callbacks.isWriting(),
       isReading: () => this.isLoaded && !this.isAtEnd,
-      limit: () => this.links.limit(),
-      again: (turn) => this.links.again(turn.head),
-      branch: (turn, text) => this.links.branch(turn, text),
+      getMaxSeconds: () => this.callbacks.getMaxSeconds(),
+      reuseRequest: (turn) => this.callbacks.reuseRequest(turn.head),
+      branch: (turn, text) => this.callbacks.branch(turn, text),
     };
-    this.list.replaceChildren();
+    this.turnList.replaceChildren();
     this.isAtEnd = true;
   }
 
   get running() {
-    return this.turns.find((turn) => !turn.over && turn.hasBegun) ?? null;
+    return this.turns.find((turn) => !turn.end && turn.hasBegun) ?? null;
   }
 
   /** The code that the person ran here, the latest first. */
-  get codes() {
+  get pastCodes() {
     return this.turns.filter(({ head }) => head.is_code && head.request).map(({ head }) => head.request).reverse();
   }
 
@@ -58,131 +58,131 @@ export class Conversation {
   }
 
   /** Show what the bot knows, and keep what is already shown of it as it is. */
-  load(whole, pendingIds) {
+  load(contents, pendingIds) {
     this.isLoaded = false;
-    const known = new Map(this.turns.filter((turn) => turn.over && turn.number).map((turn) => [turn.number, turn]));
-    const recorded = new Set(whole.past.map((head) => head.request_id));
-    const liveIds = new Set(whole.live.map((head) => head.id));
-    const lost = this.turns.filter((turn) => !turn.over && !turn.number && !liveIds.has(turn.id) && !recorded.has(turn.id));
-    const past = whole.past.map((head) => known.get(head.number) ?? new Turn(head, this.around));
-    const live = whole.live.map((head) => new Turn(head, this.around));
-    for (const turn of lost) if (!pendingIds.has(turn.id)) turn.apply(NEVER_BEGUN);
-    const unsaid = this.turns.filter((turn) => turn.over && !turn.number && !liveIds.has(turn.id) && !lost.includes(turn));
-    const anchor = this.list.querySelector(".turn");
-    const top = anchor?.getBoundingClientRect().top;
-    this.put([...past, ...unsaid, ...live, ...lost]);
-    const places = new Map(whole.alternatives.map((one) => [one.number, one]));
-    for (const turn of this.turns) turn.showVersions(places.get(turn.number));
-    if (!whole.is_more && $("earlier").contains(document.activeElement)) this.pane.focus();
-    $("earlier").hidden = !whole.is_more;
-    for (const text of whole.notices) this.notice(text);
-    if (whole.notebook) this.offerRest(whole.notebook);
+    const finishedTurns = new Map(this.turns.filter((turn) => turn.end && turn.turnId).map((turn) => [turn.turnId, turn]));
+    const recordedIds = new Set(contents.past.map((head) => head.request_id));
+    const liveIds = new Set(contents.live.map((head) => head.id));
+    const lostTurns = this.turns.filter((turn) => !turn.end && !turn.turnId && !liveIds.has(turn.id) && !recordedIds.has(turn.id));
+    const pastTurns = contents.past.map((head) => finishedTurns.get(head.turn_id) ?? new Turn(head, this.context));
+    const liveTurns = contents.live.map((head) => new Turn(head, this.context));
+    for (const turn of lostTurns) if (!pendingIds.has(turn.id)) turn.apply(LOST_END);
+    const unrecordedTurns = this.turns.filter((turn) => turn.end && !turn.turnId && !liveIds.has(turn.id) && !lostTurns.includes(turn));
+    const anchor = this.turnList.querySelector(".turn");
+    const anchorTop = anchor?.getBoundingClientRect().top;
+    this.arrangeTurns([...pastTurns, ...unrecordedTurns, ...liveTurns, ...lostTurns]);
+    const branchesByTurn = new Map(contents.alternatives.map((branches) => [branches.turn_id, branches]));
+    for (const turn of this.turns) turn.showBranches(branchesByTurn.get(turn.turnId));
+    if (!contents.has_earlier_turns && $("earlier").contains(document.activeElement)) this.scrollBox.focus();
+    $("earlier").hidden = !contents.has_earlier_turns;
+    for (const text of contents.notices) this.showNotice(text);
+    if (contents.notebook) this.offerRemainingCells(contents.notebook);
     // What came before it must not push away what is being read.
-    if (anchor?.isConnected && !this.isAtEnd) this.pane.scrollTop += anchor.getBoundingClientRect().top - top;
+    if (anchor?.isConnected && !this.isAtEnd) this.scrollBox.scrollTop += anchor.getBoundingClientRect().top - anchorTop;
     this.isLoaded = true;
-    this.changed();
-    this.follow();
+    this.onChange();
+    this.scrollToLatest();
   }
 
   /** Put turns into the list, in this order. */
-  put(turns) {
-    const wanted = new Set(turns.map((turn) => turn.element));
-    for (const child of [...this.list.children]) if (!wanted.has(child)) child.remove();
+  arrangeTurns(turns) {
+    const elements = new Set(turns.map((turn) => turn.element));
+    for (const child of [...this.turnList.children]) if (!elements.has(child)) child.remove();
     // A frame that is moved is loaded anew, so only what is not in its place is put there.
-    let at = this.list.firstElementChild;
+    let following = this.turnList.firstElementChild;
     for (const { element } of turns) {
-      if (element === at) at = at.nextElementSibling;
-      else this.list.insertBefore(element, at);
+      if (element === following) following = following.nextElementSibling;
+      else this.turnList.insertBefore(element, following);
     }
     this.turns = turns;
   }
 
   /** Show a turn that was just asked for. */
-  begin(head) {
+  addTurn(head) {
     if (this.find(head.id)) return;
-    const turn = new Turn(head, this.around);
-    this.list.append(turn.element);
+    const turn = new Turn(head, this.context);
+    this.turnList.append(turn.element);
     this.turns = [...this.turns, turn];
-    this.changed();
-    this.follow();
+    this.onChange();
+    this.scrollToLatest();
   }
 
-  tell(id, event) {
+  applyEvent(id, event) {
     this.find(id)?.apply(event);
-    if (event.type === "begun" || event.type === "over") this.changed();
-    if (event.type === "over") this.goBack();
+    if (event.type === "begun" || event.type === "over") this.onChange();
+    if (event.type === "over") this.scrollBackToAnswer();
     // It is followed once it has grown: each look at how tall it is lays all of it out.
   }
 
-  drop(id) {
+  removeTurn(id) {
     const turn = this.find(id);
-    this.turns = this.turns.filter((one) => one !== turn);
+    this.turns = this.turns.filter((other) => other !== turn);
     turn?.element.remove();
-    this.changed();
+    this.onChange();
   }
 
   /** The latest word about the conversation itself; what was said before is no longer so. */
-  notice(text) {
-    this.list.querySelector(".between")?.remove();
-    this.list.append(el("p", { class: "notice between" }, text));
-    this.follow();
+  showNotice(text) {
+    this.turnList.querySelector(".between")?.remove();
+    this.turnList.append(el("p", { class: "notice between" }, text));
+    this.scrollToLatest();
   }
 
   /** What is left of a notebook is run only when somebody wants it. */
-  offerRest({ name, left }) {
-    this.notice(conversationWords.notebookStopped(plain(name)));
-    const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("rest")));
-    this.list.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, conversationWords.runRest(left)));
+  offerRemainingCells({ name, cells_left: cellsLeft }) {
+    this.showNotice(conversationWords.notebookStopped(cleanText(name)));
+    const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("run-remaining")));
+    this.turnList.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, conversationWords.runRemaining(cellsLeft)));
   }
 
-  noteScroll() {
-    const { scrollTop, clientHeight, scrollHeight } = this.pane;
-    const isNear = scrollTop + clientHeight >= scrollHeight - NEAR_THE_END;
+  onScroll() {
+    const { scrollTop, clientHeight, scrollHeight } = this.scrollBox;
+    const isNearEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END_PIXELS;
     // What grows beneath is no wish to stay; only a person scrolls up.
-    if (isNear || scrollTop < this.top - 2) this.isAtEnd = isNear;
-    this.top = scrollTop;
+    if (isNearEnd || scrollTop < this.lastScrollTop - 2) this.isAtEnd = isNearEnd;
+    this.lastScrollTop = scrollTop;
     $("latest").hidden = this.isAtEnd;
   }
 
   /** Go down to where the latest is, but not beyond the beginning of an answer. */
-  follow() {
-    if (!this.isAtEnd || !this.list.childElementCount) return;
-    const { scrollTop, scrollHeight } = this.pane;
-    this.pane.scrollTop = Math.max(scrollTop, Math.min(scrollHeight, this.beginning));
+  scrollToLatest() {
+    if (!this.isAtEnd || !this.turnList.childElementCount) return;
+    const { scrollTop, scrollHeight } = this.scrollBox;
+    this.scrollBox.scrollTop = Math.max(scrollTop, Math.min(scrollHeight, this.answerTop));
   }
 
   /** Where the words of the last answer begin, once what led to them is folded away. */
-  get beginning() {
-    const words = this.turns.at(-1)?.conclusion;
-    if (!words) return Infinity;
-    return this.pane.scrollTop + words.getBoundingClientRect().top - this.pane.getBoundingClientRect().top - ABOVE_AN_ANSWER;
+  get answerTop() {
+    const answer = this.turns.at(-1)?.answerElement;
+    if (!answer) return Infinity;
+    return this.scrollBox.scrollTop + answer.getBoundingClientRect().top - this.scrollBox.getBoundingClientRect().top - ANSWER_MARGIN_PIXELS;
   }
 
   /** Go back to the beginning of an answer that has just folded; that is no wish to stay there. */
-  goBack() {
+  scrollBackToAnswer() {
     if (!this.isAtEnd) return;
-    this.pane.scrollTop = Math.min(this.pane.scrollTop, this.beginning);
-    this.top = this.pane.scrollTop;
+    this.scrollBox.scrollTop = Math.min(this.scrollBox.scrollTop, this.answerTop);
+    this.lastScrollTop = this.scrollBox.scrollTop;
   }
 
   /** Go to a turn, all of which is there or can be had. */
-  reveal(number) {
-    const turn = this.turns.find((one) => one.number === number);
-    if (!turn) return this.notice(conversationWords.notLoaded);
+  reveal(turnId) {
+    const turn = this.turns.find((otherTurn) => otherTurn.turnId === turnId);
+    if (!turn) return this.showNotice(conversationWords.notLoaded);
     this.isAtEnd = false;
-    if (turn.work) turn.work.open = true;
+    if (turn.workDetails) turn.workDetails.open = true;
     turn.element.tabIndex = -1;
     turn.element.focus({ preventScroll: true });
     turn.element.scrollIntoView({ block: "start" });
   }
 
-  toEnd() {
+  scrollToEnd() {
     this.isAtEnd = true;
-    this.pane.scrollTop = this.pane.scrollHeight;
+    this.scrollBox.scrollTop = this.scrollBox.scrollHeight;
   }
 }
 
-const NEVER_BEGUN = {
+const LOST_END = {
   type: "over", status: "lost", text: "", seconds: 0,
   reason: conversationWords.restarted,
 };

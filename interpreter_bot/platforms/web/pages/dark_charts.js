@@ -9,8 +9,8 @@
 
   /** The colours of plotly's own template as dark ones. */
   function recoloured(value, key = "") {
-    if (Array.isArray(value)) return value.map((one) => recoloured(one, key));
-    if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, recoloured(one, name)]));
+    if (Array.isArray(value)) return value.map((singular) => recoloured(singular, key));
+    if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, singular]) => [name, recoloured(singular, name)]));
     if (value === "#2a3f5f") return INK;
     if (value === "#E5ECF6" || (value === "white" && GROUNDS.test(key))) return PAPER;
     return LINES.includes(value) ? LINE : value;

@@ -1,12 +1,12 @@
 // Small questions to the person, and the panel beside a conversation.
 
-import { $, el, styled } from "./dom.js";
+import { $, el, loadStyles } from "./dom.js";
 import { dialogWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-await styled("/dialogs.css");
+await loadStyles("/dialogs.css");
 
-function shown(dialog) {
+function showDialog(dialog) {
   document.body.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => {
@@ -17,11 +17,11 @@ function shown(dialog) {
   });
 }
 
-function frame(title, content, { action, isBad = false }) {
+function makeDialog(title, content, { action, isDestructive = false }) {
   const form = el("form", { method: "dialog" }, el("h2", {}, title), content,
     el("div", { class: "row end" },
       el("button", { value: "no", formnovalidate: true, class: "quiet" }, buttonWords.cancel),
-      el("button", { value: "yes", class: isBad ? "strong bad" : "strong" }, action)));
+      el("button", { value: "yes", class: isDestructive ? "strong bad" : "strong" }, action)));
   const dialog = el("dialog", { class: "small-dialog" }, form);
   // Enter in a field is the first button, which would be to cancel.
   form.addEventListener("keydown", (event) => {
@@ -32,26 +32,26 @@ function frame(title, content, { action, isBad = false }) {
   return dialog;
 }
 
-export function confirmed(title, text, options) {
-  return shown(frame(title, [el("p", {}, text)], options));
+export function askToConfirm(title, text, options) {
+  return showDialog(makeDialog(title, [el("p", {}, text)], options));
 }
 
-export async function asked(title, { label, value, action }) {
+export async function askForText(title, { label, value, action }) {
   const field = el("input", { type: "text", value, maxlength: 200, dir: "auto" });
-  const dialog = frame(title, [el("label", {}, el("span", { class: "unseen" }, label), field)], { action });
-  const answer = shown(dialog);
+  const dialog = makeDialog(title, [el("label", {}, el("span", { class: "unseen" }, label), field)], { action });
+  const confirmation = showDialog(dialog);
   field.select();
-  return (await answer) ? field.value : null;
+  return (await confirmation) ? field.value : null;
 }
 
 /** Ask whether to start Python anew, and whether files go as well. */
-export async function askedToRestart() {
-  const box = el("input", { type: "checkbox" });
+export async function confirmRestart() {
+  const filesBox = el("input", { type: "checkbox" });
   const content = [
     el("p", {}, dialogWords.restarts),
-    el("label", { class: "check" }, box, el("span", {}, dialogWords.restartsFiles)),
+    el("label", { class: "check" }, filesBox, el("span", {}, dialogWords.restartsFiles)),
   ];
-  return (await shown(frame(dialogWords.restart, content, { action: dialogWords.doRestart, isBad: true }))) ? { files: box.checked } : null;
+  return (await showDialog(makeDialog(dialogWords.restart, content, { action: dialogWords.doRestart, isDestructive: true }))) ? { files: filesBox.checked } : null;
 }
 
 export function openPanel(title, ...content) {

@@ -50,7 +50,7 @@ export function el(tag, properties = {}, ...children) {
 }
 
 /** Return the nodes of a sentence of the bot, with links for its addresses. */
-export function linked(text) {
+export function linkify(text) {
   return text.split(/(https?:\/\/\S+)/).map((part, index) =>
     index % 2 ? el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part) : part);
 }
@@ -58,21 +58,21 @@ export function linked(text) {
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
-  for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", "aria-hidden": "true", class: "glyph" }))
-    svg.setAttribute(key, value);
+  for (const [attribute, value] of Object.entries({ viewBox: "0 0 24 24", "aria-hidden": "true", class: "glyph" }))
+    svg.setAttribute(attribute, value);
   const path = document.createElementNS(space, "path");
   path.setAttribute("d", ICONS[name]);
   svg.append(path);
   return svg;
 }
 
-const sheets = new Map();
+const styleSheets = new Map();
 
 /** Load a style sheet that not every conversation needs, once, and wait for it. */
-export function styled(href) {
-  if (!sheets.has(href))
-    sheets.set(href, new Promise((go) => document.head.append(el("link", { rel: "stylesheet", href, onload: go, onerror: go }))));
-  return sheets.get(href);
+export function loadStyles(href) {
+  if (!styleSheets.has(href))
+    styleSheets.set(href, new Promise((resolve) => document.head.append(el("link", { rel: "stylesheet", href, onload: resolve, onerror: resolve }))));
+  return styleSheets.get(href);
 }
 
 /** Move the focus in a list of buttons by arrow keys. */
@@ -93,92 +93,92 @@ export function isDark() {
 export const $ = (id) => document.getElementById(id);
 
 // Characters that are invisible, or that reorder others.
-const DECEIVING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+const DECEPTIVE_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
 // A box with hidden content can be reached by Tab, so that keys can scroll it; others cannot.
-const boxes = new ResizeObserver((entries) => {
-  for (const { target } of entries) stopAt(target);
+const scrollObserver = new ResizeObserver((entries) => {
+  for (const { target } of entries) updateTabStop(target);
 });
 
-function stopAt(box) {
+function updateTabStop(box) {
   const isCut = box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1;
   if (isCut) box.tabIndex = 0;
   else if (document.activeElement !== box) box.removeAttribute("tabindex");
 }
 
 /** Let a box take the focus while part of its content is hidden. */
-export function scrollable(box) {
-  boxes.observe(box);
+export function makeScrollable(box) {
+  scrollObserver.observe(box);
   return box;
 }
 
 /** Replace the deceiving characters of a name. */
-export function plain(name) {
-  return String(name).replace(DECEIVING, "\ufffd");
+export function cleanText(text) {
+  return String(text).replace(DECEPTIVE_CHARACTERS, "\ufffd");
 }
 
 /** Return an element for a name, whose text direction does not affect its surroundings. */
-export function named(name, properties = {}) {
-  return el("bdi", { title: plain(name), ...properties }, plain(name));
+export function nameElement(name, properties = {}) {
+  return el("bdi", { title: cleanText(name), ...properties }, cleanText(name));
 }
 
 /** Return a size as the server's `text/quantities` writes it. */
-export function size(bytes) {
+export function formatSize(bytes) {
   const units = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
   for (const [unit, factor] of units)
     if (bytes >= factor) {
-      const value = bytes / factor;
-      return `${value >= 100 ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(3))} ${unit}`;
+      const amount = bytes / factor;
+      return `${amount >= 100 ? Math.round(amount).toLocaleString("en") : Number(amount.toPrecision(3))} ${unit}`;
     }
   return bytes === 1 ? "1 byte" : `${bytes} bytes`;
 }
 
 /** Return a duration as the server's `text/quantities` writes it. */
-export function duration(seconds) {
+export function formatDuration(seconds) {
   if (seconds < 59.95) return `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s`;
-  const whole = Math.round(seconds), hours = Math.floor(whole / 3600);
-  const parts = [[hours, "h"], [Math.floor(whole / 60) % 60, "min"], [hours ? 0 : whole % 60, "s"]];
-  return parts.filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ");
+  const wholeSeconds = Math.round(seconds), hours = Math.floor(wholeSeconds / 3600);
+  const parts = [[hours, "h"], [Math.floor(wholeSeconds / 60) % 60, "min"], [hours ? 0 : wholeSeconds % 60, "s"]];
+  return parts.filter(([amount]) => amount).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
 }
 
 /** Return a random id for a conversation or a request. */
-export function madeUp() {
+export function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Query parameters that all addresses of this page have. */
-export const always = {};
+export const commonQuery = {};
 
 export function address(path, query) {
-  return `${path}?${new URLSearchParams({ ...always, ...query })}`;
+  return `${path}?${new URLSearchParams({ ...commonQuery, ...query })}`;
 }
 
 /** A button that copies a text, and says so. */
-export function copier(text, label = buttonWords.copy) {
-  const words = el("span", {}, label);
-  const button = el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), words);
+export function copyButton(readText, idleLabel = buttonWords.copy) {
+  const label = el("span", {}, idleLabel);
+  const button = el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), label);
   async function copy() {
     try {
-      await navigator.clipboard.writeText(text());
-      words.textContent = buttonWords.copied;
+      await navigator.clipboard.writeText(readText());
+      label.textContent = buttonWords.copied;
     } catch {
-      words.textContent = copyBySelection(text()) ? buttonWords.copied : buttonWords.notCopied;
+      label.textContent = copyBySelection(readText()) ? buttonWords.copied : buttonWords.notCopied;
     }
-    setTimeout(() => (words.textContent = label), 1600);
+    setTimeout(() => (label.textContent = idleLabel), 1600);
   }
   return button;
 }
 
 // Browsers offer the clipboard only to pages with TLS or on this machine.
 function copyBySelection(text) {
-  const area = el("textarea", { class: "unseen" });
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  const done = document.execCommand("copy");
-  area.remove();
-  return done;
+  const textarea = el("textarea", { class: "unseen" });
+  textarea.value = text;
+  document.body.append(textarea);
+  textarea.select();
+  const isCopied = document.execCommand("copy");
+  textarea.remove();
+  return isCopied;
 }
 
 /** Let the browser save a file from an address, under a name if one is given. */

@@ -2,7 +2,7 @@
 // shadow tree, for in a document of its own CodeMirror would need inline styles.
 
 import { el } from "./dom.js";
-import { completions } from "./kernel_lookups.js";
+import { fetchCompletions } from "./kernel_lookups.js";
 import {
   acceptCompletion, autocompletion, bracketMatching, closeBrackets, closeBracketsKeymap, closeCompletion, completionStatus,
   defaultKeymap, EditorState, EditorView, globalCompletion, highlightSpecialChars, HighlightStyle, history, historyKeymap,
@@ -11,10 +11,10 @@ import {
 } from "./codemirror.js";
 import { composerWords } from "./words.js";
 
-const INDENT = 4;
-const MAX_TOLD = 4000;
+const INDENT_SPACES = 4;
+const MAX_CONTEXT_CHARACTERS = 4000;
 const MAX_OPTIONS = 200;
-const ASKED_AFTER = /[\w.,(["'/]$/;
+const COMPLETES_AFTER = /[\w.,(["'/]$/;
 
 const COLOURS = HighlightStyle.define(
   Object.entries({
@@ -27,7 +27,7 @@ const COLOURS = HighlightStyle.define(
   }).map(([name, tag]) => ({ tag, color: `var(--${name})`, fontStyle: name === "comment" ? "italic" : null })),
 );
 
-const LOOK = EditorView.theme({
+const THEME = EditorView.theme({
   "&": { color: "var(--ink)", background: "none", maxHeight: "40dvh", minHeight: "4.2rem" },
   "&.cm-focused": { outline: "none" },
   ".cm-scroller": { font: ".875rem/1.6 var(--mono)", overflow: "auto", scrollbarWidth: "thin" },
@@ -46,11 +46,11 @@ const LOOK = EditorView.theme({
   ".cm-completionDetail": { color: "inherit", opacity: ".75", fontStyle: "normal" },
 });
 
-const signed = StateEffect.define();
-const signature = StateField.define({
+const setSignature = StateEffect.define();
+const signatureField = StateField.define({
   create: () => null,
   update(shown, transaction) {
-    for (const effect of transaction.effects) if (effect.is(signed)) return effect.value;
+    for (const effect of transaction.effects) if (effect.is(setSignature)) return effect.value;
     const isOver = transaction.newDoc.length === 0 || (transaction.selection && !transaction.docChanged);
     return isOver || !shown ? null : { ...shown, pos: Math.min(transaction.changes.mapPos(shown.pos), transaction.newDoc.length) };
   },
@@ -63,45 +63,45 @@ export class Editor {
    * @param {{changed(text: string): void, submit(): void, recalled(): string[], ask(message: object): boolean}} user
    *   `recalled` gives what was written before, the latest first; `ask` asks something of Python.
    */
-  constructor(place, user) {
-    this.user = user;
-    const root = place.attachShadow({ mode: "open", delegatesFocus: true });
-    this.extensions = this.extended();
+  constructor(element, callbacks) {
+    this.callbacks = callbacks;
+    const root = element.attachShadow({ mode: "open", delegatesFocus: true });
+    this.extensions = this.makeExtensions();
     this.view = new EditorView({ root, parent: root });
-    this.begin("");
+    this.reset("");
   }
 
-  extended() {
+  makeExtensions() {
     const bound = (key, run, shift) => ({ key, run, shift });
     return [
       Prec.highest(keymap.of([
-        bound("Mod-Enter", () => (this.user.submit(), true)),
-        bound("Escape", (view) => this.leave(view)),
-        bound("Tab", (view) => acceptCompletion(view) || indent(view), indentLess),
-        bound("ArrowUp", (view) => this.recall(view, 1)),
-        bound("ArrowDown", (view) => this.recall(view, -1)),
+        bound("Mod-Enter", () => (this.callbacks.submit(), true)),
+        bound("Escape", (view) => this.onEscape(view)),
+        bound("Tab", (view) => acceptCompletion(view) || indentLine(view), indentLess),
+        bound("ArrowUp", (view) => this.recallPast(view, 1)),
+        bound("ArrowDown", (view) => this.recallPast(view, -1)),
       ])),
       EditorView.domEventHandlers({
         // After Escape, Tab goes on to the next control, for those who have no mouse.
         keydown: (event, view) => void (["Escape", "Tab", "Shift"].includes(event.key) || view.setTabFocusMode(false)),
         // Files are attached, wherever they are dropped.
         drop: (event) => event.dataTransfer.files.length > 0,
-        beforeinput: replaced,
+        beforeinput: overwriteSelection,
       }),
-      EditorView.updateListener.of((update) => update.docChanged && this.user.changed(this.text)),
+      EditorView.updateListener.of((update) => update.docChanged && this.callbacks.onChange(this.text)),
       // Scrolled sideways, the lines before a long one would look empty.
       EditorView.lineWrapping,
       EditorView.contentAttributes.of({ "aria-label": composerWords.codePlaceholder, autocapitalize: "off" }),
       keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap]),
       python(),
-      indentUnit.of(" ".repeat(INDENT)),
-      EditorState.tabSize.of(INDENT),
+      indentUnit.of(" ".repeat(INDENT_SPACES)),
+      EditorState.tabSize.of(INDENT_SPACES),
       history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSpecialChars(),
-      autocompletion({ icons: false, filterStrict: true, activateOnTypingDelay: 150, override: [(context) => this.completed(context)] }),
-      signature,
+      autocompletion({ icons: false, filterStrict: true, activateOnTypingDelay: 150, override: [(context) => this.completeCode(context)] }),
+      signatureField,
       placeholder(composerWords.codePlaceholder),
       syntaxHighlighting(COLOURS),
-      LOOK,
+      THEME,
     ];
   }
 
@@ -110,14 +110,14 @@ export class Editor {
   }
 
   /** Begin anew with a text: what was there before cannot come back. */
-  begin(text, anchor = text.length, head = anchor) {
+  reset(text, anchor = text.length, head = anchor) {
     this.view.setState(EditorState.create({ doc: text, selection: { anchor, head }, extensions: this.extensions }));
-    this.past = null;
+    this.recalled = null;
   }
 
   /** Replace all of the text, as an edit that can be undone. */
-  put(text) {
-    this.past = null;
+  replaceText(text) {
+    this.recalled = null;
     const { length } = this.view.state.doc;
     this.view.dispatch({ changes: { from: 0, to: length, insert: text } });
     this.view.dispatch({ selection: { anchor: this.view.state.doc.length }, scrollIntoView: true });
@@ -128,55 +128,55 @@ export class Editor {
   }
 
   /** Escape closes what is open; then it lets Tab leave. */
-  leave(view) {
-    const isOpen = completionStatus(view.state) === "active" || view.state.field(signature) !== null;
+  onEscape(view) {
+    const isOpen = completionStatus(view.state) === "active" || view.state.field(signatureField) !== null;
     closeCompletion(view);
-    if (isOpen) view.dispatch({ effects: signed.of(null) });
+    if (isOpen) view.dispatch({ effects: setSignature.of(null) });
     view.setTabFocusMode(!isOpen);
     return isOpen;
   }
 
   /** Say how the code may go on: what Python knows, then what stands in it and in the language. */
-  async completed(context) {
-    const { pos, state, explicit: isAsked } = context;
-    const before = state.sliceDoc(Math.max(0, pos - MAX_TOLD), pos);
-    const isWorthIt = isAsked || ASKED_AFTER.test(before);
-    const found = isWorthIt ? await completions(this.user.ask, before) : {};
+  async completeCode(context) {
+    const { pos, state, explicit: isExplicit } = context;
+    const textBefore = state.sliceDoc(Math.max(0, pos - MAX_CONTEXT_CHARACTERS), pos);
+    const isNeeded = isExplicit || COMPLETES_AFTER.test(textBefore);
+    const answer = isNeeded ? await fetchCompletions(this.callbacks.askPython, textBefore) : {};
     if (context.aborted) return null;
     // Another conversation's code may stand here by now.
-    if (this.view.state.sliceDoc(Math.max(0, pos - MAX_TOLD), pos) === before) this.sign(found.signature ?? null, pos);
-    const from = pos - (found.typed ?? /\w*$/.exec(before)[0].length);
-    const options = (found.options ?? []).map(([label, type, detail]) => ({ label, type, detail, boost: detail === "column" || label.endsWith("=") ? 2 : 1 }));
-    const known = new Set(options.map(({ label }) => label));
+    if (this.view.state.sliceDoc(Math.max(0, pos - MAX_CONTEXT_CHARACTERS), pos) === textBefore) this.showSignature(answer.signature ?? null, pos);
+    const start = pos - (answer.typed ?? /\w*$/.exec(textBefore)[0].length);
+    const options = (answer.options ?? []).map(([label, type, detail]) => ({ label, type, detail, boost: detail === "column" || label.endsWith("=") ? 2 : 1 }));
+    const labels = new Set(options.map(({ label }) => label));
     for (const source of [localCompletionSource, globalCompletion]) {
-      const here = await source(context);
-      if (here?.from === from) options.push(...here.options.filter(({ label }) => !known.has(label)));
+      const localResult = await source(context);
+      if (localResult?.from === start) options.push(...localResult.options.filter(({ label }) => !labels.has(label)));
     }
-    const isWhole = (found.options ?? []).length < MAX_OPTIONS;
-    return options.length ? { from, options, validFor: isWhole ? /^\w*$/ : undefined } : null;
+    const isWhole = (answer.options ?? []).length < MAX_OPTIONS;
+    return options.length ? { from: start, options, validFor: isWhole ? /^\w*$/ : undefined } : null;
   }
 
   /** Show what the function takes whose arguments are being written. */
-  sign(told, pos) {
-    const shown = this.view.state.field(signature);
-    if (!told && !shown) return;
-    const [words] = (told?.doc ?? "").split("\n\n");
-    const create = () => ({ dom: el("div", { class: "cm-signature", role: "status" }, el("b", {}, told.label), words ? el("p", {}, words) : null) });
-    this.view.dispatch({ effects: signed.of(told && { pos: shown?.pos ?? pos, above: true, create }) });
+  showSignature(call, pos) {
+    const current = this.view.state.field(signatureField);
+    if (!call && !current) return;
+    const [firstParagraph] = (call?.doc ?? "").split("\n\n");
+    const create = () => ({ dom: el("div", { class: "cm-signature", role: "status" }, el("b", {}, call.label), firstParagraph ? el("p", {}, firstParagraph) : null) });
+    this.view.dispatch({ effects: setSignature.of(call && { pos: current?.pos ?? pos, above: true, create }) });
   }
 
   /** In the first line go back to what was run before, and forward again in the last. */
-  recall(view, step) {
+  recallPast(view, step) {
     const { state } = view;
     const { main } = state.selection;
     const edge = step > 0 ? state.doc.line(1) : state.doc.line(state.doc.lines);
     if (completionStatus(state) === "active" || !main.empty || main.head < edge.from || main.head > edge.to) return false;
-    if (this.past?.texts[this.past.at] !== this.text) this.past = { texts: [this.text, ...this.user.recalled()], at: 0 };
-    const { texts, at } = this.past;
-    if (texts[at + step] === undefined) return false;
-    const past = { texts, at: at + step };
-    this.put(texts[past.at]);
-    this.past = past;
+    if (this.recalled?.texts[this.recalled.index] !== this.text) this.recalled = { texts: [this.text, ...this.callbacks.pastCodes()], index: 0 };
+    const { texts, index } = this.recalled;
+    if (texts[index + step] === undefined) return false;
+    const newRecalled = { texts, index: index + step };
+    this.replaceText(texts[newRecalled.index]);
+    this.recalled = newRecalled;
     // Further back with the next stroke, however many lines there are.
     if (step > 0) view.dispatch({ selection: { anchor: 0 }, scrollIntoView: true });
     return true;
@@ -184,20 +184,20 @@ export class Editor {
 }
 
 /** Write over a selection: a browser that does so itself puts styles into the lines it joins. */
-function replaced(event, view) {
+function overwriteSelection(event, view) {
   const { from, to, empty: isEmpty } = view.state.selection.main;
   if (event.inputType !== "insertText" || !event.data || isEmpty || view.composing) return false;
-  const changed = () => view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+  const makeChange = () => view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
   const handlers = view.state.facet(EditorView.inputHandler);
-  if (!handlers.some((handler) => handler(view, from, to, event.data, changed))) view.dispatch(changed());
+  if (!handlers.some((handler) => handler(view, from, to, event.data, makeChange))) view.dispatch(makeChange());
   return true;
 }
 
-function indent(view) {
+function indentLine(view) {
   const { state } = view;
   if (!state.selection.main.empty) return indentMore(view);
   const { head } = state.selection.main;
-  const spaces = INDENT - ((head - state.doc.lineAt(head).from) % INDENT);
+  const spaces = INDENT_SPACES - ((head - state.doc.lineAt(head).from) % INDENT_SPACES);
   view.dispatch(state.replaceSelection(" ".repeat(spaces)), { userEvent: "input", scrollIntoView: true });
   return true;
 }

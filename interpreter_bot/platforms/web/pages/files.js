@@ -1,11 +1,11 @@
 // Files that a conversation has: cards with what can be done with them.
 
-import { address, el, icon, named, plain, size } from "./dom.js";
+import { address, el, icon, nameElement, cleanText, formatSize } from "./dom.js";
 import { buttonWords } from "./words.js";
 
-export const PICTURE = /\.(?:png|jpe?g|gif|webp|svg)$/i;
-export const PAGE = /\.html?$/i;
-export const LARGEST_PREVIEW = 8 * 2 ** 20;
+export const PICTURE_NAME = /\.(?:png|jpe?g|gif|webp|svg)$/i;
+export const PAGE_NAME = /\.html?$/i;
+export const MAX_PREVIEW_BYTES = 8 * 2 ** 20;
 
 /** @param {{thread: string, name: string, checkpoint?: string}} query an earlier version's has its checkpoint */
 export function fileAddress(query) {
@@ -14,26 +14,26 @@ export function fileAddress(query) {
 
 /** A link that saves a file, in the midst of text. */
 export function fileLink(thread, name) {
-  return el("a", { class: "file-name", href: fileAddress({ thread, name }), download: "" }, el("code", {}, named(name)));
+  return el("a", { class: "file-name", href: fileAddress({ thread, name }), download: "" }, el("code", {}, nameElement(name)));
 }
 
 /** @param {{name: string, size_bytes: number}} file */
 export function fileCard(thread, file, { hasPreview = false } = {}) {
   const query = { thread, name: file.name };
-  const isPicture = PICTURE.test(file.name) && file.size_bytes <= LARGEST_PREVIEW && file.size_bytes > 0;
+  const isPicture = PICTURE_NAME.test(file.name) && file.size_bytes <= MAX_PREVIEW_BYTES && file.size_bytes > 0;
   const preview = hasPreview && isPicture
-    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": plain(file.name), "data-save": fileAddress(query) },
+    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": cleanText(file.name), "data-save": fileAddress(query) },
         el("img", { src: address("/picture", query), alt: "", loading: "lazy", onerror: (event) => event.target.parentNode.remove() }))
     : null;
-  const open = PAGE.test(file.name)
-    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, buttonWords.open), el("span", { class: "unseen" }, ` ${plain(file.name)}`))
+  const openLink = PAGE_NAME.test(file.name)
+    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, buttonWords.open), el("span", { class: "unseen" }, ` ${cleanText(file.name)}`))
     : null;
-  const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: file.name }));
-  const look = el("button", { type: "button", class: "small", onclick: view }, icon("look"), el("span", {}, buttonWords.view), el("span", { class: "unseen" }, ` ${plain(file.name)}`));
+  const requestView = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: file.name }));
+  const viewButton = el("button", { type: "button", class: "small", onclick: requestView }, icon("look"), el("span", {}, buttonWords.view), el("span", { class: "unseen" }, ` ${cleanText(file.name)}`));
   return el("li", { class: "file" }, preview,
     el("div", { class: "file-line" },
       icon("file"),
-      el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes))),
-      open, look,
-      el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, buttonWords.download), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
+      el("span", { class: "file-what" }, nameElement(file.name, { class: "file-title" }), el("span", { class: "muted" }, formatSize(file.size_bytes))),
+      openLink, viewButton,
+      el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, buttonWords.download), el("span", { class: "unseen" }, ` ${cleanText(file.name)}`))));
 }

@@ -1,10 +1,10 @@
 // Formulas, typeset by `typesetting.js`, which is fetched when the first one appears. What cannot be
 // typeset stands as it was written.
 
-import { el, scrollable } from "./dom.js";
+import { el, makeScrollable } from "./dom.js";
 
 /** What was typeset, by its text; null for what cannot be. */
-export const kept = new Map();
+export const typesetFormulas = new Map();
 let typesetting = null;
 
 /**
@@ -12,27 +12,27 @@ let typesetting = null;
  * @param {string} tex without its delimiters
  * @param {string} written with them
  */
-export function formula(tex, written, isDisplay) {
-  const place = el("span", { class: isDisplay ? "math display" : "math", dir: "ltr", title: written.slice(0, 500) }, written);
-  if (isDisplay) scrollable(place);
-  const entry = { place, tex: tex.trim(), isDisplay, key: `${isDisplay}${tex.trim()}` };
-  if (kept.has(entry.key)) put(entry);
-  else typeset(entry);
-  return place;
+export function formula(tex, source, isDisplay) {
+  const element = el("span", { class: isDisplay ? "math display" : "math", dir: "ltr", title: source.slice(0, 500) }, source);
+  if (isDisplay) makeScrollable(element);
+  const entry = { element, tex: tex.trim(), isDisplay, key: `${isDisplay}${tex.trim()}` };
+  if (typesetFormulas.has(entry.key)) showFormula(entry);
+  else requestTypesetting(entry);
+  return element;
 }
 
-async function typeset(entry) {
+async function requestTypesetting(entry) {
   try {
     typesetting ??= import("./typesetting.js");
-    (await typesetting).add(entry);
+    (await typesetting).queueFormula(entry);
   } catch {
     // There is no connection: it stands as it was written, and the next one tries again.
     typesetting = null;
   }
 }
 
-export function put({ place, key }) {
-  const drawn = kept.get(key);
-  if (drawn) place.replaceChildren(...drawn.cloneNode(true).childNodes);
-  else place.classList.add("raw");
+export function showFormula({ element, key }) {
+  const formulaElement = typesetFormulas.get(key);
+  if (formulaElement) element.replaceChildren(...formulaElement.cloneNode(true).childNodes);
+  else element.classList.add("raw");
 }

@@ -3,11 +3,11 @@
 
 import { el } from "./dom.js";
 
-const ROW = 28;
+const ROW_PIXELS = 28;
 // No browser is taller than that for sure; beyond it a pixel of the bar is more than one.
-const TALLEST = 15_000_000;
-const BEYOND = 4;
-const DEFAULT_WIDTH = 120;
+const MAX_HEIGHT_PIXELS = 15_000_000;
+const EXTRA_ROWS = 4;
+const DEFAULT_WIDTH_PIXELS = 120;
 let grids = 0;
 
 export class Grid {
@@ -19,18 +19,18 @@ export class Grid {
     this.source = source;
     this.name = `grid-${++grids}`;
     this.widths = [];
-    this.lefts = [0];
-    this.top = 0;
-    this.left = 0;
-    this.active = { row: 0, column: 0 };
-    this.anchor = null;
+    this.columnLefts = [0];
+    this.topRow = 0;
+    this.leftPixels = 0;
+    this.activeCell = { row: 0, column: 0 };
+    this.anchorCell = null;
     this.head = el("div", { role: "row", class: "grid-row grid-head", "aria-rowindex": 1 });
     this.body = el("div", { role: "rowgroup", class: "grid-body" });
     this.element = el("div", { role: "grid", class: "grid", tabindex: 0, "aria-label": label, "aria-multiselectable": "true",
-      onscroll: () => this.scrolled(), onkeydown: (event) => this.key(event), onmousedown: (event) => this.pressed(event) },
+      onscroll: () => this.onScroll(), onkeydown: (event) => this.onKey(event), onmousedown: (event) => this.onMouseDown(event) },
       el("div", { role: "rowgroup", class: "grid-top" }, this.head), this.body);
-    this.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    new ResizeObserver(() => this.draw()).observe(this.element);
+    this.element.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    new ResizeObserver(() => this.scheduleDraw()).observe(this.element);
   }
 
   /** Take over how large the grid is, and begin at its top where `isNew`. */
@@ -39,138 +39,138 @@ export class Grid {
     this.columns = columns;
     this.element.setAttribute("aria-rowcount", rows + 1);
     this.element.setAttribute("aria-colcount", columns);
-    this.height = Math.min(rows * ROW, TALLEST);
+    this.height = Math.min(rows * ROW_PIXELS, MAX_HEIGHT_PIXELS);
     this.body.style.height = `${this.height}px`;
     this.element.style.setProperty("--rows", Math.min(rows, 1000));
     if (isNew) {
-      this.anchor = null;
-      this.active.row = 0;
-      this.go(0);
+      this.anchorCell = null;
+      this.activeCell.row = 0;
+      this.scrollToRow(0);
     }
-    this.active.row = Math.max(Math.min(this.active.row, rows - 1), 0);
-    this.active.column = Math.max(Math.min(this.active.column, columns - 1), 0);
+    this.activeCell.row = Math.max(Math.min(this.activeCell.row, rows - 1), 0);
+    this.activeCell.column = Math.max(Math.min(this.activeCell.column, columns - 1), 0);
   }
 
-  setWidths(first, widths) {
-    for (const [place, width] of widths.entries()) {
-      const column = first + place;
-      this.widths[column] = column < this.source.pinned ? Math.max(this.widths[column] ?? 0, width) : (this.widths[column] ?? width);
+  setWidths(firstColumn, widths) {
+    for (const [offset, width] of widths.entries()) {
+      const column = firstColumn + offset;
+      this.widths[column] = column < this.source.pinnedCount ? Math.max(this.widths[column] ?? 0, width) : (this.widths[column] ?? width);
     }
-    this.lefts = [0];
-    for (let column = 0; column < this.columns; column++) this.lefts.push(this.lefts[column] + (this.widths[column] ?? DEFAULT_WIDTH));
-    this.body.style.width = this.head.style.width = `${this.lefts[this.columns]}px`;
+    this.columnLefts = [0];
+    for (let column = 0; column < this.columns; column++) this.columnLefts.push(this.columnLefts[column] + (this.widths[column] ?? DEFAULT_WIDTH_PIXELS));
+    this.body.style.width = this.head.style.width = `${this.columnLefts[this.columns]}px`;
     this.head.columns = null;
   }
 
   /** How many columns stay where they are; none where they would leave no room. */
-  get pinned() {
-    const { pinned } = this.source;
-    return this.lefts[pinned] <= this.element.clientWidth / 2 ? pinned : 0;
+  get pinnedCount() {
+    const { pinnedCount } = this.source;
+    return this.columnLefts[pinnedCount] <= this.element.clientWidth / 2 ? pinnedCount : 0;
   }
 
   get visibleRows() {
-    return Math.max((this.element.clientHeight - this.head.offsetHeight) / ROW, 1);
+    return Math.max((this.element.clientHeight - this.head.offsetHeight) / ROW_PIXELS, 1);
   }
 
-  get last() {
+  get maxTopRow() {
     return Math.max(this.rows - this.visibleRows, 0);
   }
 
   get isScaled() {
-    return this.rows * ROW > TALLEST;
+    return this.rows * ROW_PIXELS > MAX_HEIGHT_PIXELS;
   }
 
-  scrolled() {
+  onScroll() {
     if (this.isScaled) {
       // What was set by ourselves is known more exactly than the bar can say it.
-      if (Math.abs(this.element.scrollTop - this.set) > 1) this.top = (this.element.scrollTop / (this.height - this.visibleRows * ROW)) * this.last;
-    } else this.top = this.element.scrollTop / ROW;
+      if (Math.abs(this.element.scrollTop - this.expectedScrollTop) > 1) this.topRow = (this.element.scrollTop / (this.height - this.visibleRows * ROW_PIXELS)) * this.maxTopRow;
+    } else this.topRow = this.element.scrollTop / ROW_PIXELS;
     // A frame is about to be drawn anyway.
-    this.drawNow();
+    this.draw();
   }
 
-  go(top) {
-    this.top = Math.max(Math.min(top, this.last), 0);
-    this.set = this.isScaled ? (this.top / this.last) * (this.height - this.visibleRows * ROW) : this.top * ROW;
-    this.element.scrollTop = this.set;
-    this.set = this.element.scrollTop;
-    this.draw();
+  scrollToRow(topRow) {
+    this.topRow = Math.max(Math.min(topRow, this.maxTopRow), 0);
+    this.expectedScrollTop = this.isScaled ? (this.topRow / this.maxTopRow) * (this.height - this.visibleRows * ROW_PIXELS) : this.topRow * ROW_PIXELS;
+    this.element.scrollTop = this.expectedScrollTop;
+    this.expectedScrollTop = this.element.scrollTop;
+    this.scheduleDraw();
   }
 
   /** Let the grid be put elsewhere in the page, where browsers forget how far it is scrolled. */
-  move(put) {
-    const { top, left } = this;
-    put();
-    this.go(top);
-    this.element.scrollLeft = left;
-    this.draw();
+  moveElement(move) {
+    const { topRow, leftPixels } = this;
+    move();
+    this.scrollToRow(topRow);
+    this.element.scrollLeft = leftPixels;
+    this.scheduleDraw();
   }
 
-  wheel(event) {
+  onWheel(event) {
     if (!this.isScaled || event.ctrlKey || event.shiftKey || !event.deltaY) return;
     event.preventDefault();
-    this.go(this.top + event.deltaY / (event.deltaMode ? 1 : ROW));
+    this.scrollToRow(this.topRow + event.deltaY / (event.deltaMode ? 1 : ROW_PIXELS));
   }
 
-  draw() {
-    if (this.isDue) return;
-    this.isDue = true;
+  scheduleDraw() {
+    if (this.isDrawScheduled) return;
+    this.isDrawScheduled = true;
     requestAnimationFrame(() => {
-      this.isDue = false;
-      this.drawNow();
+      this.isDrawScheduled = false;
+      this.draw();
     });
   }
 
-  drawNow() {
+  draw() {
     if (this.rows === undefined || !this.element.clientWidth) return;
-    const left = (this.left = this.element.scrollLeft), right = left + this.element.clientWidth;
-    const { pinned } = this;
-    let first = pinned;
-    while (first < this.columns - 1 && this.lefts[first + 1] - this.lefts[pinned] <= left) first++;
-    let end = first + 1;
-    while (end < this.columns && this.lefts[end] < right) end++;
-    const start = Math.max(Math.floor(this.top) - BEYOND, 0);
-    const stop = Math.min(Math.ceil(this.top + this.visibleRows) + BEYOND, this.rows);
+    const leftPixels = (this.leftPixels = this.element.scrollLeft), rightPixels = leftPixels + this.element.clientWidth;
+    const { pinnedCount } = this;
+    let firstColumn = pinnedCount;
+    while (firstColumn < this.columns - 1 && this.columnLefts[firstColumn + 1] - this.columnLefts[pinnedCount] <= leftPixels) firstColumn++;
+    let endColumn = firstColumn + 1;
+    while (endColumn < this.columns && this.columnLefts[endColumn] < rightPixels) endColumn++;
+    const firstRow = Math.max(Math.floor(this.topRow) - EXTRA_ROWS, 0);
+    const endRow = Math.min(Math.ceil(this.topRow + this.visibleRows) + EXTRA_ROWS, this.rows);
     const rows = [];
-    end = Math.max(end, pinned);
-    const columns = [...Array(pinned).keys(), ...Array.from({ length: Math.max(end - first, 0) }, (_, place) => first + place)];
-    for (let row = start; row < stop; row++) rows.push(this.row(row, columns));
+    endColumn = Math.max(endColumn, pinnedCount);
+    const columns = [...Array(pinnedCount).keys(), ...Array.from({ length: Math.max(endColumn - firstColumn, 0) }, (_, offset) => firstColumn + offset)];
+    for (let row = firstRow; row < endRow; row++) rows.push(this.drawRow(row, columns));
     this.body.replaceChildren(...rows);
     if (this.head.columns?.join() !== columns.join()) this.drawHead(columns);
-    this.element.setAttribute("aria-activedescendant", this.idOf(this.active));
-    this.source.seen({ start, stop, first, end });
+    this.element.setAttribute("aria-activedescendant", this.idOf(this.activeCell));
+    this.source.onRangeShown({ firstRow, endRow, firstColumn, endColumn });
   }
 
   drawHead(columns = this.head.columns ?? []) {
     this.head.columns = columns;
-    const cells = columns.map((column) => this.placed(this.source.heading(column), column));
+    const cells = columns.map((column) => this.placeCell(this.source.heading(column), column));
     const focused = this.head.contains(document.activeElement) ? document.activeElement : null;
     const column = focused?.closest("[aria-colindex]").getAttribute("aria-colindex");
     this.head.replaceChildren(...cells);
     if (focused) this.head.querySelector(`[aria-colindex="${column}"] .${focused.classList[0]}`)?.focus({ preventScroll: true });
   }
 
-  placed(cell, column) {
-    cell.style.insetInlineStart = `${this.lefts[column]}px`;
-    cell.classList.toggle("pinned", column < this.pinned);
-    cell.style.width = `${this.widths[column] ?? DEFAULT_WIDTH}px`;
+  placeCell(cell, column) {
+    cell.style.insetInlineStart = `${this.columnLefts[column]}px`;
+    cell.classList.toggle("pinned", column < this.pinnedCount);
+    cell.style.width = `${this.widths[column] ?? DEFAULT_WIDTH_PIXELS}px`;
     cell.setAttribute("aria-colindex", column + 1);
     return cell;
   }
 
-  row(row, columns) {
+  drawRow(rowIndex, columns) {
     const cells = [];
     for (const column of columns) {
-      const text = this.source.cell(row, column);
-      const kind = text === undefined ? "unknown" : text === null ? "missing" : this.source.isEnd(column) ? "end" : "";
-      const place = { row, column };
-      cells.push(this.placed(el("div", { role: "gridcell", id: this.idOf(place), class: kind, dir: text ? "auto" : null,
-        "aria-selected": this.isSelected(place) ? "true" : null, "data-row": row, "data-column": column },
+      const text = this.source.cellText(rowIndex, column);
+      const className = text === undefined ? "unknown" : text === null ? "missing" : this.source.isRightAligned(column) ? "end" : "";
+      const position = { row: rowIndex, column };
+      cells.push(this.placeCell(el("div", { role: "gridcell", id: this.idOf(position), class: className, dir: text ? "auto" : null,
+        "aria-selected": this.isSelected(position) ? "true" : null, "data-row": rowIndex, "data-column": column },
         text === undefined ? "" : text ?? "missing"), column));
     }
-    const drawn = el("div", { role: "row", class: row % 2 ? "grid-row odd" : "grid-row", "aria-rowindex": row + 2 }, cells);
-    drawn.style.transform = `translateY(${this.element.scrollTop + (row - this.top) * ROW}px)`;
-    return drawn;
+    const rowElement = el("div", { role: "row", class: rowIndex % 2 ? "grid-row odd" : "grid-row", "aria-rowindex": rowIndex + 2 }, cells);
+    rowElement.style.transform = `translateY(${this.element.scrollTop + (rowIndex - this.topRow) * ROW_PIXELS}px)`;
+    return rowElement;
   }
 
   idOf({ row, column }) {
@@ -179,54 +179,54 @@ export class Grid {
 
   /** The cells that are selected, from the first to the one after the last. */
   get selection() {
-    const from = this.anchor ?? this.active, to = this.active;
+    const anchorCell = this.anchorCell ?? this.activeCell, activeCell = this.activeCell;
     return {
-      start: Math.min(from.row, to.row), stop: Math.max(from.row, to.row) + 1,
-      first: Math.min(from.column, to.column), end: Math.max(from.column, to.column) + 1,
+      firstRow: Math.min(anchorCell.row, activeCell.row), endRow: Math.max(anchorCell.row, activeCell.row) + 1,
+      firstColumn: Math.min(anchorCell.column, activeCell.column), endColumn: Math.max(anchorCell.column, activeCell.column) + 1,
     };
   }
 
   isSelected({ row, column }) {
-    const { start, stop, first, end } = this.selection;
-    return row >= start && row < stop && column >= first && column < end;
+    const { firstRow, endRow, firstColumn, endColumn } = this.selection;
+    return row >= firstRow && row < endRow && column >= firstColumn && column < endColumn;
   }
 
-  pressed(event) {
+  onMouseDown(event) {
     const cell = event.target.closest("[data-row]");
-    if (cell && event.button === 0) this.choose({ row: Number(cell.dataset.row), column: Number(cell.dataset.column) }, event.shiftKey);
+    if (cell && event.button === 0) this.selectCell({ row: Number(cell.dataset.row), column: Number(cell.dataset.column) }, event.shiftKey);
   }
 
-  choose(place, isMore) {
-    this.anchor = isMore ? this.anchor ?? this.active : null;
-    this.active = { row: Math.max(Math.min(place.row, this.rows - 1), 0), column: Math.max(Math.min(place.column, this.columns - 1), 0) };
-    this.reveal();
-    this.draw();
-    this.source.chosen(this.active);
+  selectCell(position, isExtending) {
+    this.anchorCell = isExtending ? this.anchorCell ?? this.activeCell : null;
+    this.activeCell = { row: Math.max(Math.min(position.row, this.rows - 1), 0), column: Math.max(Math.min(position.column, this.columns - 1), 0) };
+    this.scrollToActiveCell();
+    this.scheduleDraw();
+    this.source.onCellChosen(this.activeCell);
   }
 
-  reveal() {
-    const { row, column } = this.active, box = this.element;
-    const left = this.lefts[column], right = this.lefts[column + 1];
-    const names = this.lefts[this.pinned];
-    const isPinned = column < this.pinned;
-    if (!isPinned && left - names < box.scrollLeft) box.scrollLeft = left - names;
-    else if (!isPinned && right > box.scrollLeft + box.clientWidth) box.scrollLeft = Math.min(left - names, right - box.clientWidth);
-    const shown = Math.floor(this.visibleRows);
-    if (row < this.top) this.go(row);
-    else if (row >= this.top + shown) this.go(row - shown + 1);
+  scrollToActiveCell() {
+    const { row, column } = this.activeCell, element = this.element;
+    const leftPixels = this.columnLefts[column], rightPixels = this.columnLefts[column + 1];
+    const pinnedPixels = this.columnLefts[this.pinnedCount];
+    const isPinned = column < this.pinnedCount;
+    if (!isPinned && leftPixels - pinnedPixels < element.scrollLeft) element.scrollLeft = leftPixels - pinnedPixels;
+    else if (!isPinned && rightPixels > element.scrollLeft + element.clientWidth) element.scrollLeft = Math.min(leftPixels - pinnedPixels, rightPixels - element.clientWidth);
+    const shownRowCount = Math.floor(this.visibleRows);
+    if (row < this.topRow) this.scrollToRow(row);
+    else if (row >= this.topRow + shownRowCount) this.scrollToRow(row - shownRowCount + 1);
   }
 
-  key(event) {
+  onKey(event) {
     if (event.target !== this.element || event.altKey) return;
-    const { row, column } = this.active, page = Math.floor(this.visibleRows), isFar = event.ctrlKey || event.metaKey;
-    const to = {
-      ArrowDown: [isFar ? this.rows : row + 1, column], ArrowUp: [isFar ? 0 : row - 1, column],
-      ArrowRight: [row, isFar ? this.columns : column + 1], ArrowLeft: [row, isFar ? 0 : column - 1],
-      PageDown: [row + page, column], PageUp: [row - page, column],
-      Home: [isFar ? 0 : row, 0], End: [isFar ? this.rows : row, this.columns],
+    const { row, column } = this.activeCell, pageRows = Math.floor(this.visibleRows), isToEdge = event.ctrlKey || event.metaKey;
+    const target = {
+      ArrowDown: [isToEdge ? this.rows : row + 1, column], ArrowUp: [isToEdge ? 0 : row - 1, column],
+      ArrowRight: [row, isToEdge ? this.columns : column + 1], ArrowLeft: [row, isToEdge ? 0 : column - 1],
+      PageDown: [row + pageRows, column], PageUp: [row - pageRows, column],
+      Home: [isToEdge ? 0 : row, 0], End: [isToEdge ? this.rows : row, this.columns],
     }[event.key];
-    if (!to) return;
+    if (!target) return;
     event.preventDefault();
-    this.choose({ row: to[0], column: to[1] }, event.shiftKey);
+    this.selectCell({ row: target[0], column: target[1] }, event.shiftKey);
   }
 }

@@ -2,40 +2,40 @@
 
 import { connectionWords, pythonWords } from "./words.js";
 
-const LONGEST_MILLISECONDS = 60_000;
-const TYPING_MILLISECONDS = 1000;
-const waiting = new Map();
-let last = 0;
+const MAX_WAIT_MILLISECONDS = 60_000;
+const COMPLETION_WAIT_MILLISECONDS = 1000;
+const pendingQueries = new Map();
+let lastQueryId = 0;
 
 /**
  * Ask about a table; gives what was found, or {problem, is_busy, is_gone}.
  * @param {(message: object) => boolean} say
  */
-export function look(say, table, wanted) {
-  return asked(say, { table, wanted }, LONGEST_MILLISECONDS);
+export function readTable(sendAction, table, view) {
+  return sendQuery(sendAction, { table, view }, MAX_WAIT_MILLISECONDS);
 }
 
 /** Ask how code may go on, of which `code` is written; whoever types on does not wait for it. */
-export function completions(say, code) {
-  return asked(say, { code }, TYPING_MILLISECONDS);
+export function fetchCompletions(sendAction, code) {
+  return sendQuery(sendAction, { code }, COMPLETION_WAIT_MILLISECONDS);
 }
 
-function asked(say, about, milliseconds) {
-  const question = ++last;
+function sendQuery(sendAction, fields, milliseconds) {
+  const queryId = ++lastQueryId;
   return new Promise((resolve) => {
-    const answer = (found) => {
+    const answer = (result) => {
       clearTimeout(timer);
-      waiting.delete(question);
-      resolve(found);
+      pendingQueries.delete(queryId);
+      resolve(result);
     };
     const timer = setTimeout(answer, milliseconds, { problem: pythonWords.noAnswer });
-    waiting.set(question, answer);
-    if (!say({ do: "look", question, ...about })) answer({ problem: connectionWords.none });
+    pendingQueries.set(queryId, answer);
+    if (!sendAction({ do: "read_data", query_id: queryId, ...fields })) answer({ problem: connectionWords.none });
   });
 }
 
-addEventListener("looked", ({ detail: found }) => waiting.get(found.question)?.(found));
+addEventListener("data-read", ({ detail: result }) => pendingQueries.get(result.query_id)?.(result));
 // No answer comes over a connection that was lost.
 addEventListener("disconnected", () => {
-  for (const answer of [...waiting.values()]) answer({ problem: connectionWords.lost, is_busy: true });
+  for (const answer of [...pendingQueries.values()]) answer({ problem: connectionWords.lost, is_busy: true });
 });

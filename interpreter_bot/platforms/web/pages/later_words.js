@@ -1,11 +1,11 @@
 // What people read in the parts of the page that are fetched only when somebody wants them.
 
-import { cellCount, counted } from "./words.js";
+import { cellCount, pluralize } from "./words.js";
 
-export const columnCount = (number) => counted(number, "column", "columns");
-export const fileCount = (number) => counted(number, "file", "files");
-export const queryCount = (number) => counted(number, "query", "queries");
-export const rowCount = (number) => counted(number, "row", "rows");
+export const columnCount = (number) => pluralize(number, "column", "columns");
+export const fileCount = (number) => pluralize(number, "file", "files");
+export const queryCount = (number) => pluralize(number, "query", "queries");
+export const rowCount = (number) => pluralize(number, "row", "rows");
 
 export const sampleWords = {
   question: "What is in sales.csv? Show how the revenue of each region developed.",
@@ -166,7 +166,7 @@ export const tableWords = {
   columnNumber: (number) => `column ${number}`,
   condition: "Condition",
   copyCells: "Copy cells",
-  distinct: (number, isMore) => `${isMore ? "at least " : ""}${counted(number, "value", "values")}`,
+  distinct: (number, isMore) => `${isMore ? "at least " : ""}${pluralize(number, "value", "values")}`,
   filter: "Filter",
   filterColumn: (name) => `Filter ${name}`,
   firstOf: (number) => `, the first of ${number.toLocaleString("en")}`,

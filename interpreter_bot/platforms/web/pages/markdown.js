@@ -1,14 +1,14 @@
 // Markdown as nodes. Foreign text only becomes text, only addresses of the web and of mail become
 // links, and no picture is loaded from elsewhere.
 
-import { el, copier, scrollable } from "./dom.js";
-import { highlighted } from "./python_highlighting.js";
+import { el, copyButton, makeScrollable } from "./dom.js";
+import { highlightPython } from "./python_highlighting.js";
 import { formula } from "./formulas.js";
-import { inline } from "./inline_markdown.js";
+import { inlineNodes } from "./inline_markdown.js";
 import { buttonWords, outputWords } from "./words.js";
 
-const DEEPEST = 8;
-const MANY = 100;
+const MAX_DEPTH = 8;
+const MANY_BLOCKS = 100;
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
 const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -16,33 +16,33 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( +)(.*)|$)/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 
-const DISPLAY = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
+const FORMULA_START = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
 const MAX_FORMULA_LINES = 200;
 
 /** Markdown that may grow; blocks that did not change are not drawn again. */
-export class Words {
+export class MarkdownView {
   constructor() {
     this.element = el("div", { class: "words", dir: "auto" });
     this.text = "";
-    this.drawn = [];
-    this.fileNamed = () => null;
+    this.drawnSources = [];
+    this.linkFile = () => null;
     this.isScheduled = false;
   }
 
-  add(delta) {
+  append(delta) {
     this.text += delta;
     this.schedule();
   }
 
-  set(text) {
+  setText(text) {
     this.text = text;
     this.schedule();
   }
 
   /** Draw anew, with code that names a file as a link. */
-  link(fileNamed) {
-    this.fileNamed = fileNamed;
-    this.drawn = [];
+  linkFiles(linkFile) {
+    this.linkFile = linkFile;
+    this.drawnSources = [];
     this.element.replaceChildren();
     this.schedule();
   }
@@ -58,150 +58,150 @@ export class Words {
 
   draw() {
     this.isScheduled = false;
-    const blocks = levelled(parsed(this.text.split("\n")));
-    let same = 0;
-    while (same < blocks.length && same < this.drawn.length && blocks[same].source === this.drawn[same]) same++;
-    while (this.element.childNodes.length > same) this.element.lastChild.remove();
-    const fresh = blocks.slice(same);
+    const blocks = renumberHeadings(parseBlocks(this.text.split("\n")));
+    let unchangedCount = 0;
+    while (unchangedCount < blocks.length && unchangedCount < this.drawnSources.length && blocks[unchangedCount].source === this.drawnSources[unchangedCount]) unchangedCount++;
+    while (this.element.childNodes.length > unchangedCount) this.element.lastChild.remove();
+    const newBlocks = blocks.slice(unchangedCount);
     // For every added node, a browser would determine the direction anew from all text before it.
-    if (fresh.length > MANY) this.element.removeAttribute("dir");
-    for (const block of fresh) this.element.append(drawn(block, this.fileNamed, 0));
+    if (newBlocks.length > MANY_BLOCKS) this.element.removeAttribute("dir");
+    for (const block of newBlocks) this.element.append(drawBlock(block, this.linkFile, 0));
     this.element.dir = "auto";
-    this.drawn = blocks.map((block) => block.source);
+    this.drawnSources = blocks.map((block) => block.source);
   }
 }
 
-function parsed(lines) {
+function parseBlocks(lines) {
   const blocks = [];
-  let at = 0;
-  while (at < lines.length) {
-    if (!lines[at].trim()) {
-      at++;
+  let index = 0;
+  while (index < lines.length) {
+    if (!lines[index].trim()) {
+      index++;
       continue;
     }
-    const [end, block] = next(lines, at);
-    block.source = lines.slice(at, end).join("\n");
+    const [end, block] = parseBlock(lines, index);
+    block.source = lines.slice(index, end).join("\n");
     blocks.push(block);
-    at = end;
+    index = end;
   }
   return blocks;
 }
 
 /** Renumber the levels of headings so that none is missing, for people who navigate by them. */
-function levelled(blocks) {
-  const open = [];
+function renumberHeadings(blocks) {
+  const openLevels = [];
   for (const block of blocks.filter((candidate) => candidate.kind === "heading")) {
-    while (open.length && open.at(-1) >= block.level) open.pop();
-    open.push(block.level);
-    block.level = open.length;
+    while (openLevels.length && openLevels.at(-1) >= block.level) openLevels.pop();
+    openLevels.push(block.level);
+    block.level = openLevels.length;
   }
   return blocks;
 }
 
-function next(lines, at) {
-  const line = lines[at];
+function parseBlock(lines, index) {
+  const line = lines[index];
   const fence = FENCE.exec(line);
-  if (fence) return fenced(lines, at, fence);
+  if (fence) return parseFence(lines, index, fence);
   const heading = HEADING.exec(line);
-  if (heading) return [at + 1, { kind: "heading", level: heading[1].length, text: unhashed(heading[2] ?? "") }];
-  if (RULE.test(line)) return [at + 1, { kind: "rule" }];
-  const display = displayed(lines, at);
+  if (heading) return [index + 1, { kind: "heading", level: heading[1].length, text: stripClosingHashes(heading[2] ?? "") }];
+  if (RULE.test(line)) return [index + 1, { kind: "rule" }];
+  const display = parseFormulaBlock(lines, index);
   if (display) return display;
   if (QUOTE.test(line)) {
-    const end = endOf(lines, at, (line) => QUOTE.test(line));
-    return [end, { kind: "quote", lines: lines.slice(at, end).map((line) => line.replace(QUOTE, "")) }];
+    const end = findEnd(lines, index, (line) => QUOTE.test(line));
+    return [end, { kind: "quote", lines: lines.slice(index, end).map((line) => line.replace(QUOTE, "")) }];
   }
-  if (isTable(lines, at)) {
-    const end = endOf(lines, at + 2, (line) => line.includes("|"));
-    return [end, { kind: "table", rows: lines.slice(at, end) }];
+  if (isTable(lines, index)) {
+    const end = findEnd(lines, index + 2, (line) => line.includes("|"));
+    return [end, { kind: "table", rows: lines.slice(index, end) }];
   }
-  if (ITEM.test(line)) return list(lines, at);
-  const end = endOf(lines, at + 1, (line, index) => line.trim() && !breaks(lines, index));
-  return [end, { kind: "paragraph", text: lines.slice(at, end).map((line) => line.trimStart()).join("\n") }];
+  if (ITEM.test(line)) return parseList(lines, index);
+  const end = findEnd(lines, index + 1, (line, index) => line.trim() && !startsBlock(lines, index));
+  return [end, { kind: "paragraph", text: lines.slice(index, end).map((line) => line.trimStart()).join("\n") }];
 }
 
 /** A formula on lines of its own. */
-function displayed(lines, at) {
-  const opening = DISPLAY.exec(lines[at]);
+function parseFormulaBlock(lines, index) {
+  const opening = FORMULA_START.exec(lines[index]);
   if (!opening) return null;
   const [whole, mark, , name] = opening;
   const closing = mark ? { "$$": "$$", "\\[": "\\]" }[mark] : `\\end{${name}}`;
-  for (let end = at; end < lines.length && end - at < MAX_FORMULA_LINES; end++) {
-    const place = lines[end].indexOf(closing, end === at ? whole.length : 0);
-    if (place < 0) continue;
+  for (let end = index; end < lines.length && end - index < MAX_FORMULA_LINES; end++) {
+    const closingIndex = lines[end].indexOf(closing, end === index ? whole.length : 0);
+    if (closingIndex < 0) continue;
     // If text follows, it is a paragraph that begins with a formula.
-    if (!/^[\s.,;]*$/.test(lines[end].slice(place + closing.length))) return null;
-    const written = lines.slice(at, end + 1).join("\n").trim();
-    const inner = written.slice(mark ? mark.length : 0, mark ? written.lastIndexOf(closing) : undefined);
-    return [end + 1, { kind: "formula", text: inner, written }];
+    if (!/^[\s.,;]*$/.test(lines[end].slice(closingIndex + closing.length))) return null;
+    const source = lines.slice(index, end + 1).join("\n").trim();
+    const tex = source.slice(mark ? mark.length : 0, mark ? source.lastIndexOf(closing) : undefined);
+    return [end + 1, { kind: "formula", text: tex, source }];
   }
   return null;
 }
 
-function endOf(lines, at, goesOn) {
-  while (at < lines.length && goesOn(lines[at], at)) at++;
-  return at;
+function findEnd(lines, index, isContinued) {
+  while (index < lines.length && isContinued(lines[index], index)) index++;
+  return index;
 }
 
-function unhashed(text) {
+function stripClosingHashes(text) {
   let end = text.length;
   while (end > 0 && " \t#".includes(text[end - 1])) end--;
   return text.slice(0, end);
 }
 
-function breaks(lines, at) {
-  const line = lines[at];
+function startsBlock(lines, index) {
+  const line = lines[index];
   const item = ITEM.exec(line);
   return (
-    FENCE.test(line) || HEADING.test(line) || DISPLAY.test(line) || QUOTE.test(line) || RULE.test(line) || isTable(lines, at) ||
+    FENCE.test(line) || HEADING.test(line) || FORMULA_START.test(line) || QUOTE.test(line) || RULE.test(line) || isTable(lines, index) ||
     (item !== null && item[4] !== undefined && (item[2].length === 1 || Number.parseInt(item[2], 10) === 1))
   );
 }
 
-function fenced(lines, at, fence) {
+function parseFence(lines, index, fence) {
   const [, marks, info] = fence;
   const closing = new RegExp(`^ {0,3}${marks[0]}{${Math.min(marks.length, 1000)},}[ \\t]*$`);
-  const end = endOf(lines, at + 1, (line) => !closing.test(line));
-  const block = { kind: "code", language: info.trim().split(/\s/)[0], text: lines.slice(at + 1, end).join("\n") };
+  const end = findEnd(lines, index + 1, (line) => !closing.test(line));
+  const block = { kind: "code", language: info.trim().split(/\s/)[0], text: lines.slice(index + 1, end).join("\n") };
   return [Math.min(end + 1, lines.length), block];
 }
 
-function isTable(lines, at) {
-  const under = lines[at + 1];
-  return under !== undefined && lines[at].includes("|") && under.includes("-") && DELIMITERS.test(under) &&
-    cells(lines[at]).length === cells(under).length;
+function isTable(lines, index) {
+  const delimiterRow = lines[index + 1];
+  return delimiterRow !== undefined && lines[index].includes("|") && delimiterRow.includes("-") && DELIMITERS.test(delimiterRow) &&
+    splitRow(lines[index]).length === splitRow(delimiterRow).length;
 }
 
-function list(lines, at) {
-  const first = ITEM.exec(lines[at]);
+function parseList(lines, index) {
+  const first = ITEM.exec(lines[index]);
   const isOrdered = first[2].length > 1;
   const block = { kind: "list", isOrdered, start: Number.parseInt(first[2], 10), items: [], isLoose: false };
   let width = 0;
-  for (; at < lines.length; at++) {
-    const item = ITEM.exec(lines[at]);
-    const indent = lines[at].length - lines[at].trimStart().length;
-    if (item && indent < Math.max(width, 1) + (block.items.length ? 0 : 4) && (item[2].length > 1) === isOrdered && !RULE.test(lines[at])) {
+  for (; index < lines.length; index++) {
+    const item = ITEM.exec(lines[index]);
+    const indent = lines[index].length - lines[index].trimStart().length;
+    if (item && indent < Math.max(width, 1) + (block.items.length ? 0 : 4) && (item[2].length > 1) === isOrdered && !RULE.test(lines[index])) {
       width = item[1].length + item[2].length + Math.min(item[3]?.length ?? 1, 4);
       block.items.push([item[4] ?? ""]);
-    } else if (!lines[at].trim()) {
-      const after = lines.slice(at + 1, at + 2)[0];
-      const goesOn = after !== undefined && after.trim() && (after.startsWith(" ".repeat(Math.min(width, 2))) || sameKind(after, isOrdered));
-      if (!goesOn) break;
+    } else if (!lines[index].trim()) {
+      const nextLine = lines.slice(index + 1, index + 2)[0];
+      const isContinued = nextLine !== undefined && nextLine.trim() && (nextLine.startsWith(" ".repeat(Math.min(width, 2))) || isSameListKind(nextLine, isOrdered));
+      if (!isContinued) break;
       block.items.at(-1).push("");
-    } else if (indent >= Math.min(width, 2)) block.items.at(-1).push(lines[at].slice(Math.min(indent, width)));
-    else if (breaks(lines, at) || block.items.at(-1).at(-1) === "") break;
-    else block.items.at(-1).push(lines[at]);
+    } else if (indent >= Math.min(width, 2)) block.items.at(-1).push(lines[index].slice(Math.min(indent, width)));
+    else if (startsBlock(lines, index) || block.items.at(-1).at(-1) === "") break;
+    else block.items.at(-1).push(lines[index]);
   }
   block.isLoose = block.items.some((item, index) => item.includes("") && (index < block.items.length - 1 || item.at(-1) !== ""));
-  return [at, block];
+  return [index, block];
 }
 
-function sameKind(line, isOrdered) {
+function isSameListKind(line, isOrdered) {
   const item = ITEM.exec(line);
   return item !== null && item[2].length > 1 === isOrdered;
 }
 
-function cells(row) {
+function splitRow(row) {
   const matches = row.trim().replace(/^\|/, "").match(/(?:[^|\\]|\\[^]|\\$)*(?:\||$)/g) ?? [];
   const texts = matches.map((match) => match.replace(/\|$/, "").replace(/\\\|/g, "|").trim());
   // The last match is empty.
@@ -209,68 +209,68 @@ function cells(row) {
   return texts;
 }
 
-function drawn(block, fileNamed, depth) {
+function drawBlock(block, linkFile, depth) {
   switch (block.kind) {
     case "heading":
       // Headings of an answer are below that of its turn.
-      return el(`h${Math.min(block.level + 2, 6)}`, {}, inline(block.text, fileNamed));
+      return el(`h${Math.min(block.level + 2, 6)}`, {}, inlineNodes(block.text, linkFile));
     case "rule":
       return el("hr");
     case "code":
-      return codeBlock(block.text, block.language);
+      return codeBox(block.text, block.language);
     case "formula":
-      return el("p", {}, formula(block.text, block.written, true));
+      return el("p", {}, formula(block.text, block.source, true));
     case "quote":
-      return el("blockquote", {}, within(block.lines, fileNamed, depth));
+      return el("blockquote", {}, drawLines(block.lines, linkFile, depth));
     case "table":
-      return table(block.rows, fileNamed);
+      return drawTable(block.rows, linkFile);
     case "list":
-      return listed(block, fileNamed, depth);
+      return drawList(block, linkFile, depth);
     default:
-      return el("p", {}, inline(block.text, fileNamed));
+      return el("p", {}, inlineNodes(block.text, linkFile));
   }
 }
 
-function within(lines, fileNamed, depth) {
-  if (depth >= DEEPEST) return [document.createTextNode(lines.join("\n"))];
-  return parsed(lines).map((block) => drawn(block, fileNamed, depth + 1));
+function drawLines(lines, linkFile, depth) {
+  if (depth >= MAX_DEPTH) return [document.createTextNode(lines.join("\n"))];
+  return parseBlocks(lines).map((block) => drawBlock(block, linkFile, depth + 1));
 }
 
-function listed(block, fileNamed, depth) {
+function drawList(block, linkFile, depth) {
   const items = block.items.map((lines) => {
     const task = /^\[([ xX])\] /.exec(lines[0]);
-    const rest = task ? [lines[0].slice(4), ...lines.slice(1)] : lines;
-    const children = within(rest, fileNamed, depth);
+    const itemLines = task ? [lines[0].slice(4), ...lines.slice(1)] : lines;
+    const children = drawLines(itemLines, linkFile, depth);
     // In a tight list, the text of an item is no paragraph.
-    const tight = block.isLoose ? children : children.flatMap((child) => (child.nodeName === "P" ? [...child.childNodes] : [child]));
+    const itemNodes = block.isLoose ? children : children.flatMap((child) => (child.nodeName === "P" ? [...child.childNodes] : [child]));
     const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? outputWords.toDo : outputWords.done }) : null;
-    return el("li", { class: task ? "task" : null }, box, tight);
+    return el("li", { class: task ? "task" : null }, box, itemNodes);
   });
   return el(block.isOrdered ? "ol" : "ul", { start: block.isOrdered && block.start !== 1 ? block.start : null }, items);
 }
 
-function table(rows, fileNamed) {
-  const sides = cells(rows[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
-  const row = (source, tag) => {
-    const texts = cells(source);
-    return el("tr", {}, sides.map((side, index) => el(texts[index] ? tag : "td", { class: side }, inline(texts[index] ?? "", fileNamed))));
+function drawTable(rows, linkFile) {
+  const alignments = splitRow(rows[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
+  const row = (rowSource, tag) => {
+    const texts = splitRow(rowSource);
+    return el("tr", {}, alignments.map((side, index) => el(texts[index] ? tag : "td", { class: side }, inlineNodes(texts[index] ?? "", linkFile))));
   };
-  return scrollable(el("div", { class: "wide-table" },
-    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((source) => row(source, "td"))))));
+  return makeScrollable(el("div", { class: "wide-table" },
+    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((rowSource) => row(rowSource, "td"))))));
 }
 
 /** A button that asks the page to do something with a text: "run", "edit" or "ask". */
-export function requester(kind, text, words) {
-  const request = ({ currentTarget }) => currentTarget.dispatchEvent(new CustomEvent(kind, { bubbles: true, detail: text }));
-  return el("button", { type: "button", class: `small to-${kind}`, onclick: request }, words);
+export function requestButton(eventName, text, label) {
+  const request = ({ currentTarget }) => currentTarget.dispatchEvent(new CustomEvent(eventName, { bubbles: true, detail: text }));
+  return el("button", { type: "button", class: `small to-${eventName}`, onclick: request }, label);
 }
 
 /** Code with its language, and buttons to copy and use it. */
-export function codeBlock(text, language) {
+export function codeBox(text, language) {
   const isPython = /^(?:python3?|py|ipython)$/i.test(language);
   const name = language.slice(0, 20);
-  const uses = isPython ? [requester("run", text, buttonWords.run), requester("edit", text, buttonWords.edit)] : [];
+  const uses = isPython ? [requestButton("run", text, buttonWords.run), requestButton("edit", text, buttonWords.edit)] : [];
   return el("div", { class: "code" },
-    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || outputWords.text), uses, copier(() => text)),
-    scrollable(el("pre", {}, el("code", { dir: "ltr" }, isPython ? highlighted(text) : text))));
+    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || outputWords.text), uses, copyButton(() => text)),
+    makeScrollable(el("pre", {}, el("code", { dir: "ltr" }, isPython ? highlightPython(text) : text))));
 }

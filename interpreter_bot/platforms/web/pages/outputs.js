@@ -1,31 +1,31 @@
 // Outputs of code, in order: text, pictures, tables, pages.
 
-import { address, copier, el, icon, isDark, plain, scrollable } from "./dom.js";
+import { address, copyButton, el, icon, isDark, cleanText, makeScrollable } from "./dom.js";
 import { formula } from "./formulas.js";
-import { Words } from "./markdown.js";
+import { MarkdownView } from "./markdown.js";
 import { Terminal } from "./terminal.js";
 import { buttonWords, outputWords, turnWords } from "./words.js";
 
-const FIGURE = /^<?Figure(?:: | size\b)/;
-const TALLEST = 900;
+const FIGURE_PREFIX = /^<?Figure(?:: | size\b)/;
+const MAX_HEIGHT_PIXELS = 900;
 const frames = new Map();
 
 // A page reports its height, which is accepted within limits, and only for the page itself.
 addEventListener("message", (event) => {
   const frame = frames.get(event.source);
   const height = Number(event.data?.height);
-  if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(height, 48), TALLEST)}px`;
+  if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(height, 48), MAX_HEIGHT_PIXELS)}px`;
 });
 
 // Pages are loaded again when the colours change, as charts have colours of their own.
 function redrawPages() {
   for (const frame of document.querySelectorAll("iframe[src^='/frame?']")) {
-    const source = themed(frame.getAttribute("src"));
+    const source = withTheme(frame.getAttribute("src"));
     if (source !== frame.getAttribute("src")) frame.src = source;
   }
 }
 
-function themed(source) {
+function withTheme(source) {
   return source.replace(/&theme=dark$/, "") + (isDark() ? "&theme=dark" : "");
 }
 
@@ -35,12 +35,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPage
 export class Outputs {
   /** @param {Map<string, Set<{redraw: Function}>>} displays by id, of the whole conversation
    * @param {(message: object) => void} say */
-  constructor(displays, say) {
+  constructor(displays, sendAction) {
     this.element = el("div", { class: "outputs" });
     this.displays = displays;
-    this.say = say;
+    this.sendAction = sendAction;
     this.terminal = null;
-    this.isToClear = false;
+    this.isClearDue = false;
   }
 
   get isEmpty() {
@@ -58,7 +58,7 @@ export class Outputs {
 
   show(event) {
     if (event.type === "clear") {
-      this.isToClear = true;
+      this.isClearDue = true;
       if (!event.wait) this.clearIfDue();
       return;
     }
@@ -74,18 +74,18 @@ export class Outputs {
     }
   }
 
-  add(node) {
+  append(node) {
     this.terminal = null;
     this.element.append(node);
   }
 
   /** Show the error of stopped code as a note, as the person stopped it. */
-  calm() {
-    const last = this.element.querySelector(":scope > .error:last-child details");
-    if (!last?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
-    last.open = false;
-    last.parentNode.classList.add("calm");
-    last.querySelector("summary").replaceChildren(turnWords.stoppedHere);
+  softenStopError() {
+    const lastError = this.element.querySelector(":scope > .error:last-child details");
+    if (!lastError?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
+    lastError.open = false;
+    lastError.parentNode.classList.add("calm");
+    lastError.querySelector("summary").replaceChildren(turnWords.stoppedHere);
   }
 
   replace(event) {
@@ -98,110 +98,110 @@ export class Outputs {
   async draw(event, place) {
     place.className = `output ${event.type}`;
     place.event = event;
-    const node = event.type === "table" ? (await import("./table_outputs.js")).table(event, this.say) : drawn(event);
+    const node = event.type === "table" ? (await import("./table_outputs.js")).tableFigure(event, this.sendAction) : outputNode(event);
     // It may have been updated since.
     if (place.event === event) place.replaceChildren(node);
   }
 
   clearIfDue() {
-    if (!this.isToClear) return;
-    this.isToClear = false;
+    if (!this.isClearDue) return;
+    this.isClearDue = false;
     this.terminal = null;
     this.element.replaceChildren();
   }
 }
 
-function drawn(event) {
+function outputNode(event) {
   switch (event.type) {
     case "error":
-      return failure(event);
+      return errorNode(event);
     case "image":
-      return picture(event);
+      return pictureFigure(event);
     case "html":
-      return page(event);
+      return pageFigure(event);
     case "latex":
-      return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, outputWords.copyLatex)));
+      return el("figure", {}, latexNode(event.latex), toolRow(copyButton(() => event.latex, outputWords.copyLatex)));
     case "markdown":
-      return words(event.text);
+      return markdownNode(event.text);
     case "notice":
       return el("p", { class: "notice" }, event.text);
     default:
-      return scrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.json ?? event.text));
+      return makeScrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.json ?? event.text));
   }
 }
 
-function words(text) {
-  const shown = new Words();
-  shown.set(text);
-  return shown.element;
+function markdownNode(text) {
+  const view = new MarkdownView();
+  view.setText(text);
+  return view.element;
 }
 
 /** LaTeX that code shows: one formula, or text with formulas. */
-function typeset(latex) {
-  const whole = /^\s*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\[([^]+)\\\])\s*$/.exec(latex);
-  return whole ? formula(whole[1] ?? whole[2] ?? whole[3], latex.trim(), true) : words(latex);
+function latexNode(latex) {
+  const formulaMatch = /^\s*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\[([^]+)\\\])\s*$/.exec(latex);
+  return formulaMatch ? formula(formulaMatch[1] ?? formulaMatch[2] ?? formulaMatch[3], latex.trim(), true) : markdownNode(latex);
 }
 
-function failure(event) {
-  const said = event.message ? `${event.name}: ${event.message}` : event.name;
-  const trace = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, said.slice(0, 500))),
-    scrollable(el("pre", {}, withoutLast(event.traceback, said))));
-  trace.open = true;
-  return trace;
+function errorNode(event) {
+  const summary = event.message ? `${event.name}: ${event.message}` : event.name;
+  const details = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, summary.slice(0, 500))),
+    makeScrollable(el("pre", {}, withoutLastLine(event.traceback, summary))));
+  details.open = true;
+  return details;
 }
 
 /** Return a traceback without its last line, which is shown above it. */
-function withoutLast(traceback, words) {
+function withoutLastLine(traceback, summary) {
   const trace = traceback.trimEnd();
-  const [last] = /(?<=\n).*$/.exec(trace) ?? [];
+  const [lastLine] = /(?<=\n).*$/.exec(trace) ?? [];
   // The name may follow that of its module.
-  if (trace !== words && trace.endsWith(words)) return trace.slice(0, -words.length).replace(/[\w.]+$/, "").trimEnd();
-  return last && words.startsWith(last) ? trace.slice(0, -last.length).trimEnd() : trace;
+  if (trace !== summary && trace.endsWith(summary)) return trace.slice(0, -summary.length).replace(/[\w.]+$/, "").trimEnd();
+  return lastLine && summary.startsWith(lastLine) ? trace.slice(0, -lastLine.length).trimEnd() : trace;
 }
 
-function tools(...links) {
-  return el("div", { class: "output-tools" }, links);
+function toolRow(...buttons) {
+  return el("div", { class: "output-tools" }, buttons);
 }
 
-function link(words, glyph, href, properties = {}) {
-  return el("a", { class: "small", href, ...properties }, icon(glyph), el("span", {}, words));
+function toolLink(label, iconName, href, properties = {}) {
+  return el("a", { class: "small", href, ...properties }, icon(iconName), el("span", {}, label));
 }
 
 /** Return the text of a display as the name of a file; empty if it is of no use. */
-function titleOf(text) {
-  const line = (text ?? "").replace(FIGURE, "").split("\n")[0].trim();
-  return /^<.*>$|^Figure\(/.test(line) ? "" : plain(line).slice(0, 80);
+function fileTitle(text) {
+  const line = (text ?? "").replace(FIGURE_PREFIX, "").split("\n")[0].trim();
+  return /^<.*>$|^Figure\(/.test(line) ? "" : cleanText(line).slice(0, 80);
 }
 
-function picture(event) {
+function pictureFigure(event) {
   const query = { sha256: event.sha256, suffix: event.mime.slice(6).replace("jpeg", "jpg").replace("+xml", "") };
-  const source = address("/picture", query), title = titleOf(event.text);
-  const save = address("/output", { ...query, title: title || "picture" });
-  const image = el("img", { src: source, alt: event.text || outputWords.picture, loading: "lazy", onerror: gone });
-  function gone() {
+  const pictureAddress = address("/picture", query), title = fileTitle(event.text);
+  const saveAddress = address("/output", { ...query, title: title || "picture" });
+  const image = el("img", { src: pictureAddress, alt: event.text || outputWords.picture, loading: "lazy", onerror: showDeleted });
+  function showDeleted() {
     image.replaceWith(el("p", { class: "notice" }, outputWords.pictureDeleted));
   }
   return el("figure", {},
-    el("a", { href: source, target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": title || outputWords.picture, "data-save": save }, image),
-    tools(link(buttonWords.download, "down", save)));
+    el("a", { href: pictureAddress, target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": title || outputWords.picture, "data-save": saveAddress }, image),
+    toolRow(toolLink(buttonWords.download, "down", saveAddress)));
 }
 
 /** A frame with a foreign page in its sandbox; see sandboxed_displays.py. */
-export function framed(query, title) {
-  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: themed(address("/frame", query)), onload: register });
+export function pageFrame(query, title) {
+  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: withTheme(address("/frame", query)), onload: register });
   function register() {
-    for (const [source, known] of frames) if (!known.isConnected) frames.delete(source);
+    for (const [source, knownFrame] of frames) if (!knownFrame.isConnected) frames.delete(source);
     frames.set(frame.contentWindow, frame);
   }
   return frame;
 }
 
-function page(event) {
+function pageFigure(event) {
   const query = { sha256: event.sha256 };
   return el("figure", {},
-    framed(query, event.text || outputWords.interactive),
-    tools(
-      link(buttonWords.open, "open", address("/view", query), { target: "_blank", rel: "noopener" }),
-      link(buttonWords.download, "down", address("/output", { ...query, suffix: "html", title: titleOf(event.text) || "page" })),
+    pageFrame(query, event.text || outputWords.interactive),
+    toolRow(
+      toolLink(buttonWords.open, "open", address("/view", query), { target: "_blank", rel: "noopener" }),
+      toolLink(buttonWords.download, "down", address("/output", { ...query, suffix: "html", title: fileTitle(event.text) || "page" })),
     ));
 }

@@ -1,10 +1,10 @@
 // The pane beside a conversation: its files, the variables of Python, and the columns of its tables.
 
-import { $, el, icon, styled } from "./dom.js";
+import { $, el, icon, loadStyles } from "./dom.js";
 import { paneWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-await styled("/pane.css");
+await loadStyles("/pane.css");
 
 /** Each tab, the panel that is asked for it, and the module that draws it. */
 const TABS = {
@@ -14,8 +14,8 @@ const TABS = {
 };
 
 const BUSY_MILLISECONDS = 1000;
-let current = "files";
-let around = null;
+let currentTab = "files";
+let context = null;
 
 /** Whether it is to be seen. */
 export function isOpen() {
@@ -23,8 +23,8 @@ export function isOpen() {
 }
 
 /** Ask for what is shown, which may be another now. */
-export function renew(say) {
-  say({ do: "show", panel: TABS[current][1], is_renewal: true });
+export function refresh(sendAction) {
+  sendAction({ do: "show", panel: TABS[currentTab][1], is_renewal: true });
 }
 
 /**
@@ -33,58 +33,58 @@ export function renew(say) {
  * @param {{thread: string, title: string, say(message: object): boolean, runAgain(): void, isRunning(): boolean}} actions
  * @param {string} name of the file that is wanted; empty for all
  */
-export async function show(message, actions, name = "") {
-  const wasOpen = isOpen(), isAnother = around?.thread !== actions.thread;
+export async function show(message, newContext, name = "") {
+  const wasOpen = isOpen(), isOtherThread = context?.thread !== newContext.thread;
   // Whoever closed it meanwhile does not want it back.
   if (message.is_renewal && !wasOpen) return;
-  around = actions;
-  if (!wasOpen || TABS[current][1] !== message.panel) current = message.panel;
-  if (!wasOpen) open();
-  select();
-  const tab = current;
+  context = newContext;
+  if (!wasOpen || TABS[currentTab][1] !== message.panel) currentTab = message.panel;
+  if (!wasOpen) openPane();
+  updateTabs();
+  const tab = currentTab;
   const { draw } = await TABS[tab][2]();
-  if (tab !== current || !isOpen()) return;
-  const isNew = isAnother || $("pane-body").dataset.tab !== tab;
+  if (tab !== currentTab || !isOpen()) return;
+  const isFresh = isOtherThread || $("pane-body").dataset.tab !== tab;
   $("pane-body").dataset.tab = tab;
-  const isBusy = await draw($("pane-body"), message, around, { name, isAnother: isNew });
+  const isBusy = await draw($("pane-body"), message, context, { name, isFresh });
   // Once what runs is over, it is asked for anyway.
-  if (isBusy) setTimeout(() => isOpen() && current === tab && !around.isRunning() && renew(around.say), BUSY_MILLISECONDS);
+  if (isBusy) setTimeout(() => isOpen() && currentTab === tab && !context.isRunning() && refresh(context.sendAction), BUSY_MILLISECONDS);
 }
 
-function open() {
-  const tab = ([key, [words]]) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "pane-body", onclick: () => choose(key) }, words);
-  const close = el("button", { type: "button", class: "icon", "aria-label": paneWords.close, onclick: closePane }, icon("close"));
+function openPane() {
+  const tabButton = ([key, [words]]) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "pane-body", onclick: () => selectTab(key) }, words);
+  const closeButton = el("button", { type: "button", class: "icon", "aria-label": paneWords.close, onclick: closePane }, icon("close"));
   $("pane").replaceChildren(
-    el("header", {}, el("div", { role: "tablist", "aria-label": paneWords.beside, onkeydown: moveBetweenTabs }, Object.entries(TABS).map(tab)), close),
+    el("header", {}, el("div", { role: "tablist", "aria-label": paneWords.beside, onkeydown: moveBetweenTabs }, Object.entries(TABS).map(tabButton)), closeButton),
     el("div", { id: "pane-body", role: "tabpanel", tabindex: -1 }));
   $("pane").hidden = false;
   document.body.classList.add("with-pane");
-  select();
-  $(`tab-${current}`).focus();
+  updateTabs();
+  $(`tab-${currentTab}`).focus();
 }
 
-function select() {
+function updateTabs() {
   for (const tab of $("pane").querySelectorAll("[role=tab]")) {
-    const isCurrent = tab.id === `tab-${current}`;
+    const isCurrent = tab.id === `tab-${currentTab}`;
     tab.setAttribute("aria-selected", String(isCurrent));
     tab.tabIndex = isCurrent ? 0 : -1;
   }
-  $("pane-body").setAttribute("aria-labelledby", `tab-${current}`);
+  $("pane-body").setAttribute("aria-labelledby", `tab-${currentTab}`);
 }
 
-function choose(key) {
-  current = key;
-  select();
+function selectTab(key) {
+  currentTab = key;
+  updateTabs();
   $(`tab-${key}`).focus();
-  renew(around.say);
+  refresh(context.sendAction);
 }
 
 function moveBetweenTabs(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  const keys = Object.keys(TABS);
-  choose(keys.at((keys.indexOf(current) + step) % keys.length));
+  const tabNames = Object.keys(TABS);
+  selectTab(tabNames.at((tabNames.indexOf(currentTab) + step) % tabNames.length));
 }
 
 export function closePane() {

@@ -1,157 +1,157 @@
 // What is in a file, shown beside the conversation. Nothing of it ever becomes a part of this page:
 // text stays text, pages and pictures are behind walls of their own, sounds and films only play.
 
-import { address, copier, el, icon, plain, scrollable, size } from "./dom.js";
+import { address, copyButton, el, icon, cleanText, makeScrollable, formatSize } from "./dom.js";
 import { post } from "./connection.js";
-import { PICTURE, PAGE, fileAddress } from "./files.js";
-import { Words } from "./markdown.js";
-import { framed } from "./outputs.js";
+import { PICTURE_NAME, PAGE_NAME, fileAddress } from "./files.js";
+import { MarkdownView } from "./markdown.js";
+import { pageFrame } from "./outputs.js";
 import { fileWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
-const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
+const TABLE_NAME = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
+const MEDIA_NAMES = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
 const BUSY_MILLISECONDS = 700;
 const MAX_TRIES = 20;
-const MAX_CELLS = 300;
-const DEEPEST = 50;
-const MAX_TIMES = 8;
-const MAX_BYTES = 256 * 1024;
+const MAX_NOTEBOOK_CELLS = 300;
+const MAX_DEPTH = 50;
+const MAX_GROWTH = 8;
+const MAX_TEXT_BYTES = 256 * 1024;
 
 /**
  * Show a file, or what it was at a checkpoint.
  * @param {{name: string, size_bytes: number, checkpoint?: string}} file
  * @param {{thread: string, say(message: object): boolean}} around
  */
-export function preview(file, { thread, say }) {
+export function preview(file, { thread, sendAction }) {
   const { name, checkpoint } = file, query = { thread, name, ...(checkpoint ? { checkpoint } : {}) };
-  if (file.size_bytes === 0) return told(fileWords.empty);
-  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: buttonWords.enlarge, "data-enlarged": plain(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: plain(name) }));
-  if (PAGE.test(name)) return framed(query, plain(name));
+  if (file.size_bytes === 0) return noticeOf(fileWords.empty);
+  if (PICTURE_NAME.test(name)) return el("button", { type: "button", class: "picture", title: buttonWords.enlarge, "data-enlarged": cleanText(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: cleanText(name) }));
+  if (PAGE_NAME.test(name)) return pageFrame(query, cleanText(name));
   // Python sees the present file only.
-  if (TABLE.test(name) && !checkpoint) return tableOf(query, say);
-  if (/\.pdf$/i.test(name)) return el("iframe", { class: "document", title: plain(name), src: address("/media", query) });
-  for (const [tag, names] of Object.entries(PLAYED))
-    if (names.test(name)) return el(tag, { controls: true, preload: "metadata", src: address("/media", query), "aria-label": plain(name) });
-  return later(() => text(query, file.size_bytes));
+  if (TABLE_NAME.test(name) && !checkpoint) return tablePreview(query, sendAction);
+  if (/\.pdf$/i.test(name)) return el("iframe", { class: "document", title: cleanText(name), src: address("/media", query) });
+  for (const [tag, names] of Object.entries(MEDIA_NAMES))
+    if (names.test(name)) return el(tag, { controls: true, preload: "metadata", src: address("/media", query), "aria-label": cleanText(name) });
+  return loadingBox(() => textPreview(query, file.size_bytes));
 }
 
-function told(sentence) {
+function noticeOf(sentence) {
   return el("p", { class: "notice" }, sentence);
 }
 
 /** Show what is still to come, or why it does not. */
-function later(make) {
-  const place = el("div", { class: "preview-place", role: "status" }, told(fileWords.reading));
-  const fill = async () => {
+function loadingBox(makeContent) {
+  const box = el("div", { class: "preview-place", role: "status" }, noticeOf(fileWords.reading));
+  const load = async () => {
     try {
-      place.replaceChildren(await make());
-      place.removeAttribute("role");
+      box.replaceChildren(await makeContent());
+      box.removeAttribute("role");
     } catch (error) {
-      const again = el("button", { type: "button", class: "small", onclick: () => (place.replaceChildren(told(fileWords.reading)), fill()) }, buttonWords.tryAgain);
-      place.replaceChildren(el("p", { class: "notice" }, el("span", {}, error.message), again));
+      const retryButton = el("button", { type: "button", class: "small", onclick: () => (box.replaceChildren(noticeOf(fileWords.reading)), load()) }, buttonWords.tryAgain);
+      box.replaceChildren(el("p", { class: "notice" }, el("span", {}, error.message), retryButton));
     }
   };
-  fill();
-  return place;
+  load();
+  return box;
 }
 
-function tableOf(query, say) {
-  return later(async () => {
-    const [{ LiveTable }, opened] = await Promise.all([import("./tables.js"), openedTable(query)]);
-    const again = (sheet) => place.replaceWith(tableOf({ ...query, sheet }, say));
-    const gone = (sentence) => live.element.replaceWith(el("p", { class: "notice" }, el("span", {}, sentence),
-      el("button", { type: "button", class: "small", onclick: () => again(query.sheet ?? "") }, fileWords.readAgain)));
-    const live = new LiveTable(opened, { say, gone });
+function tablePreview(query, sendAction) {
+  return loadingBox(async () => {
+    const [{ LiveTable }, opened] = await Promise.all([import("./tables.js"), openTable(query)]);
+    const reopen = (sheet) => box.replaceWith(tablePreview({ ...query, sheet }, sendAction));
+    const onGone = (sentence) => live.element.replaceWith(el("p", { class: "notice" }, el("span", {}, sentence),
+      el("button", { type: "button", class: "small", onclick: () => reopen(query.sheet ?? "") }, fileWords.readAgain)));
+    const live = new LiveTable(opened, { sendAction, onGone });
     const sheets = opened.sheets.length > 1
-      ? el("label", { class: "sheets" }, fileWords.sheet, el("select", { onchange: (event) => again(event.target.value) },
-          opened.sheets.map((one) => el("option", { value: one, selected: one === query.sheet }, plain(one)))))
+      ? el("label", { class: "sheets" }, fileWords.sheet, el("select", { onchange: (event) => reopen(event.target.value) },
+          opened.sheets.map((sheetName) => el("option", { value: sheetName, selected: sheetName === query.sheet }, cleanText(sheetName)))))
       : null;
-    const place = el("div", { class: "preview-place" }, sheets, opened.notes.map((note) => told(plain(note))), live.element);
-    return place;
+    const box = el("div", { class: "preview-place" }, sheets, opened.notes.map((note) => noticeOf(cleanText(note))), live.element);
+    return box;
   });
 }
 
 /** Let Python read a file; while it is busy it is asked again, until somebody looks elsewhere. */
-async function openedTable(query) {
+async function openTable(query) {
   for (let tries = 0; ; tries++) {
     const opened = await post("/open", query);
     if (!opened.problem) return opened;
     if (!opened.is_busy || tries >= MAX_TRIES) throw new Error(opened.problem);
-    await new Promise((go) => setTimeout(go, BUSY_MILLISECONDS));
+    await new Promise((resolve) => setTimeout(resolve, BUSY_MILLISECONDS));
   }
 }
 
-async function text(query, bytes) {
-  const { words, isCut, isWhole } = await beginning(fileAddress(query));
-  if (words.includes("\0")) return told(fileWords.notText(size(bytes)));
-  const shown = drawn(query.name, words, isCut);
-  return el("div", { class: "preview-place" }, isCut ? told(fileWords.firstBytes(size(MAX_BYTES), size(bytes))) : null,
-    isWhole ? null : told(fileWords.notUtf8),
-    shown, el("div", { class: "output-tools" }, copier(() => words)));
+async function textPreview(query, bytes) {
+  const { text: content, isCut, isUtf8 } = await readBeginning(fileAddress(query));
+  if (content.includes("\0")) return noticeOf(fileWords.notText(formatSize(bytes)));
+  const node = textNode(query.name, content, isCut);
+  return el("div", { class: "preview-place" }, isCut ? noticeOf(fileWords.firstBytes(formatSize(MAX_TEXT_BYTES), formatSize(bytes))) : null,
+    isUtf8 ? null : noticeOf(fileWords.notUtf8),
+    node, el("div", { class: "output-tools" }, copyButton(() => content)));
 }
 
-function drawn(name, words, isCut) {
+function textNode(name, content, isCut) {
   if (/\.(?:md|markdown)$/i.test(name)) {
-    const shown = new Words();
-    shown.set(words);
-    return shown.element;
+    const view = new MarkdownView();
+    view.setText(content);
+    return view.element;
   }
-  if (/\.ipynb$/i.test(name) && !isCut) return notebook(words);
-  return scrollable(el("pre", { class: "value", dir: "auto" }, /\.json$/i.test(name) && !isCut ? indented(words) : words));
+  if (/\.ipynb$/i.test(name) && !isCut) return notebook(content);
+  return makeScrollable(el("pre", { class: "value", dir: "auto" }, /\.json$/i.test(name) && !isCut ? indentJson(content) : content));
 }
 
 /** The words and the code of a notebook; what it showed is left out. */
 function notebook(json) {
   const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
   if (!Array.isArray(cells)) throw new Error(fileWords.notANotebook);
-  return el("div", { class: "preview-place" }, cells.slice(0, MAX_CELLS).map(({ cell_type: kind, input = "", source = input }) => {
-    const words = [source].flat().join("");
-    return kind === "markdown" ? drawn("x.md", words, false) : el("pre", { class: "value", dir: "ltr" }, words);
+  return el("div", { class: "preview-place" }, cells.slice(0, MAX_NOTEBOOK_CELLS).map(({ cell_type: cellType, input = "", source = input }) => {
+    const content = [source].flat().join("");
+    return cellType === "markdown" ? textNode("x.md", content, false) : el("pre", { class: "value", dir: "ltr" }, content);
   }));
 }
 
 /** A line for each value, unless that is many times as much: a few bytes may be nested very deeply. */
-function indented(json) {
+function indentJson(json) {
   let depth = 0, deepest = 0;
   for (const [mark] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
     if (mark === "[" || mark === "{") deepest = Math.max(deepest, ++depth);
     else if (mark === "]" || mark === "}") depth--;
   }
-  if (deepest > DEEPEST) return json;
+  if (deepest > MAX_DEPTH) return json;
   try {
     const lines = JSON.stringify(JSON.parse(json), null, 2);
-    return lines.length > MAX_TIMES * json.length ? json : lines;
+    return lines.length > MAX_GROWTH * json.length ? json : lines;
   } catch {
     return json;
   }
 }
 
 /** Read the beginning of a file; the rest is not even sent. */
-async function beginning(from) {
-  const stop = new AbortController();
-  const response = await fetch(from, { signal: stop.signal });
+async function readBeginning(address) {
+  const controller = new AbortController();
+  const response = await fetch(address, { signal: controller.signal });
   if (!response.ok) throw new Error(await response.text());
-  const reader = response.body.getReader(), data = new Uint8Array(MAX_BYTES);
-  let read = 0, isCut = false;
+  const reader = response.body.getReader(), data = new Uint8Array(MAX_TEXT_BYTES);
+  let byteCount = 0, isCut = false;
   while (!isCut) {
     const { done, value } = await reader.read();
     if (done) break;
-    isCut = read + value.length > MAX_BYTES;
-    data.set(value.subarray(0, MAX_BYTES - read), read);
-    read = Math.min(read + value.length, MAX_BYTES);
+    isCut = byteCount + value.length > MAX_TEXT_BYTES;
+    data.set(value.subarray(0, MAX_TEXT_BYTES - byteCount), byteCount);
+    byteCount = Math.min(byteCount + value.length, MAX_TEXT_BYTES);
   }
-  if (isCut) stop.abort();
-  return { ...decoded(data.subarray(0, read), isCut), isCut };
+  if (isCut) controller.abort();
+  return { ...decodeText(data.subarray(0, byteCount), isCut), isCut };
 }
 
 /** The text of some bytes: by their mark, or as UTF-8, of which the last letter may be cut. */
-function decoded(data, isCut) {
+function decodeText(data, isCut) {
   const isWide = (data[0] === 0xff && data[1] === 0xfe) || (data[0] === 0xfe && data[1] === 0xff);
   const encoding = isWide ? (data[0] === 0xff ? "utf-16le" : "utf-16be") : "utf-8";
   try {
-    return { words: new TextDecoder(encoding, { fatal: true }).decode(data, { stream: isCut }), isWhole: true };
+    return { text: new TextDecoder(encoding, { fatal: true }).decode(data, { stream: isCut }), isUtf8: true };
   } catch {
-    return { words: new TextDecoder(encoding).decode(data), isWhole: false };
+    return { text: new TextDecoder(encoding).decode(data), isUtf8: false };
   }
 }

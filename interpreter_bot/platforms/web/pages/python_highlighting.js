@@ -10,7 +10,7 @@ const BUILTINS = new Set(
     "map max min next object open print range repr reversed round set setattr sorted str sum super tuple type " +
     "zip display self cls").split(" "),
 );
-const LONGEST = 200_000;
+const MAX_CHARACTERS = 200_000;
 
 const TOKEN = new RegExp(
   [
@@ -21,50 +21,50 @@ const TOKEN = new RegExp(
     /(?<name>[\p{L}_][\p{L}\p{N}_]*)/,
     /(?<other>[^]?)/,
   ]
-    .map((one) => one.source)
+    .map((pattern) => pattern.source)
     .join("|"),
   "yiu",
 );
 
 /** Give the code as nodes, in colours. */
-export function highlighted(code) {
+export function highlightPython(code) {
   const fragment = document.createDocumentFragment();
-  if (code.length > LONGEST) {
+  if (code.length > MAX_CHARACTERS) {
     fragment.append(code);
     return fragment;
   }
-  let plain = "";
-  let before = "";
+  let plainText = "";
+  let previousName = "";
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < code.length) {
     const match = TOKEN.exec(code);
-    const kind = match === null ? null : kindOf(match.groups, before, code, TOKEN.lastIndex);
+    const kind = match === null ? null : tokenKind(match.groups, previousName, code, TOKEN.lastIndex);
     const text = match === null ? code[TOKEN.lastIndex++] : match[0];
-    if (match?.groups.name) before = text;
-    else if (text.trim()) before = "";
+    if (match?.groups.name) previousName = text;
+    else if (text.trim()) previousName = "";
     if (kind === null) {
-      plain += text;
+      plainText += text;
       continue;
     }
-    if (plain) fragment.append(plain);
-    plain = "";
+    if (plainText) fragment.append(plainText);
+    plainText = "";
     const span = document.createElement("span");
     span.className = `py-${kind}`;
     span.textContent = text;
     fragment.append(span);
   }
-  fragment.append(plain);
+  fragment.append(plainText);
   return fragment;
 }
 
-function kindOf(groups, before, code, end) {
+function tokenKind(groups, previousName, code, end) {
   if (groups.comment) return "comment";
   if (groups.string) return "string";
   if (groups.number) return "number";
   if (groups.decorator) return "call";
   if (!groups.name) return null;
   if (KEYWORDS.has(groups.name)) return "keyword";
-  if (before === "def" || before === "class") return "call";
+  if (previousName === "def" || previousName === "class") return "call";
   if (BUILTINS.has(groups.name)) return "builtin";
   return code[end] === "(" ? "call" : null;
 }

@@ -1,14 +1,14 @@
 // What running code, or the bot, asks a person in the middle of a turn.
 
-import { el, scrollable, styled } from "./dom.js";
-import { highlighted } from "./python_highlighting.js";
+import { el, makeScrollable, loadStyles } from "./dom.js";
+import { highlightPython } from "./python_highlighting.js";
 import { questionWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
 // A form that moves under the mouse might be answered by mistake.
-await styled("/forms.css");
+await loadStyles("/forms.css");
 
-const CHOICES = { session: questionWords.forSession };
+const CHOICE_LABELS = { session: questionWords.forSession };
 
 export function questionForm({ text: prompt, is_password: isSecret }, answer) {
   const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || questionWords.inputForCode, autocomplete: "off", dir: "auto", maxlength: 60000 });
@@ -19,10 +19,10 @@ export function questionForm({ text: prompt, is_password: isSecret }, answer) {
     answer(field.value);
     button.disabled = true;
   }
-  form.settle = (given) => {
+  form.settle = (answerText) => {
     // It may have been answered in another tab.
-    const said = isSecret ? "•".repeat(Math.min(field.value.length, 12)) : (given ?? "");
-    form.replaceWith(el("pre", { class: "printed answered", dir: "auto" }, `${prompt}${said}`));
+    const shownAnswer = isSecret ? "•".repeat(Math.min(field.value.length, 12)) : (answerText ?? "");
+    form.replaceWith(el("pre", { class: "printed answered", dir: "auto" }, `${prompt}${shownAnswer}`));
   };
   return form;
 }
@@ -30,9 +30,9 @@ export function questionForm({ text: prompt, is_password: isSecret }, answer) {
 /** Ask what the model wants to know: one of its choices answers, or other words. */
 export function modelQuestionForm({ text: question, choices }, answer) {
   const field = el("input", { type: "text", "aria-label": questionWords.otherAnswer, placeholder: choices.length ? questionWords.otherAnswer : "", autocomplete: "off", dir: "auto", maxlength: 60000 });
-  const chosen = choices.map((choice) => el("button", { type: "button", class: "small", dir: "auto", onclick: () => answer(choice) }, choice));
+  const choiceButtons = choices.map((choice) => el("button", { type: "button", class: "small", dir: "auto", onclick: () => answer(choice) }, choice));
   const form = el("form", { class: "approval", onsubmit: send, "aria-label": question },
-    el("p", { dir: "auto" }, question), chosen.length ? el("div", { class: "row" }, ...chosen) : null,
+    el("p", { dir: "auto" }, question), choiceButtons.length ? el("div", { class: "row" }, ...choiceButtons) : null,
     el("div", { class: "row" }, field, el("button", { type: "submit", class: "small strong" }, questionWords.enter)));
   function send(event) {
     event.preventDefault();
@@ -44,24 +44,24 @@ export function modelQuestionForm({ text: question, choices }, answer) {
 
 /** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
 export function approvalForm({ text: code, revealed, warning, subject, title, facts, approve, choices, can_edit: canEdit }, answer) {
-  const isPlanned = subject === "plan";
-  const read = scrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlighted(revealed))));
-  const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
+  const isPlan = subject === "plan";
+  const codeElement = makeScrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlightPython(revealed))));
+  const codeDetails = isPlan && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), codeElement) : codeElement;
   const field = el("textarea", { "aria-label": subject === "note" ? title : questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
-  const edit = el("button", { type: "button", class: "small", onclick: change }, buttonWords.edit);
-  const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
-  const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
-    el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
+  const edit = el("button", { type: "button", class: "small", onclick: showEditor }, buttonWords.edit);
+  const choiceButtons = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICE_LABELS[choice] ?? choice));
+  const form = el("form", { class: "approval", onsubmit: approveCode, "aria-label": title },
+    el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, codeDetails, field,
     ...(facts ?? "").split("\n").filter(Boolean).map((fact) => el("p", { class: "muted" }, fact)),
-    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, approve), ...chosen, canEdit ? edit : null,
+    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, approve), ...choiceButtons, canEdit ? edit : null,
       el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.decline)));
-  function change() {
+  function showEditor() {
     field.value = code;
     field.hidden = false;
-    folded.hidden = edit.hidden = true;
+    codeDetails.hidden = edit.hidden = true;
     field.focus();
   }
-  function run(event) {
+  function approveCode(event) {
     event.preventDefault();
     // A field makes line ends its own: what was not changed runs as it came.
     answer(field.hidden ? code : field.value);

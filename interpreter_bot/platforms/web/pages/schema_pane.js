@@ -1,13 +1,13 @@
 // The columns of the tables that are loaded: their names, types, and a first value.
 
-import { el, plain } from "./dom.js";
-import { look } from "./kernel_lookups.js";
+import { el, cleanText } from "./dom.js";
+import { readTable } from "./kernel_lookups.js";
 import { tableWords, variableWords } from "./later_words.js";
 import { pythonWords } from "./words.js";
 
-const PAGE = 40;
+const PAGE_COLUMNS = 40;
 const MAX_COLUMNS = 200;
-let drawing = 0;
+let lastDrawing = 0;
 
 /**
  * Draw the columns of all variables that are tables.
@@ -15,46 +15,46 @@ let drawing = 0;
  * @param {{isAnother: boolean}} wanted whether nothing of them is there yet
  * @returns whether Python was busy, and is to be asked again
  */
-export async function draw(body, { variables, problem, is_busy: isBusy }, { say }, { isAnother }) {
-  const number = ++drawing;
+export async function draw(body, { variables, problem, is_busy: isBusy }, { sendAction }, { isFresh }) {
+  const drawingNumber = ++lastDrawing;
   const tables = variables.filter(({ handle }) => handle);
-  if (isAnother) body.replaceChildren(el("p", { class: "muted", role: "status" }, problem || pythonWords.asked));
+  if (isFresh) body.replaceChildren(el("p", { class: "muted", role: "status" }, problem || pythonWords.asked));
   if (problem) return isBusy;
   const sections = [];
   for (const table of tables) {
-    const found = await columnsOf(table, say);
+    const columns = await loadColumns(table, sendAction);
     // Meanwhile somebody may look elsewhere, or code may have run.
-    if (number !== drawing || body.dataset.tab !== "schema") return false;
-    if (found.is_busy) return true;
-    sections.push(section(table, found));
+    if (drawingNumber !== lastDrawing || body.dataset.tab !== "schema") return false;
+    if (columns.is_busy) return true;
+    sections.push(tableSection(table, columns));
   }
-  const closed = new Set([...body.querySelectorAll("details:not([open])")].map((one) => one.dataset.variable));
-  for (const one of sections) one.open = !closed.has(one.dataset.variable);
+  const closedNames = new Set([...body.querySelectorAll("details:not([open])")].map((section) => section.dataset.variable));
+  for (const section of sections) section.open = !closedNames.has(section.dataset.variable);
   body.replaceChildren(...(sections.length ? sections : [el("p", { class: "muted" }, variableWords.noTables)]));
   return false;
 }
 
 /** Ask for the columns of a table and its first row; gives {columns, total}, or what `look` gives of a problem. */
-async function columnsOf({ handle }, say) {
+async function loadColumns({ handle }, sendAction) {
   const columns = [];
   let total = 1;
   while (columns.length < Math.min(total, MAX_COLUMNS)) {
-    const page = await look(say, handle, { rows: [0, 1], columns: [columns.length, PAGE], sort: null, search: "", filters: [] });
+    const page = await readTable(sendAction, handle, { rows: [0, 1], columns: [columns.length, PAGE_COLUMNS], sort: null, search: "", filters: [] });
     if (page.problem) return page;
     total = page.column_count;
-    const left = columns.length;
-    columns.push(...page.columns.map((column, place) => ({ ...column, isIndex: left + place < page.index_count, value: page.rows[0]?.[place] ?? "" })));
+    const startColumn = columns.length;
+    columns.push(...page.columns.map((column, offset) => ({ ...column, isIndex: startColumn + offset < page.index_count, value: page.rows[0]?.[offset] ?? "" })));
     if (!page.columns.length) break;
   }
   return { columns, total };
 }
 
-function section({ name, shape }, { columns = [], total, problem }) {
+function tableSection({ name, shape }, { columns = [], total, problem }) {
   const row = ({ name: title, dtype, isIndex, value }) =>
-    el("tr", {}, el("th", { scope: "row", dir: "auto" }, plain(title) || (isIndex ? tableWords.index : variableWords.noName)), el("td", {}, plain(dtype)), el("td", { class: "value-line", dir: "auto" }, plain(value)));
-  const head = [variableWords.column, variableWords.type, variableWords.firstValue].map((words) => el("th", { scope: "col" }, words));
+    el("tr", {}, el("th", { scope: "row", dir: "auto" }, cleanText(title) || (isIndex ? tableWords.index : variableWords.noName)), el("td", {}, cleanText(dtype)), el("td", { class: "value-line", dir: "auto" }, cleanText(value)));
+  const head = [variableWords.column, variableWords.type, variableWords.firstValue].map((heading) => el("th", { scope: "col" }, heading));
   return el("details", { class: "schema", "data-variable": name },
-    el("summary", {}, el("code", {}, plain(name)), " ", el("span", { class: "muted" }, shape.map((one) => one.toLocaleString("en")).join(" × "))),
+    el("summary", {}, el("code", {}, cleanText(name)), " ", el("span", { class: "muted" }, shape.map((length) => length.toLocaleString("en")).join(" × "))),
     problem ? el("p", { class: "notice" }, problem) : el("table", { class: "columns" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, columns.map(row))),
     total > columns.length ? el("p", { class: "muted" }, variableWords.moreColumns(total - columns.length)) : null);
 }

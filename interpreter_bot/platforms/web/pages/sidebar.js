@@ -1,30 +1,30 @@
 // The list of conversations, and what is found in them.
 
-import { $, el, icon, plain } from "./dom.js";
+import { $, el, icon, cleanText } from "./dom.js";
 import { buttonWords, sidebarWords } from "./words.js";
 
 const UNDO_MILLISECONDS = 8000;
 const TYPING_MILLISECONDS = 150;
 
 export class Sidebar {
-  constructor({ say, begin, leave }) {
-    Object.assign(this, { say, begin, leave });
-    this.all = [];
+  constructor({ sendAction, openNew, forgetDraft }) {
+    Object.assign(this, { sendAction, openNew, forgetDraft });
+    this.conversations = [];
     this.current = "";
-    this.found = null;
-    this.doomed = new Map();
+    this.searchResults = null;
+    this.pendingDeletions = new Map();
     $("new").append(icon("plus"), el("span", {}, sidebarWords.newConversation));
     $("new").addEventListener("click", () => {
       this.show(false);
-      begin();
+      openNew();
     });
     $("menu").append(icon("menu"));
     $("menu").addEventListener("click", () => this.show(true));
     $("shade").addEventListener("click", () => this.show(false));
-    $("search").addEventListener("input", () => this.searched());
+    $("search").addEventListener("input", () => this.onSearchInput());
     $("search").addEventListener("keydown", (event) => event.key === "Escape" && $("search").value && this.endSearch(event));
     // What was to be deleted is: whoever closes the page does not take it back any more.
-    addEventListener("pagehide", () => [...this.doomed.values()].forEach((one) => one.told.isConnected && this.finishDeletion(one)));
+    addEventListener("pagehide", () => [...this.pendingDeletions.values()].forEach((deletion) => deletion.notice.isConnected && this.finishDeletion(deletion)));
   }
 
   /** On a small screen the list lies over the page. */
@@ -40,145 +40,145 @@ export class Sidebar {
   }
 
   titleOf(thread) {
-    return this.all.find((one) => one.thread === thread)?.title || sidebarWords.newConversation;
+    return this.conversations.find((conversation) => conversation.thread === thread)?.title || sidebarWords.newConversation;
   }
 
   treeOf(thread) {
-    return this.all.find((one) => one.thread === thread)?.tree ?? thread;
+    return this.conversations.find((conversation) => conversation.thread === thread)?.tree ?? thread;
   }
 
   /** One of each tree of branches: that which is shown, or was used last. */
-  get trees() {
-    const trees = new Map();
-    for (const one of this.all)
-      if (!this.doomed.has(one.tree) && (!trees.has(one.tree) || one.thread === this.current)) trees.set(one.tree, one);
-    return [...trees.values()];
+  get visibleConversations() {
+    const byTree = new Map();
+    for (const conversation of this.conversations)
+      if (!this.pendingDeletions.has(conversation.tree) && (!byTree.has(conversation.tree) || conversation.thread === this.current)) byTree.set(conversation.tree, conversation);
+    return [...byTree.values()];
   }
 
-  draw(all, current) {
-    Object.assign(this, { all, current });
-    const focused = document.activeElement?.closest?.("[data-thread]")?.dataset.thread;
+  draw(conversations, current) {
+    Object.assign(this, { conversations, current });
+    const focusedThread = document.activeElement?.closest?.("[data-thread]")?.dataset.thread;
     const list = $("conversations");
-    const scrolled = list.scrollTop;
-    list.replaceChildren(...(this.found === null ? this.groups() : this.results()));
-    list.scrollTop = scrolled;
-    if (focused) list.querySelector(`[data-thread="${CSS.escape(focused)}"] a`)?.focus();
+    const scrollTop = list.scrollTop;
+    list.replaceChildren(...(this.searchResults === null ? this.groupNodes() : this.resultNodes()));
+    list.scrollTop = scrollTop;
+    if (focusedThread) list.querySelector(`[data-thread="${CSS.escape(focusedThread)}"] a`)?.focus();
   }
 
-  groups() {
+  groupNodes() {
     const groups = new Map();
-    for (const one of this.trees.sort((one, other) => rank(one) - rank(other))) {
-      const name = { pinned: sidebarWords.pinned, archived: sidebarWords.archived }[one.mark] ?? dayOf(one.used);
-      groups.set(name, [...(groups.get(name) ?? []), one]);
+    for (const conversation of this.visibleConversations.sort((conversation, next) => markRank(conversation) - markRank(next))) {
+      const name = { pinned: sidebarWords.pinned, archived: sidebarWords.archived }[conversation.mark] ?? dayGroup(conversation.used);
+      groups.set(name, [...(groups.get(name) ?? []), conversation]);
     }
-    return [...groups].flatMap(([name, some]) => {
-      const entries = el("ul", {}, some.map((one) => this.entry(one)));
-      if (name !== sidebarWords.archived) return [el("h2", {}, name), entries];
-      const isOpen = $("archived")?.open || some.some(({ thread }) => thread === this.current);
-      return [el("details", { id: "archived", open: isOpen }, el("summary", {}, sidebarWords.archivedCount(some.length)), entries)];
+    return [...groups].flatMap(([name, group]) => {
+      const items = el("ul", {}, group.map((conversation) => this.conversationItem(conversation)));
+      if (name !== sidebarWords.archived) return [el("h2", {}, name), items];
+      const isOpen = $("archived")?.open || group.some(({ thread }) => thread === this.current);
+      return [el("details", { id: "archived", open: isOpen }, el("summary", {}, sidebarWords.archivedCount(group.length)), items)];
     });
   }
 
-  entry(one) {
-    const { thread, is_busy: isBusy } = one;
-    const title = plain(one.title || sidebarWords.newConversation);
-    const busy = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": sidebarWords.busy }) : null;
-    return el("li", { "data-thread": thread, class: thread === this.current ? "current" : null }, this.link(thread, title), busy,
-      el("button", { type: "button", class: "icon", "aria-label": sidebarWords.moreAbout(title), "aria-haspopup": "menu", onclick: (event) => this.menu(event.currentTarget, one) }, icon("more")));
+  conversationItem(conversation) {
+    const { thread, is_busy: isBusy } = conversation;
+    const title = cleanText(conversation.title || sidebarWords.newConversation);
+    const busyMark = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": sidebarWords.busy }) : null;
+    return el("li", { "data-thread": thread, class: thread === this.current ? "current" : null }, this.link(thread, title), busyMark,
+      el("button", { type: "button", class: "icon", "aria-label": sidebarWords.moreAbout(title), "aria-haspopup": "menu", onclick: (event) => this.openMenu(event.currentTarget, conversation) }, icon("more")));
   }
 
-  async menu(button, one) {
-    (await import("./menus.js")).openMenu(button, [["", ...this.actions(one)]]);
+  async openMenu(button, conversation) {
+    (await import("./menus.js")).openMenu(button, [["", ...this.menuEntries(conversation)]]);
   }
 
   link(thread, title, ...more) {
     return el("a", { href: `#${thread}`, "aria-current": thread === this.current ? "page" : null, title, onclick: () => this.show(false) }, el("bdi", {}, title), ...more);
   }
 
-  actions(one) {
-    const mark = (wanted) => () => this.say({ do: "mark", thread: one.thread, mark: wanted });
+  menuEntries(conversation) {
+    const setMark = (newMark) => () => this.sendAction({ do: "mark", thread: conversation.thread, mark: newMark });
     return [
-      one.mark === "pinned" ? [sidebarWords.unpin, "pin", mark("")] : [sidebarWords.pin, "pin", mark("pinned")],
-      [buttonWords.renameWith, "pen", () => this.rename(one)],
-      one.mark === "archived" ? [buttonWords.bringBack, "box", mark("")] : [buttonWords.archive, "box", mark("archived")],
-      [buttonWords.delete, "bin", () => this.delete(one)],
+      conversation.mark === "pinned" ? [sidebarWords.unpin, "pin", setMark("")] : [sidebarWords.pin, "pin", setMark("pinned")],
+      [buttonWords.renameWith, "pen", () => this.renameConversation(conversation)],
+      conversation.mark === "archived" ? [buttonWords.bringBack, "box", setMark("")] : [buttonWords.archive, "box", setMark("archived")],
+      [buttonWords.delete, "bin", () => this.deleteLater(conversation)],
     ];
   }
 
-  async rename({ thread, title }) {
-    const { asked } = await import("./dialogs.js");
-    const given = await asked(sidebarWords.renameConversation, { label: sidebarWords.name, value: title, action: buttonWords.rename });
-    if (given?.trim()) this.say({ do: "rename", thread, title: given.trim().slice(0, 200) });
+  async renameConversation({ thread, title }) {
+    const { askForText } = await import("./dialogs.js");
+    const newTitle = await askForText(sidebarWords.renameConversation, { label: sidebarWords.name, value: title, action: buttonWords.rename });
+    if (newTitle?.trim()) this.sendAction({ do: "rename", thread, title: newTitle.trim().slice(0, 200) });
   }
 
   // ---- deletion, which can be taken back for a while
 
-  delete({ thread, title, tree }) {
-    if (this.treeOf(this.current) === tree) this.begin();
-    const one = { thread, tree };
-    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(one) }, buttonWords.undo);
-    const told = el("p", {}, el("span", {}, sidebarWords.deleted(plain(title || sidebarWords.newConversation))), undo);
-    this.doomed.set(tree, Object.assign(one, { told, timer: setTimeout(() => this.finishDeletion(one), UNDO_MILLISECONDS) }));
-    $("undo").append(told);
-    this.searched();
-    this.draw(this.all, this.current);
+  deleteLater({ thread, title, tree }) {
+    if (this.treeOf(this.current) === tree) this.openNew();
+    const deletion = { thread, tree };
+    const undoButton = el("button", { type: "button", class: "small strong", onclick: () => this.undoDeletion(deletion) }, buttonWords.undo);
+    const notice = el("p", {}, el("span", {}, sidebarWords.deleted(cleanText(title || sidebarWords.newConversation))), undoButton);
+    this.pendingDeletions.set(tree, Object.assign(deletion, { notice, timer: setTimeout(() => this.finishDeletion(deletion), UNDO_MILLISECONDS) }));
+    $("undo").append(notice);
+    this.onSearchInput();
+    this.draw(this.conversations, this.current);
   }
 
-  finishDeletion(one) {
-    for (const { thread, tree } of this.all) if (tree === one.tree) this.leave(thread);
-    if (!this.say({ do: "delete", thread: one.thread })) return this.takeBack(one);
+  finishDeletion(deletion) {
+    for (const { thread, tree } of this.conversations) if (tree === deletion.tree) this.forgetDraft(thread);
+    if (!this.sendAction({ do: "delete", thread: deletion.thread })) return this.undoDeletion(deletion);
     // It stays out of this list until the server's has it no more.
-    this.endNotice(one);
+    this.removeNotice(deletion);
   }
 
-  takeBack(one) {
-    this.endNotice(one);
-    this.doomed.delete(one.tree);
-    this.draw(this.all, this.current);
+  undoDeletion(deletion) {
+    this.removeNotice(deletion);
+    this.pendingDeletions.delete(deletion.tree);
+    this.draw(this.conversations, this.current);
   }
 
-  endNotice({ told, timer }) {
+  removeNotice({ notice, timer }) {
     clearTimeout(timer);
-    told.remove();
+    notice.remove();
   }
 
   // ---- search
 
-  searched() {
-    clearTimeout(this.typing);
+  onSearchInput() {
+    clearTimeout(this.searchTimer);
     const text = $("search").value.trim();
-    if (!text) return this.showFound({ text, conversations: null });
-    this.typing = setTimeout(() => this.say({ do: "search", text: text.slice(0, 200) }), TYPING_MILLISECONDS);
+    if (!text) return this.showResults({ text, conversations: null });
+    this.searchTimer = setTimeout(() => this.sendAction({ do: "search", text: text.slice(0, 200) }), TYPING_MILLISECONDS);
   }
 
   /** An answer to other words than those that stand there now is out of date. */
-  showFound({ text, conversations }) {
+  showResults({ text, conversations }) {
     if (text !== $("search").value.trim().slice(0, 200)) return;
-    const seen = new Set(this.doomed.keys());
-    const isNew = (tree) => !seen.has(tree) && seen.add(tree);
-    this.found = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
-    const told = this.found?.length ? sidebarWords.found(this.found.length) : sidebarWords.nothingFound;
-    $("found").textContent = this.found === null ? "" : told;
-    this.draw(this.all, this.current);
+    const shownTrees = new Set(this.pendingDeletions.keys());
+    const isNew = (tree) => !shownTrees.has(tree) && shownTrees.add(tree);
+    this.searchResults = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
+    const summary = this.searchResults?.length ? sidebarWords.found(this.searchResults.length) : sidebarWords.nothingFound;
+    $("found").textContent = this.searchResults === null ? "" : summary;
+    this.draw(this.conversations, this.current);
   }
 
-  results() {
-    return [el("ul", {}, this.found.map(({ thread, title, excerpt }) =>
-      el("li", { "data-thread": thread }, this.link(thread, plain(title || sidebarWords.newConversation), excerpt ? el("small", { dir: "auto" }, plain(excerpt)) : null))))];
+  resultNodes() {
+    return [el("ul", {}, this.searchResults.map(({ thread, title, excerpt }) =>
+      el("li", { "data-thread": thread }, this.link(thread, cleanText(title || sidebarWords.newConversation), excerpt ? el("small", { dir: "auto" }, cleanText(excerpt)) : null))))];
   }
 
   endSearch(event) {
     event.stopPropagation();
     $("search").value = "";
-    this.searched();
+    this.onSearchInput();
   }
 }
 
-function rank({ mark }) {
+function markRank({ mark }) {
   return { pinned: 0, archived: 2 }[mark] ?? 1;
 }
 
-function dayOf(seconds) {
+function dayGroup(seconds) {
   const start = new Date();
   start.setHours(0, 0, 0, 0);
   const days = (start.getTime() / 1000 - seconds) / 86400;

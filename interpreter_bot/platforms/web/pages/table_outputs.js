@@ -1,77 +1,77 @@
 // Tables that code showed: the part of each that came with it, and the way to the rest.
 
-import { copier, el, icon, scrollable } from "./dom.js";
+import { copyButton, el, icon, makeScrollable } from "./dom.js";
 import { columnCount, rowCount, tableWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
-const SHORT = 40;
+const NUMERIC_TEXT = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
+const MAX_SHORT_CHARACTERS = 40;
 
-export function table(event, say) {
-  const numeric = event.columns.map((_, place) => event.rows.length > 0 && event.rows.every((row) => NUMERIC.test(row[place] ?? "")));
-  const side = (place) => (numeric[place] && place >= event.index_count ? "end" : "start");
-  const cell = (row, place) =>
-    place < event.index_count
-      ? el("th", { scope: "row", dir: "auto" }, opened(row[place]))
-      : el("td", { class: side(place), dir: "auto" }, opened(row[place]));
+export function tableFigure(event, sendAction) {
+  const isNumericColumn = event.columns.map((_, column) => event.rows.length > 0 && event.rows.every((row) => NUMERIC_TEXT.test(row[column] ?? "")));
+  const alignment = (column) => (isNumericColumn[column] && column >= event.index_count ? "end" : "start");
+  const cell = (row, column) =>
+    column < event.index_count
+      ? el("th", { scope: "row", dir: "auto" }, expandableText(row[column]))
+      : el("td", { class: alignment(column), dir: "auto" }, expandableText(row[column]));
   // A heading without words is none.
-  const head = el("tr", {}, event.columns.map((name, place) =>
-    name ? el("th", { scope: "col", class: side(place), dir: "auto" }, opened(name)) : el("td", {})));
-  const rows = event.rows.map((row) => el("tr", {}, row.map((_, place) => cell(row, place))));
-  const asText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
-  const still = scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))));
-  const size = el("span", { class: "muted" }, extent(event));
-  const copy = copier(asText);
-  const said = el("div", { class: "output-tools" }, size, copy);
-  const full = button(buttonWords.fullScreen, "full", async () => (await import("./rooms.js")).enlargeStill(still, full, size.textContent));
-  said.append(...(event.handle ? ofWhole(event, { still, size, copy, say }) : [full]));
-  return el("figure", {}, still, said);
+  const head = el("tr", {}, event.columns.map((name, column) =>
+    name ? el("th", { scope: "col", class: alignment(column), dir: "auto" }, expandableText(name)) : el("td", {})));
+  const rows = event.rows.map((row) => el("tr", {}, row.map((_, column) => cell(row, column))));
+  const toText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
+  const staticTable = makeScrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))));
+  const sizeLabel = el("span", { class: "muted" }, sizeText(event));
+  const copyTool = copyButton(toText);
+  const tools = el("div", { class: "output-tools" }, sizeLabel, copyTool);
+  const fullWindowButton = button(buttonWords.fullScreen, "full", async () => (await import("./full_window.js")).showStaticFullWindow(staticTable, fullWindowButton, sizeLabel.textContent));
+  tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : [fullWindowButton]));
+  return el("figure", {}, staticTable, tools);
 }
 
-function button(words, glyph, onclick) {
-  return el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
+function button(label, iconName, onclick) {
+  return el("button", { type: "button", class: "small", onclick }, icon(iconName), el("span", {}, label));
 }
 
 /** What can be done with a table of which Python has more, as long as it has it. */
-function ofWhole(event, { still, size, copy, say }) {
-  const save = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
-  const explore = button(buttonWords.explore, "filter", open);
-  const full = button(buttonWords.fullScreen, "full", async () => (await open()).enlarge());
-  async function open() {
+function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) {
+  const download = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
+  const exploreButton = button(buttonWords.explore, "filter", openLiveTable);
+  const fullWindowButton = button(buttonWords.fullScreen, "full", async () => (await openLiveTable()).toggleFullWindow());
+  async function openLiveTable() {
     const { LiveTable } = await import("./tables.js");
-    const live = new LiveTable(event, { say, gone, close: () => gone("") });
-    live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && !live.room && (pressed.stopPropagation(), gone("")));
-    still.replaceWith(live.element);
-    for (const one of small) one.hidden = true;
-    live.search.focus();
-    return live;
-    function gone(sentence) {
-      live.room?.close();
-      live.element.replaceWith(still);
-      for (const one of small) one.hidden = false;
-      size.textContent = [extent(event), sentence].filter(Boolean).join(". ");
-      explore.focus();
+    const liveTable = new LiveTable(event, { sendAction, onGone: closeLiveTable, close: () => closeLiveTable("") });
+    liveTable.element.addEventListener("keydown", (event) => event.key === "Escape" && !liveTable.fullWindow && (event.stopPropagation(), closeLiveTable("")));
+    staticTable.replaceWith(liveTable.element);
+    for (const element of hiddenWhileLive) element.hidden = true;
+    liveTable.search.focus();
+    return liveTable;
+    function closeLiveTable(sentence) {
+      liveTable.fullWindow?.close();
+      liveTable.element.replaceWith(staticTable);
+      for (const element of hiddenWhileLive) element.hidden = false;
+      sizeLabel.textContent = [sizeText(event), sentence].filter(Boolean).join(". ");
+      exploreButton.focus();
     }
   }
-  const small = [explore, full, size, copy];
-  return [explore, full, button(tableWords.asCsv, "down", save("csv")), button(tableWords.asParquet, "down", save("parquet"))];
+  const hiddenWhileLive = [exploreButton, fullWindowButton, sizeLabel, copyTool];
+  return [exploreButton, fullWindowButton, button(tableWords.asCsv, "down", download("csv")), button(tableWords.asParquet, "down", download("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */
-function opened(text) {
-  if (text.length <= SHORT && !text.includes("\n")) return text;
-  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: tableWords.showCell, onclick: turn }, text);
-  function turn() {
+function expandableText(text) {
+  if (text.length <= MAX_SHORT_CHARACTERS && !text.includes("\n")) return text;
+  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: tableWords.showCell, onclick: toggle }, text);
+  function toggle() {
     button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") === "false"));
   }
   return button;
 }
 
 /** Say how large a table is, and which part of it is here. */
-function extent({ columns, rows, row_count: allRows, column_count: allColumns, index_count: index }) {
+function sizeText({ columns, rows, row_count: allRows, column_count: allColumns, index_count: indexCount }) {
   const parts = [];
   if (rows.length < allRows) parts.push(rowCount(rows.length));
-  if (columns.length - index < allColumns) parts.push(columnCount(columns.length - index));
+  if (columns.length - indexCount < allColumns) parts.push(columnCount(columns.length - indexCount));
   const size = `${rowCount(allRows)} × ${columnCount(allColumns)}`;
   return parts.length ? size + tableWords.firstShown(parts) : size;
 }

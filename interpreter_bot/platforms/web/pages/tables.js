@@ -1,15 +1,15 @@
 // A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
 // the first one is opened. What is asked next waits for the answer to what was asked before.
 
-import { copier, el, icon, plain } from "./dom.js";
+import { copyButton, el, icon, cleanText } from "./dom.js";
 import { Grid } from "./grids.js";
-import { spread } from "./histograms.js";
-import { look } from "./kernel_lookups.js";
-import { enlarge } from "./rooms.js";
+import { histogram } from "./histograms.js";
+import { readTable } from "./kernel_lookups.js";
+import { showFullWindow } from "./full_window.js";
 import { columnCount, rowCount, tableWords } from "./later_words.js";
 import { buttonWords, pythonWords } from "./words.js";
 
-const BLOCK = 100;
+const BLOCK_ROWS = 100;
 const MAX_BLOCKS = 60;
 const MAX_COLUMNS = 40;
 const MAX_COPIED = 2000;
@@ -28,197 +28,197 @@ export class LiveTable {
    * @param {{handle: string, row_count?: number, is_cut?: boolean}} table
    * @param {{say(message: object): boolean, gone(sentence: string): void}} user
    */
-  constructor(table, user) {
+  constructor(table, callbacks) {
     this.table = table;
-    this.user = user;
+    this.callbacks = callbacks;
     this.view = { sort: null, search: "", filters: [] };
-    this.known = null;
+    this.tableInfo = null;
     this.summaries = new Map();
     this.grid = new Grid(this, tableWords.table);
-    this.filtering = el("div", { class: "table-filters" });
+    this.filterBar = el("div", { class: "table-filters" });
     this.status = el("span", { class: "muted", role: "status" }, pythonWords.asked);
-    this.detail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
-    this.search = el("input", { type: "search", placeholder: tableWords.search, "aria-label": tableWords.search, maxlength: 200, oninput: () => this.typed() });
-    const copy = copier(() => this.copied(), tableWords.copyCells);
-    this.enlarger = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.enlarge() }, icon("full"), el("span", {}, buttonWords.fullScreen));
+    this.cellDetail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
+    this.search = el("input", { type: "search", placeholder: tableWords.search, "aria-label": tableWords.search, maxlength: 200, oninput: () => this.onSearchInput() });
+    const copy = copyButton(() => this.selectionText(), tableWords.copyCells);
+    this.fullWindowButton = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.toggleFullWindow() }, icon("full"), el("span", {}, buttonWords.fullScreen));
     this.element = el("div", { class: "live-table" },
       el("div", { class: "table-bar" }, this.search, this.status,
-        el("div", { class: "table-tools" }, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, buttonWords.close) : null)),
-      this.filtering, this.grid.element, this.detail);
+        el("div", { class: "table-tools" }, copy, this.fullWindowButton, callbacks.close ? el("button", { type: "button", class: "small close", onclick: callbacks.close }, buttonWords.close) : null)),
+      this.filterBar, this.grid.element, this.cellDetail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
     });
-    this.renew();
+    this.reload();
   }
 
   /** Give the table all of the window, or take it back. */
-  enlarge() {
-    if (this.room) return this.room.close();
-    const tell = (isLarge) => {
-      this.enlarger.lastChild.textContent = isLarge ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
-      this.enlarger.setAttribute("aria-pressed", String(isLarge));
-      this.enlarger.focus();
+  toggleFullWindow() {
+    if (this.fullWindow) return this.fullWindow.close();
+    const updateButton = (isFullWindow) => {
+      this.fullWindowButton.lastChild.textContent = isFullWindow ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
+      this.fullWindowButton.setAttribute("aria-pressed", String(isFullWindow));
+      this.fullWindowButton.focus();
     };
-    const closed = () => {
-      this.room = null;
-      tell(false);
+    const onClose = () => {
+      this.fullWindow = null;
+      updateButton(false);
     };
-    this.room = enlarge(this.element, { move: (put) => this.grid.move(put), closed });
-    tell(true);
+    this.fullWindow = showFullWindow(this.element, { moveElement: (move) => this.grid.moveElement(move), onClose });
+    updateButton(true);
   }
 
   // ---- what is wanted, and what is there
 
-  typed() {
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.change({ search: this.search.value.trim() }), TYPING_MILLISECONDS);
+  onSearchInput() {
+    clearTimeout(this.searchTimer);
+    this.searchTimer = setTimeout(() => this.changeView({ search: this.search.value.trim() }), TYPING_MILLISECONDS);
   }
 
-  change(view) {
+  changeView(view) {
     this.view = { ...this.view, ...view };
-    if (this.known) this.grid.drawHead();
-    this.renew();
+    if (this.tableInfo) this.grid.drawHead();
+    this.reload();
     this.drawFilters();
   }
 
-  renew() {
+  reload() {
     this.blocks = new Map();
-    this.names = new Map();
+    this.indexBlocks = new Map();
     this.version = (this.version ?? 0) + 1;
     this.isNew = true;
-    this.wanted = { start: 0, stop: 1, first: 0, end: 1 };
-    this.fetch();
+    this.visibleRange = { firstRow: 0, endRow: 1, firstColumn: 0, endColumn: 1 };
+    this.fetchMissing();
   }
 
   /** Fetch what is seen and not here; one question at a time, so that nobody waits for what is past. */
-  async fetch() {
-    if (this.isAsking) return;
+  async fetchMissing() {
+    if (this.isFetching) return;
     const question = this.nextQuestion();
     if (!question) return;
     const { version } = this;
-    this.isAsking = true;
-    const found = await look(this.user.say, this.table.handle, question);
-    this.isAsking = false;
-    if (found.problem) return this.refused(found, version);
-    if (found.summaries) this.takeSummaries(found.summaries);
-    else if (version === this.version && question.columns[0] === 0 && question.columns[1] === this.pinned) this.takeNames(found);
-    else if (version === this.version) this.takeRows(found);
-    this.fetch();
+    this.isFetching = true;
+    const answer = await readTable(this.callbacks.sendAction, this.table.handle, question);
+    this.isFetching = false;
+    if (answer.problem) return this.onProblem(answer, version);
+    if (answer.summaries) this.storeSummaries(answer.summaries);
+    else if (version === this.version && question.columns[0] === 0 && question.columns[1] === this.pinnedCount) this.storeIndexRows(answer);
+    else if (version === this.version) this.storeRows(answer);
+    this.fetchMissing();
   }
 
   nextQuestion() {
-    const { start, stop, first, end } = this.wanted;
-    for (let block = Math.floor(start / BLOCK); block * BLOCK < Math.max(stop, 1); block++) {
+    const { firstRow, endRow, firstColumn, endColumn } = this.visibleRange;
+    for (let block = Math.floor(firstRow / BLOCK_ROWS); block * BLOCK_ROWS < Math.max(endRow, 1); block++) {
       const page = this.blocks.get(block);
-      if (page?.left > 0 && this.pinned && !this.names.has(block)) return { rows: [block * BLOCK, BLOCK], columns: [0, this.pinned], ...this.view };
-      if (!this.covers(page, first, end)) {
-        const left = this.known && this.known.column_count > MAX_COLUMNS ? Math.max(Math.min(first - 5, this.known.column_count - MAX_COLUMNS), 0) : 0;
-        return { rows: [block * BLOCK, BLOCK], columns: [left, MAX_COLUMNS], ...this.view };
+      if (page?.first_column > 0 && this.pinnedCount && !this.indexBlocks.has(block)) return { rows: [block * BLOCK_ROWS, BLOCK_ROWS], columns: [0, this.pinnedCount], ...this.view };
+      if (!this.covers(page, firstColumn, endColumn)) {
+        const startColumn = this.tableInfo && this.tableInfo.column_count > MAX_COLUMNS ? Math.max(Math.min(firstColumn - 5, this.tableInfo.column_count - MAX_COLUMNS), 0) : 0;
+        return { rows: [block * BLOCK_ROWS, BLOCK_ROWS], columns: [startColumn, MAX_COLUMNS], ...this.view };
       }
     }
-    for (let column = first; this.known && column < end; column++)
+    for (let column = firstColumn; this.tableInfo && column < endColumn; column++)
       if (!this.summaries.has(column)) return { summaries: [column] };
     return null;
   }
 
-  covers(block, first, end) {
-    return block && block.left <= first && end <= block.left + MAX_COLUMNS;
+  covers(block, firstColumn, endColumn) {
+    return block && block.first_column <= firstColumn && endColumn <= block.first_column + MAX_COLUMNS;
   }
 
-  refused({ problem, is_busy: isBusy, is_gone: isGone }, version) {
+  onProblem({ problem, is_busy: isBusy, is_gone: isGone }, version) {
     if (!this.element.isConnected) return;
-    if (isGone) return this.user.gone(problem);
+    if (isGone) return this.callbacks.onGone(problem);
     this.status.textContent = problem;
     this.status.classList.add("problem");
-    if (isBusy) setTimeout(() => this.fetch(), BUSY_MILLISECONDS);
-    else if (version !== this.version) this.fetch();
+    if (isBusy) setTimeout(() => this.fetchMissing(), BUSY_MILLISECONDS);
+    else if (version !== this.version) this.fetchMissing();
   }
 
-  takeRows(page) {
-    const hasChanged = this.known && page.row_count !== this.known.row_count;
-    if (hasChanged) for (const known of [this.blocks, this.names]) known.clear();
-    this.known = { ...page, columns: { ...(this.known?.columns ?? {}) } };
-    for (const [place, column] of page.columns.entries()) this.known.columns[page.left + place] = column;
-    this.blocks.set(Math.floor(page.first / BLOCK), page);
+  storeRows(page) {
+    const hasChanged = this.tableInfo && page.row_count !== this.tableInfo.row_count;
+    if (hasChanged) for (const blocks of [this.blocks, this.indexBlocks]) blocks.clear();
+    this.tableInfo = { ...page, columns: { ...(this.tableInfo?.columns ?? {}) } };
+    for (const [offset, column] of page.columns.entries()) this.tableInfo.columns[page.first_column + offset] = column;
+    this.blocks.set(Math.floor(page.first_row / BLOCK_ROWS), page);
     // The last block of a table that became shorter begins earlier than was asked.
     if (this.blocks.size > MAX_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
-    this.grid.resize(page.found, page.column_count, { isNew: this.isNew });
-    this.grid.setWidths(page.left, page.columns.map((column, place) => widthOf(column, page.rows, place)));
-    if (this.isNew || hasChanged) this.tell();
+    this.grid.resize(page.match_count, page.column_count, { isNew: this.isNew });
+    this.grid.setWidths(page.first_column, page.columns.map((column, offset) => columnWidth(column, page.rows, offset)));
+    if (this.isNew || hasChanged) this.showSize();
     this.isNew = false;
-    this.grid.drawNow();
+    this.grid.draw();
   }
 
   /** Take the names of rows whose other columns are far to the right. */
-  takeNames(page) {
-    this.names.set(Math.floor(page.first / BLOCK), page);
-    if (this.names.size > MAX_BLOCKS) this.names.delete(this.names.keys().next().value);
-    this.grid.setWidths(0, page.columns.map((column, place) => widthOf(column, page.rows, place)));
-    this.grid.drawNow();
+  storeIndexRows(page) {
+    this.indexBlocks.set(Math.floor(page.first_row / BLOCK_ROWS), page);
+    if (this.indexBlocks.size > MAX_BLOCKS) this.indexBlocks.delete(this.indexBlocks.keys().next().value);
+    this.grid.setWidths(0, page.columns.map((column, offset) => columnWidth(column, page.rows, offset)));
+    this.grid.draw();
   }
 
   /** How many columns stay in sight: those of the index. */
-  get pinned() {
-    return this.known?.index_count ?? 0;
+  get pinnedCount() {
+    return this.tableInfo?.index_count ?? 0;
   }
 
-  takeSummaries(summaries) {
-    for (const one of summaries) this.summaries.set(one.column, one);
+  storeSummaries(summaries) {
+    for (const summary of summaries) this.summaries.set(summary.column, summary);
     this.grid.drawHead();
   }
 
-  tell() {
-    const { found, row_count: all, column_count: columns, index_count: index } = this.known;
-    const rows = found < all ? tableWords.found(found, all) : rowCount(all);
-    const whole = this.table.is_cut ? tableWords.firstOfMore : this.table.row_count > all ? tableWords.firstOf(this.table.row_count) : "";
+  showSize() {
+    const { match_count: matchCount, row_count: rowTotal, column_count: columnTotal, index_count: indexCount } = this.tableInfo;
+    const rows = matchCount < rowTotal ? tableWords.found(matchCount, rowTotal) : rowCount(rowTotal);
+    const note = this.table.is_cut ? tableWords.firstOfMore : this.table.row_count > rowTotal ? tableWords.firstOf(this.table.row_count) : "";
     this.status.classList.remove("problem");
-    this.status.textContent = `${rows}${whole} × ${columnCount(columns - index)}`;
+    this.status.textContent = `${rows}${note} × ${columnCount(columnTotal - indexCount)}`;
   }
 
   // ---- what the grid asks for
 
-  seen(range) {
-    this.wanted = range;
-    this.fetch();
+  onRangeShown(range) {
+    this.visibleRange = range;
+    this.fetchMissing();
   }
 
-  cell(row, column) {
-    const block = Math.floor(row / BLOCK);
-    const wide = this.blocks.get(block);
-    const page = wide && column < wide.left ? this.names.get(block) : wide;
-    return page?.rows[row - page.first]?.[column - page.left];
+  cellText(row, column) {
+    const block = Math.floor(row / BLOCK_ROWS);
+    const rowBlock = this.blocks.get(block);
+    const page = rowBlock && column < rowBlock.first_column ? this.indexBlocks.get(block) : rowBlock;
+    return page?.rows[row - page.first_row]?.[column - page.first_column];
   }
 
-  isEnd(column) {
-    return column >= this.known.index_count && this.known.columns[column]?.kind === "number";
+  isRightAligned(column) {
+    return column >= this.tableInfo.index_count && this.tableInfo.columns[column]?.kind === "number";
   }
 
   heading(column) {
-    const about = this.known.columns[column] ?? { name: "", dtype: "", kind: "other" };
-    const [sorted, isDescending] = this.view.sort ?? [];
-    const direction = sorted === column ? (isDescending ? "descending" : "ascending") : null;
-    const name = plain(about.name) || (column < this.known.index_count ? tableWords.index : tableWords.columnNumber(column + 1));
+    const columnInfo = this.tableInfo.columns[column] ?? { name: "", dtype: "", kind: "other" };
+    const [sortedColumn, isDescending] = this.view.sort ?? [];
+    const direction = sortedColumn === column ? (isDescending ? "descending" : "ascending") : null;
+    const name = cleanText(columnInfo.name) || (column < this.tableInfo.index_count ? tableWords.index : tableWords.columnNumber(column + 1));
     const next = { ascending: [column, true], descending: null }[direction] ?? [column, false];
-    const sort = el("button", { type: "button", class: "sort", title: name, onclick: () => this.change({ sort: direction === "descending" ? null : next }) },
+    const sort = el("button", { type: "button", class: "sort", title: name, onclick: () => this.changeView({ sort: direction === "descending" ? null : next }) },
       el("bdi", {}, name), el("span", { "aria-hidden": "true", class: "arrow" }, { ascending: "↑", descending: "↓" }[direction] ?? ""));
-    const filter = el("button", { type: "button", class: "icon", "aria-label": tableWords.filterColumn(name), title: tableWords.filter, onclick: () => this.openFilter(column, name, about.kind) }, icon("filter"));
+    const filter = el("button", { type: "button", class: "icon", "aria-label": tableWords.filterColumn(name), title: tableWords.filter, onclick: () => this.openFilter(column, name, columnInfo.kind) }, icon("filter"));
     return el("div", { role: "columnheader", "aria-sort": direction },
-      el("div", { class: "heading" }, sort, filter), el("div", { class: "dtype" }, plain(about.dtype)), spread(this.summaries.get(column)));
+      el("div", { class: "heading" }, sort, filter), el("div", { class: "dtype" }, cleanText(columnInfo.dtype)), histogram(this.summaries.get(column)));
   }
 
-  chosen({ row, column }) {
-    const text = this.cell(row, column);
-    this.detail.hidden = !text || text.length < 30;
-    this.detail.textContent = this.detail.hidden ? "" : text;
+  onCellChosen({ row, column }) {
+    const text = this.cellText(row, column);
+    this.cellDetail.hidden = !text || text.length < 30;
+    this.cellDetail.textContent = this.cellDetail.hidden ? "" : text;
   }
 
   /** The selected cells as text that spreadsheets take; those that are not here yet stay empty. */
-  copied() {
-    const { start, stop, first, end } = this.grid.selection;
+  selectionText() {
+    const { firstRow, endRow, firstColumn, endColumn } = this.grid.selection;
     const lines = [];
-    for (let row = start; row < Math.min(stop, start + MAX_COPIED); row++) {
+    for (let row = firstRow; row < Math.min(endRow, firstRow + MAX_COPIED); row++) {
       const cells = [];
-      for (let column = first; column < end; column++) cells.push((this.cell(row, column) ?? "").replace(/[\t\n\r]+/g, " "));
+      for (let column = firstColumn; column < endColumn; column++) cells.push((this.cellText(row, column) ?? "").replace(/[\t\n\r]+/g, " "));
       lines.push(cells.join("\t"));
     }
     return lines.join("\n");
@@ -227,14 +227,14 @@ export class LiveTable {
   // ---- filters
 
   openFilter(column, name, kind) {
-    const words = OPERATORS[kind];
-    const operator = el("select", { "aria-label": tableWords.condition }, words.map((one) => el("option", { value: one }, one)));
+    const operators = OPERATORS[kind];
+    const operator = el("select", { "aria-label": tableWords.condition }, operators.map((name) => el("option", { value: name }, name)));
     const value = el("input", { type: "text", "aria-label": tableWords.value, maxlength: 200, placeholder: { time: "2026-01-31", truth: "true", number: "0" }[kind] ?? "" });
-    const fit = () => (value.hidden = ["missing", "present"].includes(operator.value));
-    operator.addEventListener("change", fit);
-    const add = (event) => {
+    const showValueField = () => (value.hidden = ["missing", "present"].includes(operator.value));
+    operator.addEventListener("change", showValueField);
+    const addFilter = (event) => {
       event.preventDefault();
-      this.change({ filters: [...this.view.filters, [column, operator.value, value.hidden ? "" : value.value]] });
+      this.changeView({ filters: [...this.view.filters, [column, operator.value, value.hidden ? "" : value.value]] });
       this.grid.element.focus();
     };
     const close = (event) => {
@@ -243,26 +243,26 @@ export class LiveTable {
       this.drawFilters();
       this.grid.element.focus();
     };
-    this.drawFilters(el("form", { class: "filter", onsubmit: add, onkeydown: close }, el("bdi", {}, name), operator, value,
+    this.drawFilters(el("form", { class: "filter", onsubmit: addFilter, onkeydown: close }, el("bdi", {}, name), operator, value,
       el("button", { type: "submit", class: "small strong" }, tableWords.filter)));
-    fit();
+    showValueField();
     (value.hidden ? operator : value).focus();
   }
 
   drawFilters(...forms) {
-    const chips = this.view.filters.map((filter, place) => {
+    const chips = this.view.filters.map((filter, index) => {
       const [column, operator, text] = filter;
-      const words = `${plain(this.known?.columns[column]?.name ?? "") || tableWords.index} ${operator} ${text}`.trim();
-      const drop = () => this.change({ filters: this.view.filters.filter((_, one) => one !== place) });
-      return el("button", { type: "button", class: "small chip", "aria-label": tableWords.removeFilter(words), onclick: drop }, el("bdi", {}, words), icon("close"));
+      const words = `${cleanText(this.tableInfo?.columns[column]?.name ?? "") || tableWords.index} ${operator} ${text}`.trim();
+      const removeFilter = () => this.changeView({ filters: this.view.filters.filter((_, otherIndex) => otherIndex !== index) });
+      return el("button", { type: "button", class: "small chip", "aria-label": tableWords.removeFilter(words), onclick: removeFilter }, el("bdi", {}, words), icon("close"));
     });
-    this.filtering.replaceChildren(...chips, ...forms);
+    this.filterBar.replaceChildren(...chips, ...forms);
   }
 }
 
-function widthOf(column, rows, place) {
+function columnWidth(column, rows, index) {
   // Beside a heading there is a button, and perhaps an arrow.
-  let longest = Math.max((column.name.length || 5) * 1.15 + 5, column.dtype.length * 0.8);
-  for (const row of rows) longest = Math.max(longest, row[place]?.length ?? 7);
-  return Math.round(Math.min(Math.max(longest * 8.4 + 24, 84), 300));
+  let maxLetters = Math.max((column.name.length || 5) * 1.15 + 5, column.dtype.length * 0.8);
+  for (const row of rows) maxLetters = Math.max(maxLetters, row[index]?.length ?? 7);
+  return Math.round(Math.min(Math.max(maxLetters * 8.4 + 24, 84), 300));
 }

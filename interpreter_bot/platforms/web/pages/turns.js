@@ -1,8 +1,8 @@
 // One turn: its request, and all its events, in order.
 
-import { duration, el, icon, named, copier, linked, scrollable } from "./dom.js";
+import { formatDuration, el, icon, nameElement, copyButton, linkify, makeScrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
-import { Words, codeBlock, requester } from "./markdown.js";
+import { MarkdownView, codeBox, requestButton } from "./markdown.js";
 import { Outputs } from "./outputs.js";
 import { buttonWords, pythonWords, tokenCount, turnWords } from "./words.js";
 
@@ -16,54 +16,54 @@ export class Turn {
    * @param {{id: string, request: string, files: string[], is_code: boolean, started: number}} head
    * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, branch: Function, isWriting: Function, isReading: Function}} around
    */
-  constructor(head, around) {
-    Object.assign(this, { id: head.id, number: head.number ?? 0, head, around });
-    this.over = null;
+  constructor(head, context) {
+    Object.assign(this, { id: head.id, turnId: head.turn_id ?? 0, head, context });
+    this.end = null;
     this.hasBegun = false;
     this.cells = new Map();
     this.questions = new Map();
     this.artifacts = new Map();
     /** Hashes of displayed pictures; files with the same content are not shown again. */
     this.pictures = new Set();
-    this.words = null;
+    this.currentText = null;
     this.draft = null;
-    this.said = [];
+    this.texts = [];
     this.body = el("div", { class: "answer" });
-    this.stateWords = el("span", {});
-    this.state = el("div", { class: "state" }, el("span", { class: "pulse", "aria-hidden": "true" }), this.stateWords);
-    this.meta = el("footer", { class: "meta", hidden: true });
-    this.asked = asked(head);
-    this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, this.asked, this.body, this.state, this.meta);
+    this.stateLabel = el("span", {});
+    this.state = el("div", { class: "state" }, el("span", { class: "pulse", "aria-hidden": "true" }), this.stateLabel);
+    this.footer = el("footer", { class: "meta", hidden: true });
+    this.requestElement = requestBox(head);
+    this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, this.requestElement, this.body, this.state, this.footer);
     this.showState(turnWords.sending);
     for (const event of head.events ?? []) this.apply(event);
   }
 
   apply(event) {
-    if (this.over && event.type !== "usage") return;
+    if (this.end && event.type !== "usage") return;
     (this[`on_${event.type}`] ?? this.onOutput).call(this, event);
   }
 
-  showState(words, beside = null) {
-    if (!words && this.state.hidden) return;
-    this.state.hidden = !words;
-    this.stateWords.textContent = words;
-    this.state.replaceChildren(...[this.state.firstChild, this.stateWords, beside].filter(Boolean));
-    clearInterval(this.clock);
-    if (!words || this.over) return;
+  showState(text, extra = null) {
+    if (!text && this.state.hidden) return;
+    this.state.hidden = !text;
+    this.stateLabel.textContent = text;
+    this.state.replaceChildren(...[this.state.firstChild, this.stateLabel, extra].filter(Boolean));
+    clearInterval(this.stateTimer);
+    if (!text || this.end) return;
     // A repeated event continues the same wait.
-    if (words !== this.awaited?.words) this.awaited = { words, since: Date.now() };
-    const { since } = this.awaited;
-    const most = words === turnWords.running && this.around.limit?.();
+    if (text !== this.wait?.text) this.wait = { text, since: Date.now() };
+    const { since } = this.wait;
+    const maxSeconds = text === turnWords.running && this.context.getMaxSeconds?.();
     const showSeconds = () => {
       const seconds = (Date.now() - since) / 1000;
-      if (!this.state.isConnected) clearInterval(this.clock);
-      else if (seconds > 2) this.stateWords.textContent = `${words} ${most ? turnWords.ofAtMost(duration(Math.round(seconds)), duration(most)) : duration(Math.round(seconds))}`;
+      if (!this.state.isConnected) clearInterval(this.stateTimer);
+      else if (seconds > 2) this.stateLabel.textContent = `${text} ${maxSeconds ? turnWords.ofAtMost(formatDuration(Math.round(seconds)), formatDuration(maxSeconds)) : formatDuration(Math.round(seconds))}`;
     };
-    this.clock = setInterval(showSeconds, 1000);
+    this.stateTimer = setInterval(showSeconds, 1000);
   }
 
   on_waiting({ ahead }) {
-    const withdraw = () => this.around.say({ do: "withdraw", id: this.id });
+    const withdraw = () => this.context.sendAction({ do: "withdraw", id: this.id });
     const button = el("button", { type: "button", class: "small", onclick: withdraw }, turnWords.withdraw);
     this.showState(turnWords.queued(ahead), button);
   }
@@ -74,28 +74,28 @@ export class Turn {
   }
 
   on_step() {
-    this.words = null;
-    this.dropDraft();
+    this.currentText = null;
+    this.removeDraft();
     this.showState(turnWords.thinking);
-    this.around.spoke(turnWords.thinking);
+    this.context.announce(turnWords.thinking);
   }
 
   on_progress({ text, share }) {
-    const parts = share === null ? null
+    const progressParts = share === null ? null
       : [el("progress", { max: "1", value: String(share), "aria-label": turnWords.progress }), ` ${Math.round(share * 100)} %`];
-    this.showState(text || turnWords.thinking, parts && el("span", { class: "share" }, parts));
+    this.showState(text || turnWords.thinking, progressParts && el("span", { class: "share" }, progressParts));
   }
 
   on_text({ text }) {
-    if (!this.words) this.newWords();
-    this.words.add(text);
+    if (!this.currentText) this.addText();
+    this.currentText.append(text);
     this.showState("");
   }
 
-  newWords() {
-    this.words = new Words();
-    this.said.push(this.words);
-    this.add(this.words.element);
+  addText() {
+    this.currentText = new MarkdownView();
+    this.texts.push(this.currentText);
+    this.append(this.currentText.element);
   }
 
   on_draft({ text }) {
@@ -104,7 +104,7 @@ export class Turn {
       this.draft = el("div", { class: "cell draft" }, el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", { class: "language" }, turnWords.writing)), pre));
       this.draftText = document.createTextNode("");
       pre.firstChild.append(this.draftText);
-      this.add(this.draft);
+      this.append(this.draft);
     }
     this.draftText.appendData(text);
     const pre = this.draft.querySelector("pre");
@@ -112,7 +112,7 @@ export class Turn {
     this.showState("");
   }
 
-  dropDraft() {
+  removeDraft() {
     this.draft?.remove();
     this.draft = null;
   }
@@ -120,33 +120,33 @@ export class Turn {
   on_code({ cell, text: code }) {
     // A bot that goes on with what another one began says again what it follows.
     if (this.cells.has(cell)) return this.showState(turnWords.running);
-    const outputs = new Outputs(this.around.displays, this.around.say);
+    const outputs = new Outputs(this.context.displays, this.context.sendAction);
     const status = el("span", { class: "cell-status" });
-    const block = codeBlock(code, "python");
+    const block = codeBox(code, "python");
     block.firstChild.firstChild.after(status);
     const element = el("div", { class: "cell running", role: "group", "aria-label": turnWords.code }, block, outputs.element);
     // From here on it is seen where it runs.
-    this.asked.querySelector(".code")?.remove();
+    this.requestElement.querySelector(".code")?.remove();
     this.cells.set(cell, { element, outputs, status });
     if (this.draft) {
       this.draft.replaceWith(element);
       this.draft = null;
-    } else this.add(element);
+    } else this.append(element);
     this.showState(turnWords.running);
-    this.around.spoke(turnWords.runningCode);
+    this.context.announce(turnWords.runningCode);
   }
 
-  outputsOf(cell) {
-    const found = this.cells.get(cell);
-    if (found) return found.outputs;
-    const outputs = new Outputs(this.around.displays, this.around.say);
+  getOutputs(cell) {
+    const knownCell = this.cells.get(cell);
+    if (knownCell) return knownCell.outputs;
+    const outputs = new Outputs(this.context.displays, this.context.sendAction);
     this.cells.set(cell, { outputs, element: outputs.element, status: el("span") });
-    this.add(outputs.element);
+    this.append(outputs.element);
     return outputs;
   }
 
   on_stdout({ cell, type, text }) {
-    this.outputsOf(cell).print(type, text);
+    this.getOutputs(cell).print(type, text);
   }
 
   on_stderr(event) {
@@ -155,65 +155,65 @@ export class Turn {
 
   onOutput(event) {
     if (event.type === "image") this.pictures.add(event.sha256);
-    this.outputsOf(event.cell).show(event);
+    this.getOutputs(event.cell).show(event);
   }
 
   on_finished({ cell, status: ending, seconds, reason = "", kernel_lost: isLost }) {
-    const found = this.cells.get(cell);
-    if (!found) return;
-    Object.assign(found, { ending, seconds });
-    found.element.classList.remove("running");
-    const isFine = ending === "ok" || ending === BACKGROUND;
-    found.element.classList.add(isFine ? "fine" : "failed");
-    found.status.textContent = `${ending === "ok" ? "" : `${turnWords.endings[ending] ?? ending} · `}${duration(seconds)}`;
-    if (ending === "stopped") found.outputs.calm();
+    const runCell = this.cells.get(cell);
+    if (!runCell) return;
+    Object.assign(runCell, { ending, seconds });
+    runCell.element.classList.remove("running");
+    const isSuccess = ending === "ok" || ending === BACKGROUND;
+    runCell.element.classList.add(isSuccess ? "fine" : "failed");
+    runCell.status.textContent = `${ending === "ok" ? "" : `${turnWords.endings[ending] ?? ending} · `}${formatDuration(seconds)}`;
+    if (ending === "stopped") runCell.outputs.softenStopError();
     // That it was stopped is said already.
-    const more = /^stopped\.?$/i.test(reason) ? "" : reason;
-    if (more || isLost) {
-      const words = [more, isLost && !/variables/i.test(reason) ? turnWords.variablesLost : ""];
-      found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
+    const otherReason = /^stopped\.?$/i.test(reason) ? "" : reason;
+    if (otherReason || isLost) {
+      const sentences = [otherReason, isLost && !/variables/i.test(reason) ? turnWords.variablesLost : ""];
+      runCell.outputs.append(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, sentences.filter(Boolean).join(" ")));
     }
-    if (ending === "error" && this.head.is_code) found.outputs.add(requester("ask", turnWords.whyQuestion, turnWords.whyFailed));
-    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, turnWords.noOutput));
+    if (ending === "error" && this.head.is_code) runCell.outputs.append(requestButton("ask", turnWords.whyQuestion, turnWords.whyFailed));
+    if (ending === "ok" && runCell.outputs.isEmpty && this.head.is_code) runCell.outputs.append(el("p", { class: "notice" }, turnWords.noOutput));
     this.showState(this.head.is_code ? "" : turnWords.thinking);
   }
 
   on_announcement({ text }) {
-    this.add(el("p", { class: "notice" }, text));
+    this.append(el("p", { class: "notice" }, text));
   }
 
   on_private({ text }) {
-    this.add(el("p", { class: "notice" }, linked(text)));
+    this.append(el("p", { class: "notice" }, linkify(text)));
   }
 
   on_input(event) {
     if (event.is_of_model) return this.on_approve(event);
-    this.ask(event, (place) => this.outputsOf(event.cell).add(place));
-    this.around.spoke(turnWords.codeAsksInput);
+    this.ask(event, (place) => this.getOutputs(event.cell).append(place));
+    this.context.announce(turnWords.codeAsksInput);
   }
 
   on_approve(event) {
-    this.dropDraft();
-    this.ask(event, (place) => this.add(place));
+    this.removeDraft();
+    this.ask(event, (place) => this.append(place));
   }
 
   /** Ask in a form of its own, whose module is fetched with the first: most turns ask nothing. */
   ask(event, add) {
-    const place = el("div", {});
-    add(place);
+    const placeholder = el("div", {});
+    add(placeholder);
     this.showState("");
     this.questions.set(event.id, import("./questions.js").then(({ questionForm, modelQuestionForm, approvalForm }) => {
-      const make = event.is_of_model ? modelQuestionForm : event.type === "input" ? questionForm : approvalForm;
-      const form = make(event, (text) => this.answer(event.id, text));
-      place.replaceWith(form);
-      if (form.ariaLabel) this.around.spoke(form.ariaLabel);
-      else if (!this.around.isWriting() && !this.over) form.querySelector("input").focus({ preventScroll: true });
+      const makeForm = event.is_of_model ? modelQuestionForm : event.type === "input" ? questionForm : approvalForm;
+      const form = makeForm(event, (text) => this.answer(event.id, text));
+      placeholder.replaceWith(form);
+      if (form.ariaLabel) this.context.announce(form.ariaLabel);
+      else if (!this.context.isWriting() && !this.end) form.querySelector("input").focus({ preventScroll: true });
       return form;
     }));
   }
 
   answer(question, text) {
-    this.around.say({ do: "answer", question, text });
+    this.context.sendAction({ do: "answer", question, text });
   }
 
   on_settled({ id, answer, outcome }) {
@@ -225,40 +225,40 @@ export class Turn {
   on_artifact(file) {
     if (!this.files) {
       this.files = el("ul", { class: "files", "aria-label": turnWords.files });
-      this.add(this.files);
+      this.append(this.files);
     }
     this.artifacts.get(file.name)?.remove();
-    const card = fileCard(this.around.thread, file, { hasPreview: !this.pictures.has(file.sha256) });
+    const card = fileCard(this.context.thread, file, { hasPreview: !this.pictures.has(file.sha256) });
     this.artifacts.set(file.name, card);
     this.files.append(card);
   }
 
-  on_usage(spent) {
-    this.spent = spent;
+  on_usage(usage) {
+    this.usage = usage;
   }
 
   on_over(end) {
-    this.over = end;
-    this.number = end.turn_id || this.number;
-    this.dropDraft();
-    for (const asked of this.questions.values()) asked.then((form) => form.settle());
+    this.end = end;
+    this.turnId = end.turn_id || this.turnId;
+    this.removeDraft();
+    for (const formPromise of this.questions.values()) formPromise.then((form) => form.settle());
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
-    this.finishWords(end);
+    this.finishTexts(end);
     if (end.status === "done" && end.text.trim() && this.cells.size) this.foldWork();
     this.showState("");
     this.state.remove();
-    if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
+    if (end.queries?.length) import("./queries.js").then(({ queryList }) => this.insertAfterCode(queryList(end.queries)));
     if (this.files) this.body.append(this.files);
-    const words = this.wordsOf(end);
-    if (words) this.body.append(sentence({ ...end, reason: words }, () => this.around.again(this), end.status === "stopped" && !this.hasBegun));
+    const sentence = this.endSentence(end);
+    if (sentence) this.body.append(endNotice({ ...end, reason: sentence }, () => this.context.reuseRequest(this), end.status === "stopped" && !this.hasBegun));
     this.element.removeAttribute("aria-busy");
-    this.showMeta(end);
-    const said = end.status === "done" ? this.words?.text.replace(/[*_`#|>]/g, "").trim() : "";
-    this.around.spoke(end.reason || (said ? turnWords.answer(said.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
+    this.showFooter(end);
+    const spokenText = end.status === "done" ? this.currentText?.text.replace(/[*_`#|>]/g, "").trim() : "";
+    this.context.announce(end.reason || (spokenText ? turnWords.answer(spokenText.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
   }
 
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
-  wordsOf(end) {
+  endSentence(end) {
     return end.status === "stopped" ? end.reason?.replace(/^stopped\.\s*/i, "") : end.reason;
   }
 
@@ -268,95 +268,95 @@ export class Turn {
     const failures = cells.filter(({ ending }) => ending !== "ok").length;
     const seconds = cells.reduce((sum, cell) => sum + cell.seconds, 0);
     const parts = [turnWords.ran(cells.length), failures && turnWords.failed(failures)].filter(Boolean);
-    const isRead = this.around.isReading() || this.body.contains(document.activeElement);
-    this.work = el("details", { class: "work", open: isRead }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${duration(seconds)}` : turnWords.codeNotRun));
+    const isOpen = this.context.isReading() || this.body.contains(document.activeElement);
+    this.workDetails = el("details", { class: "work", open: isOpen }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${formatDuration(seconds)}` : turnWords.codeNotRun));
     // At once: a browser keeps in place what it shows below words that come later.
-    this.words.draw();
-    this.conclusion = this.words.element;
-    this.body.querySelector(":scope > :is(.cell, .outputs, .words)").before(this.conclusion, this.work);
+    this.currentText.draw();
+    this.answerElement = this.currentText.element;
+    this.body.querySelector(":scope > :is(.cell, .outputs, .words)").before(this.answerElement, this.workDetails);
   }
 
-  finishWords(end) {
+  finishTexts(end) {
     if (end.text) {
-      if (!this.words) this.newWords();
-      this.words.set(end.text);
+      if (!this.currentText) this.addText();
+      this.currentText.setText(end.text);
     }
     if (this.artifacts.size === 0) return;
-    const byName = (name) => {
-      const bare = name.replace(/^(?:sandbox:)?\/mnt\/data\//, "");
-      return this.artifacts.has(bare) ? fileLink(this.around.thread, bare) : null;
+    const linkFile = (name) => {
+      const bareName = name.replace(/^(?:sandbox:)?\/mnt\/data\//, "");
+      return this.artifacts.has(bareName) ? fileLink(this.context.thread, bareName) : null;
     };
-    for (const words of this.said) words.link(byName);
+    for (const text of this.texts) text.linkFiles(linkFile);
   }
 
-  showMeta(end) {
+  showFooter(end) {
     const parts = [];
-    const isSaid = [...this.cells.values()].some((cell) => /^stopped/i.test(cell.status.textContent));
-    if (end.status === "stopped" && this.hasBegun && !isSaid) parts.push(turnWords.stopped);
-    if (end.seconds > 0) parts.push(duration(end.seconds));
-    const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
-    const cached = this.spent?.cached_tokens ? turnWords.fromCache(this.spent.cached_tokens) : "";
-    if (tokens) parts.push((this.spent.is_estimated ? turnWords.estimated(tokenCount(tokens)) : tokenCount(tokens)) + cached);
-    if (this.spent && Number(this.spent.money) > 0) parts.push(turnWords.money(this.spent.money));
-    const all = () => this.said.map((words) => words.text).join("\n\n").trim();
-    if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
-    if (all()) this.meta.append(copier(all));
-    const canBranch = this.number > 0 && !end.goes_on && Boolean(this.head.request && this.around.branch);
+    const isStopShown = [...this.cells.values()].some((cell) => /^stopped/i.test(cell.status.textContent));
+    if (end.status === "stopped" && this.hasBegun && !isStopShown) parts.push(turnWords.stopped);
+    if (end.seconds > 0) parts.push(formatDuration(end.seconds));
+    const tokens = this.usage ? this.usage.input_tokens + this.usage.output_tokens : 0;
+    const cached = this.usage?.cached_tokens ? turnWords.fromCache(this.usage.cached_tokens) : "";
+    if (tokens) parts.push((this.usage.is_estimated ? turnWords.estimated(tokenCount(tokens)) : tokenCount(tokens)) + cached);
+    if (this.usage && Number(this.usage.money) > 0) parts.push(turnWords.money(this.usage.money));
+    const allText = () => this.texts.map((text) => text.text).join("\n\n").trim();
+    if (parts.length) this.footer.append(el("span", {}, parts.join(" · ")));
+    if (allText()) this.footer.append(copyButton(allText));
+    const canBranch = this.turnId > 0 && !end.goes_on && Boolean(this.head.request && this.context.branch);
     if (canBranch) this.offerBranches();
-    this.meta.hidden = parts.length === 0 && !all() && !canBranch;
+    this.footer.hidden = parts.length === 0 && !allText() && !canBranch;
   }
 
   /** Let the question be edited where it stands, and be asked again below its answer. */
   offerBranches() {
-    const again = () => this.around.branch(this, this.head.request);
-    this.editor = el("button", { type: "button", class: "icon edit", title: buttonWords.edit, onclick: () => this.edit() }, icon("pen"), el("span", { class: "unseen" }, buttonWords.edit));
-    this.asked.append(this.editor);
+    const branchAgain = () => this.context.branch(this, this.head.request);
+    this.editButton = el("button", { type: "button", class: "icon edit", title: buttonWords.edit, onclick: () => this.editQuestion() }, icon("pen"), el("span", { class: "unseen" }, buttonWords.edit));
+    this.requestElement.append(this.editButton);
     // What ended badly has a button at the sentence that says so.
-    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, icon("again"), el("span", {}, this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain)));
+    if (["done", "stopped"].includes(this.end.status)) this.footer.append(el("button", { type: "button", class: "small", onclick: branchAgain }, icon("again"), el("span", {}, this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain)));
   }
 
   /** Let the question be written anew where it stands. */
-  async edit() {
-    (await import("./branches.js")).edit(this);
+  async editQuestion() {
+    (await import("./branches.js")).editQuestion(this);
   }
 
   /** Show the way to what stands in its place in other branches, if anything does. */
-  async showVersions(place) {
-    this.place = place;
-    const versions = place ? (await import("./branches.js")).versionsOf(place) : null;
+  async showBranches(branches) {
+    this.branches = branches;
+    const branchNav = branches ? (await import("./branches.js")).branchLinks(branches) : null;
     // Meanwhile it may have been shown anew.
-    if (this.place !== place) return;
-    this.versions?.remove();
-    this.versions = versions;
-    if (versions) this.meta.after(versions);
+    if (this.branches !== branches) return;
+    this.branchNav?.remove();
+    this.branchNav = branchNav;
+    if (branchNav) this.footer.after(branchNav);
   }
 
-  add(node) {
+  append(node) {
     this.body.append(node);
   }
 
   /** Add what belongs to all code of the turn below the last of it. */
-  afterCode(node) {
+  insertAfterCode(node) {
     const last = [...this.cells.values()].at(-1)?.element;
     if (last) last.after(node);
-    else this.add(node);
+    else this.append(node);
   }
 }
 
 /** What was asked, under a heading by which one can go from turn to turn. */
-function asked(head) {
+function requestBox(head) {
   if (!head.request && !head.files.length) return el("div", { class: "nothing-asked" });
-  const files = head.files.length
-    ? el("ul", { class: "asked-files", "aria-label": turnWords.attachedFiles }, head.files.map((name) => el("li", {}, icon("file"), named(name))))
+  const fileList = head.files.length
+    ? el("ul", { class: "asked-files", "aria-label": turnWords.attachedFiles }, head.files.map((name) => el("li", {}, icon("file"), nameElement(name))))
     : null;
-  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("h2", { class: "muted" }, turnWords.youRan), codeBlock(head.request, "python"));
-  return el("div", { class: "asked" }, el("h2", { class: "unseen" }, turnWords.youAsked), files, head.request ? scrollable(el("div", { class: "bubble", dir: "auto" }, head.request)) : null);
+  if (head.is_code) return el("div", { class: "asked code-asked" }, fileList, el("h2", { class: "muted" }, turnWords.youRan), codeBox(head.request, "python"));
+  return el("div", { class: "asked" }, el("h2", { class: "unseen" }, turnWords.youAsked), fileList, head.request ? makeScrollable(el("div", { class: "bubble", dir: "auto" }, head.request)) : null);
 }
 
-function sentence(end, again, isWithdrawn) {
+function endNotice(end, reuseRequest, isWithdrawn) {
   const isBad = !isWithdrawn && !end.goes_on && !["done", "stopped"].includes(end.status);
   const button = isWithdrawn || isBad
-    ? el("button", { type: "button", class: "small", onclick: again }, turnWords.askAgain)
+    ? el("button", { type: "button", class: "small", onclick: reuseRequest }, turnWords.askAgain)
     : null;
   return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.reason), button);
 }

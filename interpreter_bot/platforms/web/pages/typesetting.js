@@ -2,67 +2,67 @@
 // a formula is not trusted: it is short, defines nothing, names no address, and waits its turn where
 // there are many.
 
-import { styled } from "./dom.js";
-import { kept, put } from "./formulas.js";
+import { loadStyles } from "./dom.js";
+import { typesetFormulas, showFormula } from "./formulas.js";
 import temml from "./temml.js";
 
-await styled("/temml.css");
+await loadStyles("/temml.css");
 
-const LONGEST = 2000;
-const DEEPEST = 60;
-const MAX_KEPT = 500;
+const MAX_CHARACTERS = 2000;
+const MAX_DEPTH = 60;
+const MAX_STORED = 500;
 const SLICE_MILLISECONDS = 8;
-const DEFINING = /\\(?:def|[gex]def|let|futurelet|(?:re)?newcommand|providecommand|newenvironment|global|long)(?![a-zA-Z])/;
-const FOREIGN = "a, img, iframe, script, [href], [src]";
+const DEFINITIONS = /\\(?:def|[gex]def|let|futurelet|(?:re)?newcommand|providecommand|newenvironment|global|long)(?![a-zA-Z])/;
+const FORBIDDEN_ELEMENTS = "a, img, iframe, script, [href], [src]";
 const OPTIONS = { throwOnError: true, trust: false, strict: false, maxExpand: 200, maxSize: [20, 20] };
 
-const waiting = [];
+const queue = [];
 
 /** Typeset a formula a moment later. */
-export function add(entry) {
-  if (!isFit(entry.tex)) return entry.place.classList.add("raw");
-  waiting.push(entry);
-  if (waiting.length === 1) setTimeout(work);
+export function queueFormula(entry) {
+  if (!isAllowed(entry.tex)) return entry.element.classList.add("raw");
+  queue.push(entry);
+  if (queue.length === 1) setTimeout(typesetQueued);
 }
 
-function isFit(tex) {
-  if (!tex || tex.length > LONGEST || DEFINING.test(tex)) return false;
+function isAllowed(tex) {
+  if (!tex || tex.length > MAX_CHARACTERS || DEFINITIONS.test(tex)) return false;
   let depth = 0;
-  for (const letter of tex) {
-    if (letter === "{") depth++;
-    else if (letter === "}") depth--;
-    if (depth > DEEPEST) return false;
+  for (const character of tex) {
+    if (character === "{") depth++;
+    else if (character === "}") depth--;
+    if (depth > MAX_DEPTH) return false;
   }
   return true;
 }
 
 /** Typeset some, and leave time for everything else. */
-function work() {
-  const until = performance.now() + SLICE_MILLISECONDS;
-  let done = 0;
-  while (done < waiting.length && performance.now() < until) {
-    const entry = waiting[done++];
+function typesetQueued() {
+  const deadline = performance.now() + SLICE_MILLISECONDS;
+  let count = 0;
+  while (count < queue.length && performance.now() < deadline) {
+    const entry = queue[count++];
     // What was drawn anew meanwhile is typeset where it is now.
-    if (!kept.has(entry.key)) keep(entry.key, typeset(entry));
-    put(entry);
+    if (!typesetFormulas.has(entry.key)) storeFormula(entry.key, typeset(entry));
+    showFormula(entry);
   }
-  waiting.splice(0, done);
-  if (waiting.length) setTimeout(work);
+  queue.splice(0, count);
+  if (queue.length) setTimeout(typesetQueued);
 }
 
-function keep(key, drawn) {
-  kept.set(key, drawn);
-  if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value);
+function storeFormula(key, element) {
+  typesetFormulas.set(key, element);
+  if (typesetFormulas.size > MAX_STORED) typesetFormulas.delete(typesetFormulas.keys().next().value);
 }
 
 /** Typeset a formula; null where that cannot be done. */
 function typeset({ tex, isDisplay }) {
-  const drawn = document.createElement("span");
+  const element = document.createElement("span");
   try {
-    temml.render(tex, drawn, { ...OPTIONS, displayMode: isDisplay });
+    temml.render(tex, element, { ...OPTIONS, displayMode: isDisplay });
   } catch {
     // No formula, or one that is not known: of errors of theirs, and of ours on what they sent.
     return null;
   }
-  return drawn.querySelector(FOREIGN) ? null : drawn;
+  return element.querySelector(FORBIDDEN_ELEMENTS) ? null : element;
 }

@@ -1,82 +1,82 @@
 // Files on their way up. The browser streams them from the disk; none is read into memory here.
 
 import { pageKey } from "./connection.js";
-import { LARGEST_PREVIEW, PICTURE } from "./files.js";
-import { $, address, el, icon, named, size, styled } from "./dom.js";
+import { MAX_PREVIEW_BYTES, PICTURE_NAME } from "./files.js";
+import { $, address, el, icon, nameElement, formatSize, loadStyles } from "./dom.js";
 import { uploadWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
-await styled("/uploads.css");
+await loadStyles("/uploads.css");
 
 export class Uploads {
-  constructor({ complain, changed, limit }) {
-    Object.assign(this, { complain, changed, limit });
+  constructor({ showComplaint, onChange, getMaxBytes }) {
+    Object.assign(this, { showComplaint, onChange, getMaxBytes });
     this.thread = "";
-    this.all = new Map();
+    this.itemsByThread = new Map();
   }
 
   /** Show those of a conversation; those of others go on. Tells whether it was shown before. */
-  open(thread, names) {
-    const isKnown = this.all.has(thread);
-    if (!isKnown) this.all.set(thread, names.map((name) => ({ name, thread, isDone: true })));
+  openThread(thread, names) {
+    const isKnown = this.itemsByThread.has(thread);
+    if (!isKnown) this.itemsByThread.set(thread, names.map((name) => ({ name, thread, isDone: true })));
     this.thread = thread;
     this.draw(thread);
     return isKnown;
   }
 
-  of(thread) {
-    return this.all.get(thread) ?? [];
+  itemsOf(thread) {
+    return this.itemsByThread.get(thread) ?? [];
   }
 
   get isBusy() {
-    return this.going(this.thread).length > 0;
+    return this.unfinished(this.thread).length > 0;
   }
 
   get isAnyBusy() {
-    return [...this.all.keys()].some((thread) => this.going(thread).length > 0);
+    return [...this.itemsByThread.keys()].some((thread) => this.unfinished(thread).length > 0);
   }
 
-  done(thread = this.thread) {
-    return this.of(thread).filter((item) => item.isDone).map((item) => item.name);
+  finished(thread = this.thread) {
+    return this.itemsOf(thread).filter((item) => item.isDone).map((item) => item.name);
   }
 
-  going(thread) {
-    return this.of(thread).filter((item) => !item.isDone).map((item) => item.name);
+  unfinished(thread) {
+    return this.itemsOf(thread).filter((item) => !item.isDone).map((item) => item.name);
   }
 
   /** Add files that are there already. */
-  put(thread, names) {
-    const known = new Set(this.done(thread));
-    this.putBack(thread, names.filter((name) => !known.has(name)).map((name) => ({ name, thread, isDone: true })));
+  addStored(thread, names) {
+    const storedNames = new Set(this.finished(thread));
+    this.putBack(thread, names.filter((name) => !storedNames.has(name)).map((name) => ({ name, thread, isDone: true })));
   }
 
   /** Hand over all that a message takes along; they go on. */
   takeAll() {
-    const items = this.of(this.thread);
+    const items = this.itemsOf(this.thread);
     this.clear();
     return items;
   }
 
   /** Take back what a message that is not sent would have taken along. */
   putBack(thread, items) {
-    this.all.set(thread, [...items, ...this.of(thread)]);
+    this.itemsByThread.set(thread, [...items, ...this.itemsOf(thread)]);
     this.draw(thread);
   }
 
   clear() {
-    this.all.set(this.thread, []);
+    this.itemsByThread.set(this.thread, []);
     this.draw(this.thread);
   }
 
-  drop(thread) {
-    for (const item of this.of(thread)) item.request?.abort();
-    this.all.delete(thread);
+  discard(thread) {
+    for (const item of this.itemsOf(thread)) item.request?.abort();
+    this.itemsByThread.delete(thread);
   }
 
   add(thread, files) {
-    const most = this.limit();
+    const maxBytes = this.getMaxBytes();
     for (const file of files) {
-      if (most && file.size > most) this.complain(uploadWords.tooLarge(file.name, size(file.size), size(most)));
+      if (maxBytes && file.size > maxBytes) this.showComplaint(uploadWords.tooLarge(file.name, formatSize(file.size), formatSize(maxBytes)));
       else this.upload(thread, file);
     }
   }
@@ -89,63 +89,63 @@ export class Uploads {
       this.progress(item);
     };
     request.onload = () => {
-      if (request.status !== 200) return this.failed(item, request.responseText);
+      if (request.status !== 200) return this.onFailure(item, request.responseText);
       item.isDone = true;
       item.name = JSON.parse(request.responseText).name;
       this.draw(item.thread);
       dispatchEvent(new Event("uploaded"));
     };
-    request.onerror = () => this.failed(item, uploadWords.uploadBroken);
+    request.onerror = () => this.onFailure(item, uploadWords.uploadBroken);
     request.onabort = () => this.remove(item);
     request.open("POST", address("/upload", { thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.setRequestHeader("Interpreter-Bot-Key", pageKey);
     request.send(file);
-    this.all.set(thread, [...this.of(thread), item]);
+    this.itemsByThread.set(thread, [...this.itemsOf(thread), item]);
     this.draw(thread);
   }
 
-  failed(item, why) {
+  onFailure(item, why) {
     this.remove(item);
-    this.complain(uploadWords.uploadFailed(item.name, why));
+    this.showComplaint(uploadWords.uploadFailed(item.name, why));
   }
 
   remove(item) {
-    item.isGone = true;
-    this.all.set(item.thread, this.of(item.thread).filter((one) => one !== item));
+    item.isRemoved = true;
+    this.itemsByThread.set(item.thread, this.itemsOf(item.thread).filter((other) => other !== item));
     this.draw(item.thread);
   }
 
   progress(item) {
     if (item.thread !== this.thread) return;
-    const part = item.size ? item.sent / item.size : 1;
-    item.bar.value = part;
-    item.words.textContent = part < 1 ? uploadWords.uploadShare(Math.floor(part * 100), size(item.size)) : uploadWords.storing;
+    const share = item.size ? item.sent / item.size : 1;
+    item.bar.value = share;
+    item.shareLabel.textContent = share < 1 ? uploadWords.uploadShare(Math.floor(share * 100), formatSize(item.size)) : uploadWords.storing;
   }
 
   draw(thread) {
-    if (thread === this.thread) $("uploads").replaceChildren(...this.of(thread).map((item) => this.chip(item)));
-    this.changed(thread);
+    if (thread === this.thread) $("uploads").replaceChildren(...this.itemsOf(thread).map((item) => this.itemElement(item)));
+    this.onChange(thread);
   }
 
-  chip(item) {
+  itemElement(item) {
     const label = item.isDone ? uploadWords.removeFile(item.name) : uploadWords.cancelUpload(item.name);
-    const away = () => (item.isDone ? this.remove(item) : item.request.abort());
-    const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
-    const name = named(item.name, { class: "file-title" });
+    const cancelOrRemove = () => (item.isDone ? this.remove(item) : item.request.abort());
+    const requestView = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
+    const name = nameElement(item.name, { class: "file-title" });
     const picture = () => el("img", { src: address("/picture", { thread: item.thread, name: item.name }), alt: "", onerror: (event) => event.target.replaceWith(icon("file")) });
-    const isSeen = item.isDone && PICTURE.test(item.name) && !(item.size > LARGEST_PREVIEW);
-    const chip = el("li", { class: item.isDone ? "done" : "going" }, isSeen ? picture() : icon("file"),
-      item.isDone ? el("button", { type: "button", class: "look", title: buttonWords.view, onclick: view }, name) : name);
+    const hasPreview = item.isDone && PICTURE_NAME.test(item.name) && !(item.size > MAX_PREVIEW_BYTES);
+    const chip = el("li", { class: item.isDone ? "done" : "going" }, hasPreview ? picture() : icon("file"),
+      item.isDone ? el("button", { type: "button", class: "look", title: buttonWords.view, onclick: requestView }, name) : name);
     if (!item.isDone) {
       item.bar = el("progress", { max: "1", value: "0", "aria-label": item.name });
-      item.words = el("span", { class: "muted" });
-      chip.append(item.bar, item.words);
+      item.shareLabel = el("span", { class: "muted" });
+      chip.append(item.bar, item.shareLabel);
       this.progress(item);
     }
-    const run = () => (this.remove(item), dispatchEvent(new CustomEvent("notebook", { detail: item.name })));
-    if (item.isDone && /\.ipynb$/i.test(item.name)) chip.append(el("button", { type: "button", class: "small strong", onclick: run }, buttonWords.runCells));
-    chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: away }, icon("close")));
+    const runNotebook = () => (this.remove(item), dispatchEvent(new CustomEvent("notebook", { detail: item.name })));
+    if (item.isDone && /\.ipynb$/i.test(item.name)) chip.append(el("button", { type: "button", class: "small strong", onclick: runNotebook }, buttonWords.runCells));
+    chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: cancelOrRemove }, icon("close")));
     return chip;
   }
 }

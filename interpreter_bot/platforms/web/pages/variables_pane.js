@@ -1,16 +1,16 @@
 // The variables of Python, as they are after each run.
 
-import { el, plain, size } from "./dom.js";
-import { inLocalTime, rows } from "./panels.js";
+import { el, cleanText, formatSize } from "./dom.js";
+import { inLocalTime, factTable } from "./panels.js";
 import { variableWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
 const notice = el("div", {});
 const list = el("ul", { class: "variables" });
 const imported = el("p", { class: "muted" });
-const inside = el("div", { class: "inside" });
-const facts = el("div", { class: "facts" });
-let explored = null;
+const tableBox = el("div", { class: "inside" });
+const factBox = el("div", { class: "facts" });
+let openedVariable = null;
 
 /**
  * Draw the variables; while Python cannot tell them, those that it told last stay.
@@ -18,54 +18,54 @@ let explored = null;
  * @param {{isAnother: boolean}} wanted whether nothing of them is there yet
  * @returns whether Python was busy, and is to be asked again
  */
-export function draw(body, { rows: about, lost_cells: cells, variables, problem, is_busy: isBusy }, { say, runAgain }, { isAnother }) {
-  if (isAnother) body.replaceChildren(notice, list, imported, inside, facts);
-  const words = problem || (variables.length ? "" : variableWords.none);
-  notice.replaceChildren(...(words ? [el("p", { class: "muted" }, words)] : []));
+export function draw(body, { rows: facts, lost_cells: lostCellCount, variables, problem, is_busy: isBusy }, { sendAction, runAgain }, { isFresh }) {
+  if (isFresh) body.replaceChildren(notice, list, imported, tableBox, factBox);
+  const noticeText = problem || (variables.length ? "" : variableWords.none);
+  notice.replaceChildren(...(noticeText ? [el("p", { class: "muted" }, noticeText)] : []));
   // The first fact is the names, which are listed already.
-  facts.replaceChildren(rows(about.slice(variables.length && 1).map(([name, ...rest]) => [name, ...rest.map(inLocalTime)])));
-  if (cells) facts.append(el("button", { type: "button", class: "quiet", onclick: runAgain }, variableWords.rebuild(cells)));
-  if (problem && !isAnother) return isBusy;
-  const focused = document.activeElement.closest("[data-variable]")?.dataset.variable;
+  factBox.replaceChildren(factTable(facts.slice(variables.length && 1).map(([name, ...values]) => [name, ...values.map(inLocalTime)])));
+  if (lostCellCount) factBox.append(el("button", { type: "button", class: "quiet", onclick: runAgain }, variableWords.rebuild(lostCellCount)));
+  if (problem && !isFresh) return isBusy;
+  const focusedName = document.activeElement.closest("[data-variable]")?.dataset.variable;
   const isModule = ({ type }) => type === "module";
-  list.replaceChildren(...variables.filter((one) => !isModule(one)).map((one) => entry(one, say)));
-  const modules = variables.filter(isModule).map(({ name }) => plain(name));
+  list.replaceChildren(...variables.filter((variable) => !isModule(variable)).map((variable) => variableItem(variable, sendAction)));
+  const modules = variables.filter(isModule).map(({ name }) => cleanText(name));
   imported.textContent = modules.length ? variableWords.imported(modules) : "";
-  if (focused) focusOn(focused);
-  if (isAnother || !variables.some(({ name, handle }) => name === explored?.name && handle === explored.handle)) inside.replaceChildren();
+  if (focusedName) focusVariable(focusedName);
+  if (isFresh || !variables.some(({ name, handle }) => name === openedVariable?.name && handle === openedVariable.handle)) tableBox.replaceChildren();
   return isBusy;
 }
 
-function focusOn(name) {
-  [...list.children].find((one) => one.dataset.variable === name)?.querySelector("button, summary")?.focus();
+function focusVariable(name) {
+  [...list.children].find((item) => item.dataset.variable === name)?.querySelector("button, summary")?.focus();
 }
 
-function entry(variable, say) {
+function variableItem(variable, sendAction) {
   const { name, type, shape, text, handle, size_bytes: bytes, uses = [] } = variable;
-  const about = [plain(type), shape.map((number) => number.toLocaleString("en")).join(" × "), bytes === null ? "" : size(bytes)];
-  const explore = () => open(variable, say);
+  const details = [cleanText(type), shape.map((length) => length.toLocaleString("en")).join(" × "), bytes === null ? "" : formatSize(bytes)];
+  const explore = () => showTable(variable, sendAction);
   return el("li", { "data-variable": name },
-    el("div", { class: "variable" }, el("code", {}, plain(name)), el("span", { class: "muted" }, about.filter(Boolean).join(" · ")),
-      handle ? el("button", { type: "button", class: "small", "aria-label": variableWords.explore(plain(name)), onclick: explore }, buttonWords.explore) : null),
-    handle || text === `<${type}>` ? null : el("div", { class: "value-line", dir: "auto", title: plain(text) }, plain(text)),
-    users(uses));
+    el("div", { class: "variable" }, el("code", {}, cleanText(name)), el("span", { class: "muted" }, details.filter(Boolean).join(" · ")),
+      handle ? el("button", { type: "button", class: "small", "aria-label": variableWords.explore(cleanText(name)), onclick: explore }, buttonWords.explore) : null),
+    handle || text === `<${type}>` ? null : el("div", { class: "value-line", dir: "auto", title: cleanText(text) }, cleanText(text)),
+    usesDetails(uses));
 }
 
 /** The cells that made or read a variable; each leads to where it ran. */
-function users(uses) {
+function usesDetails(uses) {
   if (!uses.length) return null;
   const reveal = ({ turn_id: turn }) => dispatchEvent(new CustomEvent("reveal", { detail: turn }));
-  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_assignment ? variableWords.madeBy : variableWords.readBy, el("code", { dir: "ltr" }, plain(use.line))));
+  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_assignment ? variableWords.madeBy : variableWords.readBy, el("code", { dir: "ltr" }, cleanText(use.line))));
   return el("details", { class: "uses" }, el("summary", {}, variableWords.usedBy(uses.length)), el("ul", {}, uses.map(cell)));
 }
 
 /** Show all rows of a variable that is a table. */
-async function open(variable, say) {
+async function showTable(variable, sendAction) {
   const { LiveTable } = await import("./tables.js");
-  const gone = (sentence) => inside.replaceChildren(...(sentence ? [el("p", { class: "notice" }, sentence)] : []));
-  const live = new LiveTable(variable, { say, gone, close: () => (gone(""), focusOn(variable.name)) });
-  explored = variable;
-  inside.replaceChildren(el("h2", {}, el("code", {}, plain(variable.name))), live.element);
-  inside.scrollIntoView({ block: "nearest" });
-  live.search.focus();
+  const onGone = (sentence) => tableBox.replaceChildren(...(sentence ? [el("p", { class: "notice" }, sentence)] : []));
+  const liveTable = new LiveTable(variable, { sendAction, onGone, close: () => (onGone(""), focusVariable(variable.name)) });
+  openedVariable = variable;
+  tableBox.replaceChildren(el("h2", {}, el("code", {}, cleanText(variable.name))), liveTable.element);
+  tableBox.scrollIntoView({ block: "nearest" });
+  liveTable.search.focus();
 }

@@ -1,6 +1,6 @@
 // One conversation of another platform, to be read by somebody who came by a link from there.
 
-import { $, address, always, download } from "./dom.js";
+import { $, address, commonQuery, download } from "./dom.js";
 import { fileCard } from "./files.js";
 import { Turn } from "./turns.js";
 import { menuWords, visitWords } from "./later_words.js";
@@ -9,53 +9,53 @@ const FIRST_TURNS = 30;
 const RUNNING_MILLISECONDS = 2000;
 const ID = /^#([0-9a-f]{32})$/;
 
-const drawn = new Map();
-const around = { displays: new Map(), say: () => false, spoke() {}, again() {}, isWriting: () => true, isReading: () => false };
-let most = FIRST_TURNS;
+const finishedTurns = new Map();
+const context = { displays: new Map(), sendAction: () => false, announce() {}, reuseRequest() {}, isWriting: () => true, isReading: () => false };
+let maxTurns = FIRST_TURNS;
 
-async function answerOf(response) {
+async function readJson(response) {
   if (!response.ok) throw new Error(response.status === 401 ? visitWords.expired : await response.text());
   return response.json();
 }
 
 /** Exchange the secret of the link, which works once, for what this browser may read. */
-async function entered() {
-  const known = ID.exec(location.hash)?.[1];
-  if (known) return known;
+async function openVisit() {
+  const visitId = ID.exec(location.hash)?.[1];
+  if (visitId) return visitId;
   const link = location.hash.slice(1);
   history.replaceState(null, "", "/visit");
-  const { thread } = await answerOf(await fetch("/visit", { method: "POST", body: link }));
+  const { thread } = await readJson(await fetch("/visit", { method: "POST", body: link }));
   history.replaceState(null, "", `/visit#${thread}`);
   return thread;
 }
 
 async function show() {
-  const told = await answerOf(await fetch(address("/visited", { most })));
-  document.title = `${told.title} · interpreter-bot`;
-  $("title").textContent = told.title;
-  $("turns").replaceChildren(...told.past.map(turnOf));
-  $("earlier").hidden = !told.is_more;
-  const until = new Date(told.until * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  $("banner").textContent = visitWords.reading(told.platform, until);
+  const visit = await readJson(await fetch(address("/visited", { max_turns: maxTurns })));
+  document.title = `${visit.title} · interpreter-bot`;
+  $("title").textContent = visit.title;
+  $("turns").replaceChildren(...visit.past.map(turnOf));
+  $("earlier").hidden = !visit.has_earlier_turns;
+  const expiryText = new Date(visit.expires * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  $("banner").textContent = visitWords.reading(visit.platform, expiryText);
   $("banner").hidden = false;
-  $("made").hidden = told.files.length === 0;
-  $("made").querySelector("ul").replaceChildren(...told.files.map((file) => fileCard(always.thread, file)));
+  $("made").hidden = visit.files.length === 0;
+  $("made").querySelector("ul").replaceChildren(...visit.files.map((file) => fileCard(commonQuery.thread, file)));
   const key = localStorage.getItem("interpreter-bot-key");
-  $("continue").hidden = !(told.may_go_on && key);
-  $("continue").onclick = () => goOn(key).catch(fail);
-  offerDownloads(told);
-  if (told.past.some((turn) => turn.is_running)) setTimeout(() => show().catch(fail), RUNNING_MILLISECONDS);
+  $("continue").hidden = !(visit.can_continue && key);
+  $("continue").onclick = () => continueHere(key).catch(showError);
+  offerDownloads(visit);
+  if (visit.past.some((turn) => turn.is_running)) setTimeout(() => show().catch(showError), RUNNING_MILLISECONDS);
 }
 
 /** What is over does not change; it is drawn once. */
 function turnOf(head) {
-  const turn = drawn.get(head.number) ?? new Turn(head, around);
-  if (turn.over) drawn.set(head.number, turn);
+  const turn = finishedTurns.get(head.turn_id) ?? new Turn(head, context);
+  if (turn.end) finishedTurns.set(head.turn_id, turn);
   return turn.element;
 }
 
 function offerDownloads({ title, files }) {
-  const entry = (words, glyph, path, query) => [words, glyph, () => download(address(path, { name: title, ...query }))];
+  const entry = (label, iconName, path, query) => [label, iconName, () => download(address(path, { name: title, ...query }))];
   const entries = [
     entry(menuWords.asPage, "globe", "/notebook", { suffix: "html" }),
     entry(menuWords.asNotebook, "file", "/notebook", { suffix: "ipynb" }),
@@ -66,14 +66,14 @@ function offerDownloads({ title, files }) {
   $("more").hidden = false;
 }
 
-async function goOn(key) {
+async function continueHere(key) {
   $("continue").disabled = true;
   const headers = { "Interpreter-Bot-Key": key };
-  const { thread } = await answerOf(await fetch(address("/continue", {}), { method: "POST", headers }));
+  const { thread } = await readJson(await fetch(address("/continue", {}), { method: "POST", headers }));
   location.assign(`/#${thread}`);
 }
 
-function fail(error) {
+function showError(error) {
   $("continue").disabled = false;
   if (!$("turns").childElementCount) $("title").textContent = visitWords.notOpened;
   $("banner").textContent = error.message;
@@ -81,8 +81,8 @@ function fail(error) {
 }
 
 $("earlier").firstElementChild.addEventListener("click", () => {
-  most += 2 * FIRST_TURNS;
-  show().catch(fail);
+  maxTurns += 2 * FIRST_TURNS;
+  show().catch(showError);
 });
 addEventListener("click", async (event) => {
   const picture = event.target.closest?.("[data-enlarged]");
@@ -94,8 +94,8 @@ addEventListener("click", async (event) => {
 addEventListener("hashchange", () => location.reload());
 
 try {
-  around.thread = always.thread = await entered();
+  context.thread = commonQuery.thread = await openVisit();
   await show();
 } catch (error) {
-  fail(error);
+  showError(error);
 }

@@ -1,12 +1,12 @@
 // What people read on the page, by subject, but for the words that stand in the HTML. Those of parts
 // that are fetched only when somebody wants them are in later_words.js.
 
-export const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const pluralize = (count, singular, plural) => `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
 
-export const cellCount = (number) => counted(number, "cell", "cells");
-export const lineCount = (number) => counted(number, "line", "lines");
-export const requestCount = (number) => counted(number, "request", "requests");
-export const tokenCount = (number) => counted(number, "token", "tokens");
+export const cellCount = (count) => pluralize(count, "cell", "cells");
+export const lineCount = (count) => pluralize(count, "line", "lines");
+export const requestCount = (count) => pluralize(count, "request", "requests");
+export const tokenCount = (count) => pluralize(count, "token", "tokens");
 
 export const buttonWords = {
   archive: "Archive",
@@ -75,11 +75,11 @@ export const welcomeWords = {
 
 export const sidebarWords = {
   archived: "Archived",
-  archivedCount: (number) => `Archived (${number})`,
+  archivedCount: (count) => `Archived (${count})`,
   busy: "running",
   days: { today: "Today", yesterday: "Yesterday", week: "Last 7 days", earlier: "Earlier" },
   deleted: (title) => `“${title}” is deleted, with its variables and files.`,
-  found: (number) => `${number} found`,
+  found: (count) => `${count} found`,
   moreAbout: (title) => `More about ${title}`,
   name: "Name",
   newConversation: "New conversation",
@@ -112,7 +112,7 @@ export const conversationWords = {
   notebookStopped: (name) => `${name} was not run to its end.`,
   preparingDownload: "Preparing the download",
   restarted: "The bot restarted before it got to this.",
-  runRest: (number) => `Run the remaining ${cellCount(number)}`,
+  runRemaining: (count) => `Run the remaining ${cellCount(count)}`,
   tableFile: (title, suffix) => `${title || "Conversation"} table.${suffix}`,
 };
 
@@ -129,15 +129,15 @@ export const turnWords = {
   codeNotRun: "Code that was not run",
   done: "Done",
   estimated: (text) => `about ${text}`,
-  failed: (number) => `${number} failed`,
+  failed: (count) => `${count} failed`,
   files: "Files made or changed",
-  fromCache: (number) => ` (${number.toLocaleString("en")} from cache)`,
+  fromCache: (count) => ` (${count.toLocaleString("en")} from cache)`,
   money: (amount) => `${amount} spent`,
   noOutput: "Done. No output.",
   ofAtMost: (seconds, limit) => `${seconds} of at most ${limit}`,
   progress: "Progress",
-  queued: (number) => `Queued: ${requestCount(number)} ahead`,
-  ran: (number) => `Ran ${cellCount(number)}`,
+  queued: (count) => `Queued: ${requestCount(count)} ahead`,
+  ran: (count) => `Ran ${cellCount(count)}`,
   runAgain: "Run again",
   running: "Running…",
   runningCode: "Running code",
@@ -160,7 +160,7 @@ export const outputWords = {
   interactive: "Interactive output",
   picture: "Picture",
   pictureDeleted: "This picture has been deleted.",
-  showAll: (number) => `… Show all ${number > 1 ? lineCount(number) : "of it"}`,
+  showAll: (count) => `… Show all ${count > 1 ? lineCount(count) : "of it"}`,
   showEnd: "Show the end only",
   text: "Text",
   toDo: "To do",

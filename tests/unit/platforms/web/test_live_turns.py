@@ -10,7 +10,7 @@ HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
 def test_pictures_and_pages_are_kept_apart_and_named_by_their_hash():
     sent, kept = [], {}
     turn = live_turns.LiveTurn(
-        "id", HEAD, send=lambda _, event: sent.append(event), keep=kept.__setitem__
+        "id", HEAD, send=lambda _, event: sent.append(event), keep_blob=kept.__setitem__
     )
     image = values.Image(mime="image/png", data=b"p", plain="Figure: x", display_id="d")
     for output in (image, values.Html(html=b"<b>x</b>")):
@@ -24,7 +24,7 @@ def test_pictures_and_pages_are_kept_apart_and_named_by_their_hash():
 
 
 def test_who_comes_late_is_told_that_output_is_left_out():
-    turn = live_turns.LiveTurn("id", HEAD, send=lambda *_: None, keep=lambda *_: None)
+    turn = live_turns.LiveTurn("id", HEAD, send=lambda *_: None, keep_blob=lambda *_: None)
     for _ in range(5):
         turn.emit(events.OutputShown(0, values.Text("stdout", "x" * 1024 * 1024)))
     first, *rest = turn.with_events()["events"]

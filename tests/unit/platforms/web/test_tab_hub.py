@@ -10,7 +10,7 @@ HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
 
 
 async def _heard(watcher):
-    return json.loads(await watcher.next())
+    return json.loads(await watcher.next_batch())
 
 
 async def test_only_those_who_watch_a_conversation_hear_of_it():
@@ -33,7 +33,7 @@ async def test_a_tab_that_takes_nothing_is_given_up():
     for _ in range(40):
         hub.send_message("conversations", {"x": "x" * 1024 * 1024})
     assert watcher.is_behind
-    assert await watcher.next() == ""
+    assert await watcher.next_batch() == ""
 
 
 def _ended(number):
@@ -53,7 +53,7 @@ def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_whil
     assert [turn.id for turn in hub.turns_of(THREAD)] == [
         f"{number:016}" for number in range(10, 30)
     ]
-    assert hub.count_ends(THREAD) == 31
+    assert hub.end_count(THREAD) == 31
 
 
 def test_pictures_are_kept_within_a_budget():
@@ -85,15 +85,15 @@ def test_conversations_that_are_over_take_no_room():
         turn.emit(_ended(number + 1))
         hub.end_turn(thread, turn)
         hub.notify(thread, "Hear again!")
-    assert (hub.turns_of("0" * 16), hub.notices("0" * 16), hub.count_ends("0" * 16)) == ((), [], 0)
+    assert (hub.turns_of("0" * 16), hub.notices("0" * 16), hub.end_count("0" * 16)) == ((), [], 0)
     assert hub.notices(f"{4999:016}") == ["Hear again!"]
-    assert hub.count_ends(f"{4999:016}") != hub.count_ends(f"{4998:016}")
+    assert hub.end_count(f"{4999:016}") != hub.end_count(f"{4998:016}")
 
 
 def test_a_turn_may_end_after_it_was_forgotten():
     hub = tab_hub.Hub()
     turn = hub.begin_turn(THREAD, "t" * 16, HEAD)
     turn.emit(_ended(7))
-    hub.forget(THREAD)
+    hub.forget_finished(THREAD)
     hub.end_turn(THREAD, turn)
     assert hub.turns_of(THREAD) == ()

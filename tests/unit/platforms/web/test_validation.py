@@ -63,31 +63,33 @@ HERE = {"thread": "0" * 16}
 @pytest.mark.parametrize("number", [None, "1", 1.0, True, -1, 2**31, float("inf")])
 def test_what_is_no_number_is_refused(number):
     with pytest.raises(validation.MalformedError):
-        tab_messages.parsed({"do": "watch", **HERE, "most": number})
+        tab_messages.parse({"do": "watch", **HERE, "max_turns": number})
 
 
 def test_a_message_is_what_it_says_and_unknown_fields_are_passed_over():
-    said = {"do": "say", **HERE, "id": "1" * 16, "text": "x\ud800", "files": ["a"], "new": 1}
-    message = tab_messages.parsed(said)
-    assert message == tab_messages.Say(thread="0" * 16, id="1" * 16, text="x?", files=("a",))
+    said = {"do": "send", **HERE, "id": "1" * 16, "text": "x\ud800", "files": ["a"], "new": 1}
+    message = tab_messages.parse(said)
+    assert message == tab_messages.SendRequest(
+        thread="0" * 16, id="1" * 16, text="x?", files=("a",)
+    )
     assert message.key == values.SessionKey("web", thread="0" * 16)
     with pytest.raises(errors.BotError, match="100,001 characters"):
-        tab_messages.parsed({**said, "text": "x" * 100_001})
+        tab_messages.parse({**said, "text": "x" * 100_001})
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        *(None, 1, [], {}, {"do": ["say"]}, {"do": "fly"}, {"do": "stop"}),
+        *(None, 1, [], {}, {"do": ["send"]}, {"do": "fly"}, {"do": "stop"}),
         {"do": "stop", "thread": "../../x"},
         {"do": "reset", **HERE, "files": "yes"},
         {"do": "mark", **HERE, "mark": "starred"},
-        {"do": "look", **HERE, "question": 1, "table": "t1\n"},
-        {"do": "say", **HERE, "id": "1" * 16, "files": "name"},
-        {"do": "say", **HERE, "id": "1" * 16, "files": ["x"] * 201},
-        {"do": "say", **HERE, "id": "1" * 16, "is_code": 1},
+        {"do": "read_data", **HERE, "query_id": 1, "table": "t1\n"},
+        {"do": "send", **HERE, "id": "1" * 16, "files": "name"},
+        {"do": "send", **HERE, "id": "1" * 16, "files": ["x"] * 201},
+        {"do": "send", **HERE, "id": "1" * 16, "is_code": 1},
     ],
 )
 def test_what_is_no_message_is_refused(message):
     with pytest.raises(validation.MalformedError):
-        tab_messages.parsed(message)
+        tab_messages.parse(message)
