@@ -110,6 +110,7 @@ class TurnSpec:
         budget: made for this turn.
         cache_key: see `chat_messages.Prompt`.
         approve: lets a person say whether code may run; None if no person is asked.
+        can_ask: whether the model can ask the person.
         can_install: whether packages can be installed where code runs.
         tool_index: has the functions that the prompt does not list; None if it lists all.
         be_steered: adds to the transcript what the person wrote since the turn began; None if
@@ -130,6 +131,7 @@ class TurnSpec:
     budget: budgets.Budget
     cache_key: str = ""
     approve: ports.Approve | None = None
+    can_ask: bool = False
     can_install: bool = False
     tool_index: ports.ToolIndex | None = None
     be_steered: Callable[[], Awaitable[None]] | None = None
@@ -176,7 +178,7 @@ class _Turn:
             can_see_images=spec.model.can_see_images,
             can_install=spec.can_install,
             can_find_tools=spec.tool_index is not None,
-            can_ask=not spec.model.is_small,
+            can_ask=spec.can_ask,
             can_propose_notes=spec.propose_note is not None,
             longest_run=spec.longest_run,
             can_propose_schedules=spec.can_propose_schedules,

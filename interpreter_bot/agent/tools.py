@@ -285,7 +285,7 @@ def offered(
         can_see_images: for a model that sees pictures.
         can_install: packages can be installed.
         can_find_tools: there are more functions of other systems than the prompt lists.
-        can_ask: for a model that can judge when to ask a person.
+        can_ask: somebody can be asked, and the model can judge when to.
         can_propose_notes: a person says whether they are remembered.
         can_propose_schedules: a schedule can be proposed to the person.
         is_scheduled: a schedule asks, and nobody waits for an answer.

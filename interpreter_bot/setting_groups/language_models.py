@@ -90,6 +90,12 @@ class Model(fields.Group):
         billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in sizes]
         return bool(billions) and max(billions) <= _MAX_SMALL_BILLIONS
 
+    @property
+    def can_call_tools(self) -> bool:
+        """Whether it can do more than run code: a small model cannot judge when to, and blocks hold
+        only code."""
+        return not self.is_small and self.protocol != "fenced"
+
 
 class TurnLimits(fields.Group):
     """What one turn (a request and its answer) may use. Checked before each model call."""

@@ -12,6 +12,7 @@ from tests.integration.sessions.test_restarts import continued, killed
 pytestmark = pytest.mark.kernel
 
 CHOICES = ["North", "South"]
+SERVED = ("scripted", "x-1.5b")
 
 
 def asks(question="Which region?", choices=CHOICES):
@@ -53,11 +54,19 @@ async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(opened):
     assert all(answer.startswith("[Not asked:") for answer in answers[4:])
 
 
-async def test_where_nobody_attends_the_model_decides_at_once(opened):
-    async with opened(asks(), openai_server.text("I took North.")) as house:
-        reply = await house.ask("Plot it", is_attended=False)
-        (answer,) = results(house)
-    assert answer.startswith("[There is no answer: Nobody is there who could answer. Decide")
+@pytest.mark.parametrize(
+    ("model", "is_attended"),
+    [
+        ({}, False),
+        ({"protocol": "fenced"}, True),
+        ({"name": "x-1.5b", "protocol": "chat"}, True),
+    ],
+)
+async def test_only_models_that_can_ask_somebody_are_offered_it(opened, model, is_attended):
+    script, serving = [asks(), openai_server.text("I took North.")], {"models": SERVED}
+    async with opened(*script, model=model, serving=serving) as house:
+        reply = await house.ask("Plot it", is_attended=is_attended)
+        assert "ask_person" not in str(house.server.requests[0].body)
     assert (reply.of("ask"), reply.end.text) == ([], "I took North.")
 
 

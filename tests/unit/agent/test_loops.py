@@ -152,7 +152,7 @@ async def test_unknown_tool_is_answered_to_the_model():
         outcome = await stage.run()
     assert outcome.text == "I cannot."
     answer = stage.server.requests[1].messages[-1]["content"]
-    known = "run_code, list_files, read_file, view_image, ask_person"
+    known = "run_code, list_files, read_file, view_image"
     assert answer == f"There is no tool named 'browse'. There are: {known}."
 
 
