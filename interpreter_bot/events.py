@@ -255,10 +255,12 @@ class Approved:
     Attributes:
         scope: one of the choices of the question; empty for once.
         edited: the edited version that was approved; None for the original.
+        admin: id of the administrator who approved; empty if the person who was asked did.
     """
 
     scope: str = ""
     edited: str | None = None
+    admin: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

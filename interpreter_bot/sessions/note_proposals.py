@@ -27,7 +27,7 @@ _NOT_KEPT: Final = "[The person confirmed it, but it could not be kept: {reason}
 def are_possible(places: places.Places, request: requests.Request, model: settings.Model) -> bool:
     """Return whether a model may propose notes: a person is there, and can forget them later."""
     has_people = request.is_attended and request.key.platform in _PLATFORMS
-    return has_people and bool(places.max_notes) and not model.is_small
+    return has_people and bool(places.max_notes) and model.can_call_tools
 
 
 class NoteProposals:
@@ -75,8 +75,12 @@ class NoteProposals:
         if answer is None:
             return _DECLINED
         note = note if answer.edited is None else answer.edited
+        person = self._request.person
+        if answer.admin:
+            by_admin = place_words.confirmed_by_admin(person.name or person.id)
+            person = requests.Person(answer.admin, by_admin)
         try:
-            await self._places.remember(scope, note, self._request.person)
+            await self._places.remember(scope, note, person)
         except errors.StoreError:
             raise
         except errors.BotError as error:

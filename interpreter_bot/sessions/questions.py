@@ -156,6 +156,9 @@ class Questions:
         question = entry.question
         if isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer):
             answer = events.TextAnswer(question.find_choice(answer.text))
+        if isinstance(answer, events.Approved):
+            # Set here only, as platforms pass on what a person sent.
+            answer = dataclasses.replace(answer, admin="" if person == question.person else person)
         # Shielded, as the page may close: a stored answer must also reach the turn.
         await cancellation.shielded(self._accept_answer(entry, answer))
 

@@ -59,6 +59,11 @@ NOT_YOUR_NOTE: Final = "Only the person who confirmed this note and administrato
 FOR_WHOLE_SERVER: Final = "for the whole server"
 
 
+def confirmed_by_admin(name: str) -> str:
+    """Name who confirmed a note that a model proposed to somebody else."""
+    return f"an administrator, for {name}"
+
+
 def no_note(number: str) -> str:
     return f"There is no note {quantities.one_line(number, 20)} here."
 

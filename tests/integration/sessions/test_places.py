@@ -173,9 +173,38 @@ async def test_places_have_limits_and_a_model_is_told_the_newest_notes(opened):
 
 
 async def test_without_memory_models_are_told_of_none(opened):
+    async with opened(OK) as house:
+        await house.service.places.remember(CHANNEL, NOTE, ANNA)
+        await ask(house, HERE)
+        told = str(house.server.requests[0].body)
+        assert ("propose_note" in told, NOTE in told) == (True, True)
     async with opened(OK, memory=settings.Memory(notes=0)) as house:
         await ask(house, HERE)
-        assert "propose_note" not in str(house.server.requests[0].body)
+        told = str(house.server.requests[0].body)
+        assert ("propose_note" in told, NOTE in told) == (False, False)
+
+
+@pytest.mark.parametrize("model", [{"protocol": "fenced"}, {"name": "x-1.5b"}])
+async def test_models_without_tools_are_told_notes_but_propose_none(opened, model):
+    async with opened(OK, model=model, serving={"models": ("scripted", "x-1.5b")}) as house:
+        await house.service.places.remember(CHANNEL, NOTE, ANNA)
+        await ask(house, HERE)
+        told = str(house.server.requests[0].body)
+    assert ("propose_note" in told, NOTE in told) == (False, True)
+
+
+async def test_a_note_that_an_administrator_confirms_is_credited_to_them(opened):
+    async with opened(propose(), OK) as house:
+        reply = replies.Reply(approvals=[True], is_answering=False)
+        asking = asyncio.create_task(ask(house, HERE, reply=reply))
+        await reply.until("approve")
+        [question] = house.service.questions.open_in(HERE, ANNA.id)
+        # Nobody answers as somebody else.
+        forged = events.Approved(admin="U3")
+        await house.service.answer(question.id, forged, person="U2", is_admin=True)
+        await asking
+        [note] = await house.service.places.notes(CHANNEL)
+    assert (note.confirmed_by, note.author) == ("U2", "an administrator, for Anna")
 
 
 async def test_instructions_of_operator_server_and_channel_hold_together_in_their_place(opened):
