@@ -13,6 +13,6 @@ def past_turn(*happened, **fields):
     """Make a turn of some events."""
     columns = {"id": 1, "session_id": 1, "request_id": "", "person": "p", "request": "go"}
     columns |= {"attachments": (), "status": values.TurnStatus.DONE, "answer": "", "owner": ""}
-    columns |= {"progress": None, "original": None, "instead_of": None}
+    columns |= {"progress": None, "original": None, "instead_of": None, "schedule_run_id": None}
     columns |= {"started": START, "ended": None}
     return past_turns.PastTurn(record=records.Turn(**columns | fields), events=happened)
