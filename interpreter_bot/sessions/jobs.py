@@ -43,6 +43,7 @@ class Job:
     """Code that may run for long.
 
     Attributes:
+        person_key: of the person who asked, as `Request.person_key`.
         began: wall-clock time.
         is_in_background: its turn goes on, or ends, without it.
         has_ended: its code has; what came of it is being recorded.
@@ -51,6 +52,7 @@ class Job:
         last_output: the end of what it printed.
     """
 
+    person_key: str
     began: float
     is_in_background: bool = False
     has_ended: bool = False
@@ -92,7 +94,7 @@ class Jobs:
         return max(min(left, seconds_left - _ANSWER_SECONDS), 0.0)
 
     @contextlib.contextmanager
-    def counting(self, key: values.SessionKey, *, is_new: bool) -> Iterator[None]:
+    def counting(self, key: values.SessionKey, person_key: str, *, is_new: bool) -> Iterator[None]:
         """Count code that may become a job; `is_new` unless it runs already.
 
         Raises:
@@ -100,7 +102,10 @@ class Jobs:
         """
         if is_new and len(self._jobs) >= self._config.at_once:
             raise errors.BotError(job_words.too_many_jobs(self._config.at_once))
-        job = self._jobs[key] = Job(time.time())
+        own_count = sum(job.person_key == person_key for job in self._jobs.values())
+        if is_new and own_count >= self._config.per_person:
+            raise errors.BotError(job_words.too_many_own_jobs(self._config.per_person))
+        job = self._jobs[key] = Job(person_key, time.time())
         try:
             yield
         finally:
@@ -108,10 +113,14 @@ class Jobs:
                 self.end(key)
 
     def go_on(
-        self, key: values.SessionKey, began: float, request: requests.Request | None = None
+        self,
+        key: values.SessionKey,
+        person_key: str,
+        began: float,
+        request: requests.Request | None = None,
     ) -> None:
         """Note that code goes on in the background, which a request is to follow."""
-        job = self._jobs.setdefault(key, Job(began))
+        job = self._jobs.setdefault(key, Job(person_key, began))
         job.is_in_background, job.request = True, request
 
     def take_request(self, key: values.SessionKey) -> requests.Request | None:

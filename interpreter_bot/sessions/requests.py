@@ -134,3 +134,8 @@ class Request:
     def scope(self) -> values.Scope:
         """The scope of choices that count for it."""
         return self.key.scope(self.person.id)
+
+    @property
+    def person_key(self) -> str:
+        """The person who asked, unique over all platforms."""
+        return str((self.key.platform, self.key.workspace, self.person.id))

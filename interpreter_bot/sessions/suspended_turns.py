@@ -289,7 +289,8 @@ class Resumptions:
     def add(self, request: requests.Request) -> None:
         """Resume a turn as soon as its platform is open; a job runs beside other turns."""
         if request.is_job:
-            self._jobs.go_on(request.key, time.time() - request.elapsed_seconds)
+            began = time.time() - request.elapsed_seconds
+            self._jobs.go_on(request.key, request.person_key, began)
         else:
             self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)

@@ -109,6 +109,7 @@ class SessionEnvironment:
         checkpoint: tuple[str, str],
         limits: settings.Limits,
         jobs: session_jobs.Jobs,
+        person_key: str,
         deadline: float,
         propose: Callable[[str], Awaitable[str]] | None,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
@@ -141,6 +142,7 @@ class SessionEnvironment:
         self._key = values.parse_key(checkpoint[0])
         self._limits = limits
         self._jobs = jobs
+        self._person_key = person_key
         self._deadline = deadline
         self.is_handed_over = False
         self._propose = propose
@@ -252,7 +254,7 @@ class SessionEnvironment:
         longest = min(seconds or 0.0, self._jobs.max_seconds(self._key))
         if longest <= self._limits.execution_seconds or not self._hosts.outlives_bot:
             return await self._execute_or_follow(code, execution, show)
-        with self._jobs.counting(self._key, is_new=execution is None):
+        with self._jobs.counting(self._key, self._person_key, is_new=execution is None):
             return await self._execute_or_follow(code, execution, show, longest)
 
     async def _execute_or_follow(

@@ -214,7 +214,7 @@ class _Work:
             services.connections.note_person(
                 key, person, beside=variables.people, turn_id=self._recorder.turn_id
             )
-        async with services.hosts.lease(key, person=self._person) as lease:
+        async with services.hosts.lease(key, person=self._request.person_key) as lease:
             if not self._request.is_code:
                 self._choices = await services.places.choices(self._request.scope)
             environment = turn_environments.SessionEnvironment(
@@ -236,6 +236,7 @@ class _Work:
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 limits=services.config.limits,
                 jobs=services.jobs,
+                person_key=self._request.person_key,
                 deadline=self._deadline,
                 propose=proposals.propose if proposals is not None else None,
                 on_installation=lambda kernel, layer: services.on_installation(
@@ -314,7 +315,8 @@ class _Work:
         if self._services.connections is not None:
             # Its queries are allowed also between the two turns.
             self._services.connections.turns.begin(values.format_key(key), turn.id)
-        self._services.jobs.go_on(key, time.time(), progress.request(turn, key))
+        request = progress.request(turn, key)
+        self._services.jobs.go_on(key, request.person_key, time.time(), request)
 
     async def _begin(self) -> records.Session:
         """Record the beginning of the turn, or take over that of another bot."""
@@ -361,12 +363,6 @@ class _Work:
             return self._early_end(outcome)
         self.stream.emit(events.NoticeShown(outcome))
         return events.TurnEnded(status=values.TurnStatus.DONE)
-
-    @property
-    def _person(self) -> str:
-        """The person who asked, unique over all platforms."""
-        request = self._request
-        return str((request.key.platform, request.key.workspace, request.person.id))
 
     async def _run_request(
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal

@@ -43,6 +43,8 @@ class Jobs(fields.Group):
     """How long an answer waits for such code. Then it goes on in the background."""
     at_once: fields.Positive = 4
     """Most such runs at a time, in all conversations. One conversation has at most one."""
+    per_person: fields.Positive = 2
+    """Most such runs of one person at a time."""
 
 
 class Schedules(fields.Group):

@@ -26,5 +26,10 @@ def too_many_jobs(limit: int) -> str:
     return f"{runs} may go on at a time, and that many do. Try again when one is done."
 
 
+def too_many_own_jobs(limit: int) -> str:
+    runs = quantities.count(limit, "long run")
+    return f"One person may have {runs} at a time. Try again when one of yours is done."
+
+
 def job_done(seconds: float) -> str:
     return f"The code in the background is done, after {quantities.duration(round(seconds))}."

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.sessions import requests
 from interpreter_bot.wording import job_words, session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY
@@ -204,6 +205,22 @@ async def test_sessions_have_jobs_side_by_side_up_to_the_limit(opened, outliving
     assert third.of("code") == []
     assert [told(job) for job in shown.replies] == [ticks(12)] * 2
     assert {request.key for request in shown.requests} == {KEY, OTHER}
+
+
+async def test_a_person_may_have_so_many_jobs_and_others_theirs(opened, outliving):
+    jobs = JOBS.model_copy(update={"per_person": 1})
+    script = [runs(12), openai_server.text("Go."), runs(12), openai_server.text("Full.")]
+    script += [runs(12), openai_server.text("Go.")]
+    async with opened(*script, limits=LIMITS, jobs=jobs) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        second = await house.ask("Compute", key=OTHER)
+        assert "One person may have 1 long run at a time" in results(house)[-1]
+        other_key = values.SessionKey("web", thread="third")
+        await house.ask("Compute", key=other_key, person=requests.Person("u2"))
+        await asyncio.gather(*(job.until("over") for job in shown.replies))
+    assert second.of("code") == []
+    assert {request.key for request in shown.requests} == {KEY, other_key}
 
 
 async def test_a_flood_is_bounded_and_its_end_is_told(opened, outliving):
