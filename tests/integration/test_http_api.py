@@ -229,7 +229,7 @@ async def test_no_client_reaches_what_is_anothers(serving):
         for name in (session, f"..%2Fanna%2F{session}", f"anna%2F{session}", "%C3%A9", "s" * 5000):
             for method, rest, body in calls:
                 said = await ben.refused(method, f"/sessions/{name}{rest}", body, status=404)
-                assert said in ("There is no such session.", routes.api_words.NO_PLACE)
+                assert said in ("There is no such session.", routes.api_words.NO_SUCH_ADDRESS)
         said = await ben.refused("PUT", f"{path}/files/x", data=b"x", status=404)
         assert said == "There is no such session."
         assert (await ben.call("GET", "/sessions"))["sessions"] == []

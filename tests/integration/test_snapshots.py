@@ -136,10 +136,14 @@ async def test_nothing_is_saved_twice_and_what_is_deleted_stays_so(opened):
         kernel = await pool.take("a")
         await run(kernel, "x = 1; y = 2")
         first = await saved(pool)
-        assert (await saved(pool)).at == first.at
+        assert (await saved(pool)).saved_at == first.saved_at
         await run(kernel, "del x")
         second = await saved(pool)
-        assert (first.names, second.names, second.at > first.at) == (("x", "y"), ("y",), True)
+        assert (first.names, second.names, second.saved_at > first.saved_at) == (
+            ("x", "y"),
+            ("y",),
+            True,
+        )
         await run(kernel, "del y")
         assert await saved(pool) is None
         kernel = await lose(pool)
@@ -476,8 +480,8 @@ async def test_variables_that_end_python_when_they_are_read_are_given_up_the_sec
         kernel = await lose(pool)
         assert "kept for Python's next start" in kernel.restore_notice
         await run(kernel, "new = 1")
-        good = (await pool.saved_variables("a")).at
-        assert (await saved(pool)).at == good, "it is not replaced"
+        good = (await pool.saved_variables("a")).saved_at
+        assert (await saved(pool)).saved_at == good, "it is not replaced"
         kernel = await lose(pool)
         assert "were deleted" in kernel.restore_notice
         assert await run(kernel, "'trap' in dir(), 'new' in dir()") == "(False, False)"
