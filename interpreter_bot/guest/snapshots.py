@@ -381,7 +381,7 @@ class _Attempts:
         for record in records:
             for name in reader.read(record):
                 report(_step(name, self._deadline, is_last=name is records[-1].names[-1]))
-            if any(record is record for record in self._unchecked_records):
+            if any(record is unchecked for unchecked in self._unchecked_records):
                 if name in reader.failed:
                     report(snapshot_children.Loss(name, reader.failed[name]))
                 else:

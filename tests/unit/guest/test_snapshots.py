@@ -683,6 +683,28 @@ x = Slow()
     assert saved.restored()["small"] == 1
 
 
+def test_what_was_read_once_is_kept_though_a_later_attempt_cannot_read_it(session, tmp_path):
+    saved = session(f"""
+import os
+def read(path="{tmp_path}/reads"):
+    with open(path, "a+") as file:
+        file.write("x")
+        if file.tell() == 2: raise OSError("the second reading")
+    return 1
+class Once:
+    def __reduce__(self): return read, ()
+class Deadly:
+    def __reduce__(self): return os._exit, (1,)
+first = Once()
+second = [1] * 100 + [Deadly()]
+third = [2] * 200
+""")
+    manifest = saved.save()
+    assert set(manifest["lost"]) == {"second"}
+    assert {"first", "third"} <= set(manifest["kept"])
+    assert (tmp_path / "reads").read_text() == "xx"
+
+
 @pytest.mark.slow
 def test_what_is_read_behind_one_that_hangs_is_tried_out_nevertheless(session):
     saved = session("""
