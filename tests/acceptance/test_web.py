@@ -221,6 +221,34 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         assert told.strip() == "False True"
 
 
+async def test_what_one_says_while_code_runs_is_taken_up(running, browsing):
+    script = [
+        openai_server.code("import time\nprint('begun', flush=True)\ntime.sleep(4)", "Wait."),
+        openai_server.text("I use the other file."),
+    ]
+    async with (
+        openai_server.Server(script) as server,
+        running(server) as bot,
+        browsing() as browser,
+    ):
+        page = await browser.page(width=1000)
+        await _open(page, bot)
+        await _say(page, "plot this file")
+        await page.until("document.querySelector('.stdout')?.innerText.includes('begun')")
+        await _say(page, "use the other file")
+        await page.until("document.getElementById('turns').innerText.includes('use the other')")
+        await page.until(f"{ENDED} === 2")
+        assert "use the other file" in str(server.requests[1].messages[-1])
+        await page.drawn()
+        shown = await page.text(".turn")
+        assert "Taken into account: use the other file" in shown
+        assert "I use the other file." in shown
+        await page.reload()
+        await page.until(f"{ENDED} >= 1")
+        await page.drawn()
+        assert _settled(await page.text(".turn")) == _settled(shown)
+
+
 def _settled(text):
     """What is shown, but for seconds, which a past turn tells less exactly."""
     return re.sub(r"\d+(?:\.\d+)? m?s\b", "…", text)

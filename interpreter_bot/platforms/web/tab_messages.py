@@ -31,6 +31,7 @@ _Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.made_up_id)]
 _Number: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
 _Text: TypeAlias = Annotated[_Storable, _text(validation.MAX_TEXT_CHARACTERS)]
 _Title: TypeAlias = Annotated[_Storable, _text(_MAX_TITLE_CHARACTERS)]
+_Zone: TypeAlias = Annotated[_Storable, pydantic.AfterValidator(validation.known_zone)]
 _Files: TypeAlias = Annotated[
     tuple[Annotated[_Storable, _text(validation.MAX_NAME_CHARACTERS)], ...],
     pydantic.Field(max_length=_MAX_FILES, strict=False),
@@ -58,13 +59,14 @@ class Watch(Message):
 
 
 class SendRequest(Message):
-    """Carry out a request; `id` is made up by the page."""
+    """Carry out a request; `id` is made up by the page, `zone` is the browser's time zone."""
 
     do: Literal["send"] = "send"
     id: _Id
     text: _Text = ""
     is_code: bool = False
     files: _Files = ()
+    zone: _Zone = ""
 
 
 class BranchOff(Message):

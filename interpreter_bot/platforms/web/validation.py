@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import zoneinfo
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -40,6 +41,14 @@ def made_up_id(value: object) -> str:
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise MalformedError
     return value
+
+
+def known_zone(name: str) -> str:
+    """Return the name of a browser's time zone, or "" if there is none of that name here."""
+    try:
+        return zoneinfo.ZoneInfo(name).key
+    except (KeyError, ValueError, OSError):
+        return ""
 
 
 def key(thread: object) -> values.SessionKey:

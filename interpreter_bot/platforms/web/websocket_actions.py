@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import functools
 import logging
 import time
@@ -143,15 +144,18 @@ class TabConnection:
 
     async def _send_request(self, tab: tab_hub.Tab, message: tab_messages.SendRequest) -> None:
         key, text, is_code = message.key, message.text, message.is_code
+        person = dataclasses.replace(validation.PERSON, zone=message.zone)
         if (invocation := command_table.parse(text, "web", is_code=is_code)) is not None:
             if not invocation.command.is_request:
                 await self._run_command(tab, key, invocation)
                 _accept(tab, message.id)
                 return
             is_code = True
-            text = await command_table.find_code(invocation, self._place(key))
+            text = await command_table.find_code(invocation, self._place(key, person))
         self._check_content(text, message.files, is_code=is_code)
-        request = self._make_request(key, message.id, text, message.files, is_code=is_code)
+        request = self._make_request(
+            key, message.id, text, message.files, is_code=is_code, person=person
+        )
         if await self._is_new_request(request):
             # Checked now, as other messages of the tab may be handled at the next await.
             is_first = not self._hub.turns_of(key.thread) and await self._has_no_turns(key)
@@ -200,10 +204,11 @@ class TabConnection:
         files: tuple[str, ...],
         *,
         is_code: bool,
+        person: requests.Person = validation.PERSON,
     ) -> requests.Request:
         return requests.Request(
             key=key,
-            person=validation.PERSON,
+            person=person,
             text=text,
             files=files,
             is_code=is_code,
@@ -373,11 +378,13 @@ class TabConnection:
             content["problem"] = str(error)
         tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
-    def _place(self, key: values.SessionKey) -> command_types.Place:
+    def _place(
+        self, key: values.SessionKey, person: requests.Person = validation.PERSON
+    ) -> command_types.Place:
         return command_types.Place(
             self._service,
             key,
-            validation.PERSON,
+            person,
             validation.HERE,
             {preferences.APPROVAL: self._approval},
             is_own=True,

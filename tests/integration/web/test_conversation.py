@@ -251,6 +251,20 @@ async def test_what_was_lost_can_be_made_again_beside_the_variables(serving_fake
         assert await page.value("document.title") == "ran"
 
 
+async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsing):
+    async with serving_fake({}) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
+        await visits.say(page, "/schedule daily 9:00: hello")
+        confirm = "[...document.querySelectorAll('button')].find(e => e.innerText === 'Confirm')"
+        await page.until(confirm)
+        await page.value(f"{confirm}.click()")
+        await visits.answered(page)
+        await bot.idle()
+        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        assert schedule.zone == "Asia/Tokyo"
+
+
 async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
     serving_kernels, browsing
 ):

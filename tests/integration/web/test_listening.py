@@ -388,6 +388,23 @@ async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
     assert bot.handled[-1].text == "hello"
 
 
+async def test_a_schedule_is_in_the_time_zone_of_the_browser(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        for number, unknown in enumerate(("Nowhere/Else", "/etc/passwd", "x" * 5000, "")):
+            request = {"id": f"{number}" * 16, "text": "/schedule daily 9:00: hello"}
+            await tab.send("send", zone=unknown, **request)
+            refusal = await tab.next("refused")
+            assert refusal["sentence"].startswith("Which time zone?")
+        await tab.send("send", id=ONE, text="/schedule daily 9:00: hello", zone="Europe/Berlin")
+        card = await tab.event("approve", ONE)
+        await tab.send("answer", question=card["id"], text=card["text"])
+        await tab.event("over", ONE)
+        await bot.idle()
+        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        assert schedule.zone == "Europe/Berlin"
+        await bot.schedules.close()
+
+
 async def test_commands_are_answered_to_whoever_asked(serving_fake):
     async with (
         serving_fake(models=("A", "B")) as (bot, client),

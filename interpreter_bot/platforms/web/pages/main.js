@@ -111,7 +111,8 @@ function transmit(message) {
   const { tries, ...content } = message;
   if (tries >= MAX_TRIES) return handlers.refused({ id: message.id, sentence: connectionWords.notAccepted });
   message.tries += 1;
-  connection.sendAction({ do: "send", ...content });
+  const { timeZone: zone } = Intl.DateTimeFormat().resolvedOptions();
+  connection.sendAction({ do: "send", zone, ...content });
 }
 
 /** Ask something of Python; nobody is told where there is no connection to ask over. */
