@@ -128,6 +128,11 @@ def _question_json(question: events.Question) -> EventJson:
         if question.facts:
             document["facts"] = question.facts
         document["approve"] = question_words.approve_label(question.subject)
+        if question.subject == "schedule":
+            document |= {
+                "edit": question_words.CHANGE_BUTTON,
+                "decline": question_words.CANCEL_BUTTON,
+            }
         if revealed.warning:
             document["warning"] = revealed.warning
         if question.choices:

@@ -258,6 +258,8 @@ async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsin
         await visits.say(page, "/schedule daily 9:00: hello")
         confirm = "[...document.querySelectorAll('button')].find(e => e.innerText === 'Confirm')"
         await page.until(confirm)
+        buttons = "[...document.querySelectorAll('.approval button')].map(e => e.innerText)"
+        assert await page.value(buttons) == ["Confirm", "Change", "Cancel"]
         await page.value(f"{confirm}.click()")
         await visits.answered(page)
         await bot.idle()

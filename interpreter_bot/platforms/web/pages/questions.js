@@ -43,18 +43,18 @@ export function modelQuestionForm({ text: question, choices }, answer) {
 }
 
 /** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
-export function approvalForm({ text: code, revealed, warning, subject, title, facts, approve, choices, can_edit: canEdit }, answer) {
+export function approvalForm({ text: code, revealed, warning, subject, title, facts, approve, edit: editLabel, decline: declineLabel, choices, can_edit: canEdit }, answer) {
   const isPlan = subject === "plan";
   const codeElement = makeScrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlightPython(revealed))));
   const codeDetails = isPlan && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), codeElement) : codeElement;
   const field = el("textarea", { "aria-label": subject === "note" ? title : questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
-  const edit = el("button", { type: "button", class: "small", onclick: showEditor }, buttonWords.edit);
+  const edit = el("button", { type: "button", class: "small", onclick: showEditor }, editLabel ?? buttonWords.edit);
   const choiceButtons = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICE_LABELS[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: approveCode, "aria-label": title },
     el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, codeDetails, field,
     ...(facts ?? "").split("\n").filter(Boolean).map((fact) => el("p", { class: "muted" }, fact)),
     el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, approve), ...choiceButtons, canEdit ? edit : null,
-      el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.decline)));
+      el("button", { type: "button", class: "small", onclick: () => answer(null) }, declineLabel ?? questionWords.decline)));
   function showEditor() {
     field.value = code;
     field.hidden = false;
