@@ -289,28 +289,29 @@ async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path,
 
 
 async def test_a_bot_that_closes_leaves_what_waits_to_the_next_one(tmp_path, clock):
-    began = asyncio.Event()
+    begun = asyncio.Queue()
 
     async def hang(turn):
-        began.set()
+        begun.put_nowait(turn.request.text)
         await asyncio.sleep(60)
 
     async with conversations.opened(tmp_path, hang) as service:
         house = House(service, clock)
-        # Both in one conversation: the second one waits for the first.
-        numbers = [await house.add(), await house.add(what="say bye")]
+        # Both in one conversation: one waits for the other, whichever comes first.
+        numbers = {text: await house.add(what=text) for text in ("say hi", "say bye")}
         clock.now += 24 * HOUR
         await service.schedules.fire()
-        await began.wait()
+        running = numbers.pop(await begun.get())
+        ((waiting_text, waiting),) = numbers.items()
         await service.drain()
         await service.schedules.close()
-        assert await house.runs(numbers[1]) == ["not finished"]
+        assert await house.runs(waiting) == ["not finished"]
     async with conversations.opened(tmp_path) as service:
         house = House(service, clock)
         await house.fire()
-        assert house.texts == ["say bye"]
-        assert await house.runs(numbers[0]) == ["interrupted by a restart"]
-        assert await house.runs(numbers[1]) == ["done"]
+        assert house.texts == [waiting_text]
+        assert await house.runs(running) == ["interrupted by a restart"]
+        assert await house.runs(waiting) == ["done"]
 
 
 BOT = """
