@@ -78,6 +78,10 @@ class SessionReads:
         """Whether there is a session of that key."""
         return await self._services.database.sessions.find(key) is not None
 
+    async def count(self, platform: str, channel: str) -> int:
+        """Return how many sessions a channel has."""
+        return await self._services.database.sessions.count(platform, channel)
+
     async def history(
         self, key: values.SessionKey, *, limit: int = 50
     ) -> tuple[past_turns.PastTurn, ...]:

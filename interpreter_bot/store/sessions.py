@@ -74,6 +74,12 @@ class Sessions(transactions.Aggregate):
         query = query.order_by(_T.used.desc(), _T.id.desc()).limit(limit)
         return await self._transactions.all(query)
 
+    async def count(self, platform: str, channel: str) -> int:
+        """Return how many sessions a channel has."""
+        of_channel = (_T.platform == platform, _T.channel == channel)
+        query = sa.select(sa.func.count()).select_from(_T).where(*of_channel)
+        return await self._transactions.one(query)
+
     async def search(
         self, platform: str, workspace: str, words: Sequence[str], *, limit: int
     ) -> tuple[tuple[records.Session, str], ...]:

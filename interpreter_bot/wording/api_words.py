@@ -21,6 +21,9 @@ ONLY_TEXT: Final = "This model answers in Markdown: leave out response_format."
 ONLY_DATA_URLS: Final = (
     "Pictures and files have to be data URLs in Base64; nothing is fetched from elsewhere."
 )
+SERVER_BUSY: Final = (
+    "Too much is being sent to this bot at the moment. Send the request again in a minute."
+)
 NO_TOKEN: Final = (
     "A token is needed, as Authorization: Bearer TOKEN. Whoever runs this bot makes one with "
     "`interpreter-bot api add NAME`."
@@ -48,6 +51,17 @@ def wrong_request(fault_phrases: Iterable[str]) -> str:
 
 def too_large(limit_bytes: int) -> str:
     return f"The request is too large: the limit is {quantities.size(limit_bytes)}."
+
+
+def client_busy(limit: str) -> str:
+    return (
+        f"Your requests that are not answered yet have more than {limit} together. Send this one "
+        "again when some of them are answered."
+    )
+
+
+def too_many_sessions(limit: int) -> str:
+    return f"You have {limit:,} sessions, which is the limit. Delete some that you no longer need."
 
 
 def too_many_files(limit: int) -> str:

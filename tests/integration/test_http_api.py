@@ -12,7 +12,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.platforms import client_tokens
-from interpreter_bot.platforms.api import openapi, routes
+from interpreter_bot.platforms.api import openapi, request_limits, routes
 from interpreter_bot.platforms.web import server
 from tests import futures
 from tests.fakes import conversations
@@ -73,7 +73,9 @@ def serving(tmp_path):
     """Serve scripted conversations: `async with serving(script, "anna") as (bot, anna, nobody)`."""
 
     @contextlib.asynccontextmanager
-    async def serving(script=conversations.echo, *names, **options):
+    async def serving(
+        script=conversations.echo, *names, api_limits=request_limits.DEFAULT_LIMITS, **options
+    ):
         data = tmp_path / "data"
         file = data / client_tokens.API_FILE
         tokens = [client_tokens.add(file, name) for name in names]
@@ -85,7 +87,7 @@ def serving(tmp_path):
                 futures.done(bot),
                 config,
                 data,
-                open_api=lambda service: routes.Api(service, data).answer,
+                open_api=lambda service: routes.Api(service, data, api_limits).answer,
             ) as address,
             aiohttp.ClientSession() as session,
         ):
@@ -293,6 +295,47 @@ async def test_hostile_bodies_are_refused_in_a_sentence(serving):
         await anna.call("POST", f"{path}/messages", data=odd, status=200)
         for method, where in (("PATCH", path), ("GET", "/sessions/x/y/z"), ("POST", "/")):
             assert "nothing at this address" in await anna.refused(method, where, status=404)
+
+
+async def test_bodies_of_unanswered_requests_are_limited_per_client_and_in_all(serving):
+    answer = asyncio.Event()
+
+    async def wait(turn):
+        await answer.wait()
+        return "Done."
+
+    limits = request_limits.Limits(client_body_bytes=100_000, total_body_bytes=150_000)
+    async with serving(wait, "anna", "ben", api_limits=limits) as (bot, anna, ben, _):
+        large = {"text": "x" * 80_000}
+        paths = [await client.begin() for client in (anna, anna, ben, ben)]
+        waiting = asyncio.create_task(anna.call("POST", f"{paths[0]}/messages", large))
+        async with asyncio.timeout(60):
+            while not bot.running:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        for _ in range(3):
+            sentence = await anna.refused("POST", f"{paths[1]}/messages", large, status=429)
+        assert sentence.startswith("Your requests that are not answered yet have more than")
+        sentence = await ben.refused("POST", f"{paths[2]}/messages", large, status=503)
+        assert sentence.endswith("Send the request again in a minute.")
+        # Many small values take more memory than their text.
+        many = {"messages": [{"role": "user", "content": [{"type": "text", "x": [{}] * 900}]}]}
+        assert len(json.dumps(many)) < 5_000
+        await ben.refused("POST", "/chat/completions", many, status=429)
+        assert [request.person.id for request in bot.requests] == ["anna"]
+        answer.set()
+        assert (await waiting)["text"] == "Done."
+        for client, path in zip((anna, anna, ben, ben), paths, strict=True):
+            assert (await client.call("POST", f"{path}/messages", large))["text"] == "Done."
+
+
+async def test_sessions_of_a_client_are_limited(serving):
+    limits = request_limits.Limits(client_sessions=2)
+    async with serving(work, "anna", "ben", api_limits=limits) as (_, anna, ben, _):
+        path, _ = await anna.begin(), await anna.begin()
+        assert "You have 2 sessions" in await anna.refused("POST", "/sessions", {})
+        await ben.begin()
+        await anna.call("DELETE", path)
+        await anna.begin()
 
 
 async def test_whatever_code_and_models_say_arrives(serving):

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import http_files, program_turns
-from interpreter_bot.platforms.api import documents
+from interpreter_bot.platforms.api import documents, request_limits
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import requests, session_service, turn_log
 from interpreter_bot.wording import page_words, run_words
@@ -53,6 +53,7 @@ class Call:
         client: its name, by its token.
         path: the parts of the path that vary, by name.
         body: the document that came along, checked; None if none did.
+        limits: on what clients may make the bot hold.
     """
 
     http: web.Request
@@ -60,6 +61,7 @@ class Call:
     client: str
     path: Mapping[str, str]
     body: Any
+    limits: request_limits.Limits
 
     def key(self, session_id: str = "") -> values.SessionKey:
         """Return the key of a session of this client, without an id that of a new one."""

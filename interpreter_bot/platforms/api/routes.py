@@ -6,6 +6,7 @@ import asyncio
 import logging
 import pathlib
 import re
+from collections.abc import Callable
 from typing import Final
 
 import pydantic
@@ -13,7 +14,14 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import client_tokens, http_runners
-from interpreter_bot.platforms.api import calls, chat_completions, documents, openapi, session_calls
+from interpreter_bot.platforms.api import (
+    calls,
+    chat_completions,
+    documents,
+    openapi,
+    request_limits,
+    session_calls,
+)
 from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import api_words
 
@@ -24,12 +32,16 @@ _CONVERSATION_BYTES: Final = 32 * 1024 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 # Of a document. Millions of them take gigabytes, and nothing else goes on while they are read.
 _MAX_JSON_VALUES: Final = 500_000
+# What an object of Python takes, at least.
+_JSON_VALUE_BYTES: Final = 64
 _Route: Final = openapi.Route
 _STATUSES: Final[dict[type[Exception], int]] = {
     web.HTTPRequestTimeout: 408,
     calls.StrangerError: 401,
     calls.TurnFailedError: 422,
     calls.UnknownError: 404,
+    request_limits.ClientBusyError: 429,
+    request_limits.ServerBusyError: 503,
     errors.FileMissingError: 404,
     errors.FileTooLargeError: 413,
     errors.BotError: 400,
@@ -88,10 +100,18 @@ class Api:
     Args:
         service: the conversations.
         data: the directory with the file of clients.
+        limits: on what clients may make the bot hold.
     """
 
-    def __init__(self, service: session_service.SessionService, data: pathlib.Path) -> None:
+    def __init__(
+        self,
+        service: session_service.SessionService,
+        data: pathlib.Path,
+        limits: request_limits.Limits = request_limits.DEFAULT_LIMITS,
+    ) -> None:
         self._service = service
+        self._limits = limits
+        self._body_memory = request_limits.BodyMemory(limits)
         self._tokens = client_tokens.ClientTokens(data / client_tokens.API_FILE)
 
         async def notify(key: values.SessionKey, text: str) -> None:
@@ -125,23 +145,36 @@ class Api:
         matches = ((pattern.fullmatch(http.path), route) for pattern, route in _PATTERNS)
         for match, route in matches:
             if match is not None and route.method == http.method:
-                body = await _body(http, route)
-                call = calls.Call(http, self._service, client, match.groupdict(), body)
-                return await route.handle(call)
+                # Until the answer: the turn holds the body's pictures and files.
+                with self._body_memory.open_account(client) as charge:
+                    body = await _body(http, route, charge)
+                    call = calls.Call(
+                        http, self._service, client, match.groupdict(), body, self._limits
+                    )
+                    return await route.handle(call)
         raise calls.UnknownError(api_words.NO_SUCH_ADDRESS)
 
 
-async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel | None:
+async def _body(
+    http: web.Request, route: openapi.Route, charge: Callable[[int], None]
+) -> pydantic.BaseModel | None:
     """Read the document that comes with a request.
 
+    Args:
+        http: the request.
+        route: the limit and the fields of the document.
+        charge: receives the number of bytes that the document takes, before they are kept.
+
     Raises:
-        BotError: it is too large, or wrong.
+        BotError: it is too large, or wrong, or has to wait.
     """
     if route.body is None:
         return None
-    data = await http_runners.read_body(_read(http, route.max_bytes))
-    if sum(map(data.count, (b"{", b"[", b","))) > _MAX_JSON_VALUES:
+    data = await http_runners.read_body(_read(http, route.max_bytes, charge))
+    value_count = sum(map(data.count, (b"{", b"[", b",")))
+    if value_count > _MAX_JSON_VALUES:
         raise errors.FileTooLargeError(api_words.TOO_MANY_VALUES)
+    charge(value_count * _JSON_VALUE_BYTES)
     try:
         # In a thread, as it may be large.
         return await asyncio.to_thread(route.body.model_validate_json, data)
@@ -150,12 +183,13 @@ async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel |
         raise errors.BotError(api_words.wrong_request(api_words.fault_phrases(details))) from error
 
 
-async def _read(http: web.Request, max_bytes: int) -> bytes:
+async def _read(http: web.Request, max_bytes: int, charge: Callable[[int], None]) -> bytearray:
     if (http.content_length or 0) > max_bytes:
         raise errors.FileTooLargeError(api_words.too_large(max_bytes))
     data = bytearray()
     async for piece in http.content.iter_chunked(_PIECE_BYTES):
-        data += piece
-        if len(data) > max_bytes:
+        if len(data) + len(piece) > max_bytes:
             raise errors.FileTooLargeError(api_words.too_large(max_bytes))
-    return bytes(data)
+        charge(len(piece))
+        data += piece
+    return data

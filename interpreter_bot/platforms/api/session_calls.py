@@ -21,6 +21,9 @@ _MAX_LISTED = 200
 async def begin(call: calls.Call) -> web.Response:
     """Begin a session."""
     body: documents.NewSession = call.body
+    limit = call.limits.client_sessions
+    if await call.service.queries.count(calls.PLATFORM, call.client) >= limit:
+        raise errors.BotError(api_words.too_many_sessions(limit))
     if body.model:
         call.service.queries.check_model(body.model)
     key = call.key()

@@ -75,6 +75,8 @@ async def test_recent_sessions_come_latest_used_first(database):
     recent = await database.sessions.recent("web", limit=2)
     assert [session.id for session in recent] == [made[0].id, made[2].id]
     assert await database.sessions.recent("web", channel="other") == ()
+    assert await database.sessions.count("web", "") == 3
+    assert await database.sessions.count("web", "other") == 0
 
 
 async def test_a_turn_runs_and_ends_once(database, session):
