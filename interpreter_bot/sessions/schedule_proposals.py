@@ -95,7 +95,8 @@ class Proposals:
             due=due,
         )
         async with self._services.database.together(is_writing=True):
-            # Again, as others may have been confirmed meanwhile.
+            # Checked again, because others may have been confirmed meanwhile.
+            await self._services.database.schedules.lock_additions()
             await self._check_counts()
             number = await self._services.database.schedules.add(schedule)
         return schedule_words.schedule_set_up(number, shown_time(due, schedule.zone))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import hashlib
 import logging
 import math
 import os
@@ -222,7 +221,9 @@ class _ServerLock:
             if self._connection is None:
                 self._connection = await self._engine.connect()
                 await self._prepare(self._connection)
-            attempt = sqlalchemy.select(sqlalchemy.func.pg_try_advisory_lock(lock_number("active")))
+            attempt = sqlalchemy.select(
+                sqlalchemy.func.pg_try_advisory_lock(engines.lock_number("active"))
+            )
             return bool((await self._connection.execute(attempt)).scalar_one())
         except BaseException:
             await self._close()
@@ -244,12 +245,6 @@ class _ServerLock:
     async def release(self) -> None:
         await self._close()
         await self._engine.dispose()
-
-
-def lock_number(name: str) -> int:
-    """Return the number of an advisory lock: 64 bits, signed, unlikely to collide."""
-    digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _now() -> float:

@@ -45,7 +45,7 @@ from interpreter_bot.wording import storage_words
 if TYPE_CHECKING:
     import alembic.config
 
-_LOCK_NUMBER: Final = active_bot.lock_number("upgrading")
+_LOCK_NUMBER: Final = engines.lock_number("upgrading")
 _CLOSING_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
 _upgrade_lock = threading.Lock()

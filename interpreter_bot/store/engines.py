@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Coroutine
@@ -84,6 +85,12 @@ def is_sqlite(url: sqlalchemy.URL) -> bool:
 def file(url: sqlalchemy.URL) -> pathlib.Path:
     """Return the file of an SQLite database."""
     return pathlib.Path(url.database or "")
+
+
+def lock_number(name: str) -> int:
+    """Return the number of an advisory lock: 64 bits, signed, unlikely to collide."""
+    digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:

@@ -26,6 +26,7 @@ class Notes(transactions.Aggregate):
             limit: the most notes of a scope.
         """
         async with self._transactions.together(is_writing=True):
+            await self._transactions.lock("notes")
             query = sa.select(_T).where(*preferences.is_of(_T, scope))
             notes = await self._transactions.all(query)
             if any(note.text == text for note in notes):

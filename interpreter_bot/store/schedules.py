@@ -42,9 +42,14 @@ class Schedules(transactions.Aggregate):
         same = sa.select(_S.id).where(*is_same, _S.due.is_not(None)).limit(1)
         insert = sa.insert(_S).values(**fields, reason="", failures=0, created=columns.now())
         async with self._transactions.together(is_writing=True):
+            await self.lock_additions()
             if (number := await self._transactions.first(same)) is not None:
                 return number
             return await self._transactions.one(insert.returning(_S.id))
+
+    async def lock_additions(self) -> None:
+        """Let no other transaction add a schedule until this one ends."""
+        await self._transactions.lock("schedules")
 
     async def get(self, schedule_id: int) -> records.Schedule | None:
         """Return the schedule of that id."""
@@ -120,7 +125,9 @@ class Schedules(transactions.Aggregate):
         insert = self._transactions.insert(_R).values(schedule_id=schedule_id, due=due, sentence="")
         is_open = _R.schedule_id == schedule_id, _R.ended.is_(None)
         count = sa.select(sa.func.count()).select_from(_R).where(*is_open)
+        lock = sa.select(_S.id).where(_S.id == schedule_id).with_for_update()
         async with self._transactions.together(is_writing=True):
+            await self._transactions.first(lock)
             if await self._transactions.one(count) >= _MAX_UNFINISHED:
                 return False
             return await self._transactions.change(insert.on_conflict_do_nothing()) == 1

@@ -113,6 +113,16 @@ class Transactions:
         async with self.together(is_writing=True) as session:
             await session.execute(insert, rows, execution_options=_OPTIONS)
 
+    async def lock(self, name: str) -> None:
+        """Wait until no other writing transaction has this lock; hold it until this one ends.
+
+        Take it before a check on which a write depends. SQLite has one writer at a time anyway.
+        """
+        if not self.is_sqlite:
+            lock = sa.func.pg_advisory_xact_lock(engines.lock_number(name))
+            async with self.together(is_writing=True) as session:
+                await session.execute(sa.select(lock))
+
     def insert(self, table: type[records.Record]) -> UpsertingInsert:
         """Begin an INSERT that supports `on_conflict`."""
         if self.is_sqlite:

@@ -195,6 +195,23 @@ async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn)
 
 
 @pytest.mark.first_case
+async def test_code_that_goes_on_as_a_job_belongs_to_the_turn_of_the_job(database, session, turn):
+    execution_id = await database.executions.start(turn.id, "work()", hosted_id="h1")
+    for text, execution in (("Wait.", None), ("work()", execution_id)):
+        part = records.NewPart(kind=records.PartKind.CODE, text=text, execution_id=execution)
+        await database.parts.add(turn.id, part)
+    async with database.together(is_writing=True):
+        job = await database.turns.start(session.id, person="U1", text="work()")
+        await database.executions.move(execution_id, job.id)
+        await database.turns.note_progress(job.id, {"hosted_id": "h1"})
+    assert [part.text for part in await database.parts.of_turn(turn.id)] == ["Wait."]
+    assert [part.text for part in await database.parts.of_turn(job.id)] == ["work()"]
+    assert await database.executions.of_turn(turn.id) == ()
+    (execution,) = await database.executions.of_turn(job.id)
+    assert (execution.id, execution.hosted_id) == (execution_id, "h1")
+    assert (await database.turns.get(job.id)).progress == {"hosted_id": "h1"}
+
+
 async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     digest = "0" * 64
     made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
