@@ -1,9 +1,10 @@
-"""How Alembic reaches the database: through the bot's connection, or its settings.
+"""Let Alembic use the bot's open connection, or else the database of the bot's settings.
 
-By hand: `alembic upgrade head` with the bot's own settings, or `alembic -x url=… check`.
+By hand, `alembic upgrade head` takes the database of the settings, and `-x url=…` another one.
 """
 
 import asyncio
+from typing import Literal
 
 import sqlalchemy
 from alembic import context
@@ -12,58 +13,60 @@ from interpreter_bot import settings
 from interpreter_bot.store import engines, records
 
 
-def render(kind: str, item: object, autogenerating: object) -> str | bool:
-    """Write our column types into migrations as what they are beneath: ours may change."""
+def render_column_type(kind: str, item: object, autogenerating: object) -> str | Literal[False]:
+    """Write the SQL type below one of our column types: ours may change after the migration."""
     if kind == "type" and isinstance(item, sqlalchemy.TypeDecorator):
         return f"sa.{item.impl!r}"
     return False
 
 
-def is_compared(item: object, name: str | None, *_: object) -> bool:
-    """Leave out the index of words, which the code's tables cannot say; see the first migration."""
+def should_compare(schema_item: object, name: str | None, *_: object) -> bool:
+    """Leave out the search index, which only the first migration describes."""
     return not (name or "").startswith("turn_words")
 
 
-def run(connection: sqlalchemy.Connection) -> None:
-    """Run on a connection, in a transaction of its own where there is none."""
+def run_migrations(connection: sqlalchemy.Connection) -> None:
+    """Run the migrations on a connection, in a transaction if none has begun."""
     context.configure(
         connection=connection,
         target_metadata=records.Record.metadata,
-        # SQLite can alter little of a table, but copy it.
+        # SQLite cannot alter most of a table, so Alembic copies the table.
         render_as_batch=connection.dialect.name == "sqlite",
-        render_item=render,
-        include_object=is_compared,
+        render_item=render_column_type,
+        include_object=should_compare,
         compare_type=True,
     )
     with context.begin_transaction():
         context.run_migrations()
 
 
-def named() -> sqlalchemy.URL:
-    """The database of `-x url=`, or of the settings."""
+def database_url() -> sqlalchemy.URL:
+    """Return the URL of `-x url=`, or that of the settings."""
     bot = settings.Settings()
     url = context.get_x_argument(as_dictionary=True).get("url")
-    return engines.parse(url or bot.store.url or engines.default(bot.paths.data))
+    return engines.parse(url or bot.store.url or engines.default_url(bot.paths.data))
 
 
-async def connect() -> None:
-    """Run on a connection of our own."""
-    url = named()
+async def run_on_new_connection() -> None:
+    """Run the migrations on a connection that is opened and closed here."""
+    url = database_url()
     if engines.is_sqlite(url):
         engines.make_file(url)
     engine = engines.make_for_upgrade(url)
     writers = engine.execution_options(**{engines.WRITING: True})
     async with writers.begin() as connection:
-        await connection.run_sync(run)
+        await connection.run_sync(run_migrations)
     await engine.dispose()
 
 
-given = context.config.attributes.get("connection")
+open_connection = context.config.attributes.get("connection")
 if context.is_offline_mode():
-    context.configure(url=named(), target_metadata=records.Record.metadata, literal_binds=True)
+    context.configure(
+        url=database_url(), target_metadata=records.Record.metadata, literal_binds=True
+    )
     with context.begin_transaction():
         context.run_migrations()
-elif given is not None:
-    run(given)
+elif open_connection is not None:
+    run_migrations(open_connection)
 else:
-    asyncio.run(connect())
+    asyncio.run(run_on_new_connection())

@@ -1,7 +1,8 @@
-"""The first tables, and the index of words for search.
+"""The first tables, and the full-text index for search.
 
-Nothing was released before: earlier numbers are of development versions, whose databases are
-refused. SQLite's index, `turn_words`, is a table that triggers keep; it has no copy of the words.
+Earlier numbers belong to unreleased versions, whose databases are refused. SQLite's index is the
+table `turn_words`, which triggers keep up to date; it refers to the text of `turns` instead of
+copying it.
 """
 
 import datetime
@@ -14,18 +15,20 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-_OLD = (
+_DELETE_OLD_WORDS = (
     "INSERT INTO turn_words(turn_words, rowid, request, answer)"
     " VALUES ('delete', old.id, old.request, old.answer);"
 )
-_NEW = "INSERT INTO turn_words(rowid, request, answer) VALUES (new.id, new.request, new.answer);"
+_INSERT_NEW_WORDS = (
+    "INSERT INTO turn_words(rowid, request, answer) VALUES (new.id, new.request, new.answer);"
+)
 _SQLITE = (
     "CREATE VIRTUAL TABLE turn_words"
     " USING fts5(request, answer, content='turns', content_rowid='id')",
-    f"CREATE TRIGGER turn_words_begun AFTER INSERT ON turns BEGIN {_NEW} END",
-    f"CREATE TRIGGER turn_words_gone AFTER DELETE ON turns BEGIN {_OLD} END",
+    f"CREATE TRIGGER turn_words_begun AFTER INSERT ON turns BEGIN {_INSERT_NEW_WORDS} END",
+    f"CREATE TRIGGER turn_words_gone AFTER DELETE ON turns BEGIN {_DELETE_OLD_WORDS} END",
     "CREATE TRIGGER turn_words_changed AFTER UPDATE OF request, answer ON turns"
-    f" BEGIN {_OLD} {_NEW} END",
+    f" BEGIN {_DELETE_OLD_WORDS} {_INSERT_NEW_WORDS} END",
 )
 _POSTGRESQL = (
     "CREATE INDEX turn_words ON turns USING gin (to_tsvector('simple'::regconfig,"
@@ -34,7 +37,7 @@ _POSTGRESQL = (
 
 
 def upgrade() -> None:
-    """Create them, those first that others refer to."""
+    """Create all tables, in an order in which each refers only to earlier ones."""
     table(
         "sessions",
         *names("platform", "workspace", "channel", "thread"),
@@ -235,7 +238,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing is before it: begin with a new database instead."""
+    """Refuse, because no earlier schema exists."""
     raise NotImplementedError
 
 
@@ -246,16 +249,16 @@ def table(name: str, *items: sa.schema.SchemaItem) -> None:
 
 
 def names(*names: str) -> list[sa.Column[str]]:
-    """Columns of names."""
+    """Return required columns of short text."""
     return [sa.Column(name, sa.String(128), nullable=False) for name in names]
 
 
 def moments(*names: str) -> list[sa.Column[datetime.datetime]]:
-    """Columns of times."""
+    """Return required columns of times."""
     return [sa.Column(name, sa.DateTime(timezone=True), nullable=False) for name in names]
 
 
 def reference(to: str, *, outlives: bool = False, index: bool = True) -> sa.Column[int]:
-    """Column of the id of a row, with which its own row is deleted unless it outlives it."""
+    """Return a foreign key; a row is deleted with the row it refers to, or `outlives` that."""
     key = sa.ForeignKey(f"{to}s.id", ondelete="SET NULL" if outlives else "CASCADE")
     return sa.Column(f"{to}_id", sa.BigInteger(), key, nullable=outlives, index=index)

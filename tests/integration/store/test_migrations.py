@@ -121,6 +121,13 @@ def test_the_alembic_command_works_by_itself(url):
         subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=ROOT)
 
 
+def test_the_alembic_command_takes_the_database_of_the_settings(tmp_path):
+    environment = {**os.environ, "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data")}
+    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=ROOT, env=environment)
+    assert list((tmp_path / "data").glob("*.db"))
+
+
 @pytest.mark.slow
 def test_an_installed_bot_brings_its_migrations(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
