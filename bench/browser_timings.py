@@ -59,7 +59,9 @@ async def run(_: sample_sizes.Effort) -> list[metrics.Measure]:
             await stack.enter_async_context(bot.running(at))
             await stack.enter_async_context(visitor)
             pages = await _looked(visitor)
-            chromium = stack.enter_context(browsers.Chromium(browsers.found(is_peoples=False)))
+            chromium = stack.enter_context(
+                browsers.Chromium(browsers.find_chromium(is_peoples=False))
+            )
             page = await stack.enter_async_context(_opened(chromium))
             first = [await _visited(page, visitor.address) for _ in range(_VISITS)]
             return [

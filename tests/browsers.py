@@ -1,4 +1,4 @@
-"""A real browser, driven over its own protocol: headless Chromium from the machine.
+"""A real browser, headless Chromium as installed on the machine, driven by its DevTools protocol.
 
     async with browsing() as browser:
         page = await browser.page(width=400)
@@ -6,12 +6,11 @@
         await page.until("document.title == 'x'")
         assert await page.value("document.body.innerText") == …
 
-`browsing` is a fixture. All tests share one process, because its start takes longer than most of
-them; each has a profile of its own in it. Where there is one, it is Debian's headless shell: the
-same engine at a quarter of the processor time. It knows less of what keeps a page of code from the
-network, so `browsing_as_people` is the browser that people have. Nothing but aiohttp is needed. An
-exception of the page's own, or an error on its console, fails the test at the end of the `async
-with`, unless one of `page.expected` is in it.
+`browsing` is a fixture. All tests share one process, because its start takes longer than most
+tests; each test has a profile of its own. If Debian's headless shell is installed, it is used: the
+same engine at a quarter of the processor time. It lacks some protections of a full browser against
+pages, so `browsing_as_people` opens a full one. An exception of the page, or an error on its
+console, fails the test at the end of the `async with`, unless it contains one of `page.expected`.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ import aiohttp
 from tests import machine
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-_SHELL = "chromium-headless-shell"
+_HEADLESS_SHELL = "chromium-headless-shell"
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-port=0",
@@ -42,7 +41,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-extensions",
-    # Else it keeps a process for a page that nobody opens, in every profile.
+    # Without this flag, each profile keeps a spare process.
     "--disable-features=SpareRendererForSitePerProcess",
     "--disable-gpu",
     "--disable-quic",
@@ -53,7 +52,7 @@ _FLAGS = (
     "--mute-audio",
     "--password-store=basic",
 )
-_SECONDS = 60.0
+_MAX_WAIT_SECONDS = 60.0
 _KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -65,8 +64,8 @@ _KEYS = {
     "a": (65, ""),
     "z": (90, ""),
 }
-# Once it stays where it is from one frame to the next: what is drawn above it moves it.
-_MIDDLE = """async selector => {
+# The middle of an element, once that is the same in two frames: content above may still move it.
+_SETTLED_MIDDLE = """async selector => {
   for (let last = "";;) {
     const element = document.querySelector(selector);
     if (!element) return null;
@@ -80,9 +79,9 @@ _MIDDLE = """async selector => {
 }"""
 
 
-def found(*, is_peoples=True):
-    """Return the path of a browser, of a kind that people have if so wanted; or None."""
-    names = _NAMES if is_peoples else (_SHELL, *_NAMES)
+def find_chromium(*, is_peoples=True):
+    """Return the path of an installed browser, or None; the headless shell is not for people."""
+    names = _NAMES if is_peoples else (_HEADLESS_SHELL, *_NAMES)
     return next(filter(None, map(shutil.which, names)), None)
 
 
@@ -101,7 +100,7 @@ class Page:
     async def call(self, method, **parameters):
         return await self._browser.call(method, session=self._session, **parameters)
 
-    def heard(self, method, parameters):
+    def handle_event(self, method, parameters):
         if method == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
             self.faults.append(details.get("exception", {}).get("description") or details["text"])
@@ -118,7 +117,7 @@ class Page:
         await self.until("document.readyState == 'complete'")
 
     async def reload(self):
-        """Load the page anew; what was there before is gone when this returns."""
+        """Load the page again; returns when the old document is gone."""
         await self.value("isOld = true")
         await self.call("Page.reload")
         await self.until("!('isOld' in window) && document.readyState == 'complete'")
@@ -137,7 +136,7 @@ class Page:
             raise AssertionError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    async def until(self, expression, *, seconds=_SECONDS):
+    async def until(self, expression, *, seconds=_MAX_WAIT_SECONDS):
         """Wait until an expression is true; returns its value."""
         last = None
         with contextlib.suppress(TimeoutError):
@@ -154,23 +153,23 @@ class Page:
         text = await self.value("document.body.innerText")
         raise AssertionError(f"never true: {expression} ({last})\n{text}\n{self.faults}")
 
-    async def drawn(self):
-        """Wait until what the page has to draw is drawn, which is with the next frame."""
+    async def wait_for_frame(self):
+        """Wait until the page has drawn its next frame."""
         await self.value("new Promise((go) => requestAnimationFrame(() => setTimeout(go)))")
 
     async def text(self, selector):
-        found = f"[...document.querySelectorAll({json.dumps(selector)})]"
-        return await self.value(f"{found}.map(e => e.innerText).join('\\n')")
+        elements = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        return await self.value(f"{elements}.map(e => e.innerText).join('\\n')")
 
     async def click(self, selector):
         """Click in the middle of an element, as a mouse does."""
-        place = await self.until(f"({_MIDDLE})({json.dumps(selector)})")
+        point = await self.until(f"({_SETTLED_MIDDLE})({json.dumps(selector)})")
         for kind in ("mousePressed", "mouseReleased"):
             await self.call(
                 "Input.dispatchMouseEvent",
                 type=kind,
-                x=place[0],
-                y=place[1],
+                x=point[0],
+                y=point[1],
                 button="left",
                 clickCount=1,
             )
@@ -181,19 +180,24 @@ class Page:
     async def press(self, key, *, modifiers=0):
         """Press a key: 2 is Ctrl, 8 is Shift."""
         code, text = _KEYS[key]
-        about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        description = {
+            "key": key,
+            "code": key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": modifiers,
+        }
         kind = "keyDown" if text else "rawKeyDown"
-        await self.call("Input.dispatchKeyEvent", type=kind, text=text, **about)
-        await self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+        await self.call("Input.dispatchKeyEvent", type=kind, text=text, **description)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **description)
 
     async def dialog(self):
-        """Wait until the page, or the browser about it, asks something; returns which kind."""
-        async with asyncio.timeout(_SECONDS):
+        """Wait for a dialog of the page or the browser; returns its type."""
+        async with asyncio.timeout(_MAX_WAIT_SECONDS):
             return await self._dialogs.get()
 
     async def choose_files(self, selector, *paths):
         """Choose files, as with the file dialog."""
-        # By its object, not by its node: who asks for a document hears of all its changes.
+        # By its object id: asking for a node id would make the browser report all DOM changes.
         element = await self.call(
             "Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})"
         )
@@ -216,12 +220,12 @@ class Page:
         height=900,
         is_dark=False,
         is_mobile=False,
-        is_forced=False,
-        is_still=False,
+        has_forced_colors=False,
+        has_reduced_motion=False,
     ):
-        """Be so wide, and light or dark, or in colours that the person has forced.
+        """Set the width, the colour scheme and other preferences of the person.
 
-        Who wants it still has no transitions: what is in the middle of one has colours of neither.
+        With reduced motion there are no transitions, during which colours are mixed.
         """
         await self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -233,8 +237,8 @@ class Page:
         scheme = "dark" if is_dark else "light"
         features = [
             {"name": "prefers-color-scheme", "value": scheme},
-            {"name": "forced-colors", "value": "active" if is_forced else "none"},
-            {"name": "prefers-reduced-motion", "value": "reduce" if is_still else ""},
+            {"name": "forced-colors", "value": "active" if has_forced_colors else "none"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if has_reduced_motion else ""},
         ]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
@@ -251,7 +255,7 @@ class BrowserError(Exception):
 
 
 class Chromium:
-    """The process, started when it is first wanted, and again should it have died."""
+    """The browser's process, started by the first `address()`, and again if it has died."""
 
     def __init__(self, path):
         self._path = path
@@ -266,7 +270,7 @@ class Chromium:
         self._directory.cleanup()
 
     def address(self):
-        """Where it is spoken to."""
+        """Return the address of the DevTools websocket."""
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._start()
@@ -275,7 +279,7 @@ class Chromium:
     def _start(self):
         profile = pathlib.Path(tempfile.mkdtemp(dir=self._directory.name))
         flags = [*_FLAGS, f"--user-data-dir={profile}"]
-        # Its own is made of namespaces.
+        # Chromium's own sandbox needs namespaces, and a user who is not root.
         if os.geteuid() == 0 or not machine.offers_namespaces():
             flags.append("--no-sandbox")
         self._process = subprocess.Popen(
@@ -294,14 +298,14 @@ class Chromium:
 
     def _end(self):
         if self._process is not None:
-            # Its other processes may have outlived the first.
+            # Its child processes may have outlived it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
 class Browser:
-    """A profile of its own in the process, which is gone at the end."""
+    """A profile in the shared process, deleted at the end."""
 
     def __init__(self, socket, downloads):
         self._socket = socket
@@ -320,18 +324,18 @@ class Browser:
                 client.ws_connect(address, max_msg_size=0) as socket,
             ):
                 browser = cls(socket, pathlib.Path(downloads))
-                listening = asyncio.create_task(browser._listen())
+                listener = asyncio.create_task(browser._listen())
                 try:
                     await browser._begin()
                     yield browser
                     await browser.call("Target.disposeBrowserContext", **browser._profile)
                 finally:
-                    listening.cancel()
-                    await asyncio.wait({listening})
+                    listener.cancel()
+                    await asyncio.wait({listener})
             browser.check()
 
     async def _begin(self):
-        # Gone with the connection too, should the test have failed.
+        # If the test fails, the profile ends with the connection.
         self._profile = await self.call("Target.createBrowserContext", disposeOnDetach=True)
         await self.call(
             "Browser.setDownloadBehavior",
@@ -362,17 +366,17 @@ class Browser:
         async with asyncio.timeout(60):
             return await answer
 
-    async def downloaded(self, *, seconds=60):
-        """Wait for a download to be whole; returns its path."""
+    async def wait_for_download(self, *, seconds=60):
+        """Wait until a download is complete; returns its path."""
         async with asyncio.timeout(seconds):
             while True:
-                done = list(self.downloads.iterdir())
-                if done and not any(one.suffix == ".crdownload" for one in done):
-                    return done[0]
+                files = list(self.downloads.iterdir())
+                if files and not any(file.suffix == ".crdownload" for file in files):
+                    return files[0]
                 await asyncio.sleep(0.05)
 
     def check(self):
-        """Raise what went wrong in pages."""
+        """Raise AssertionError with the unexpected faults of pages."""
         for page in self._pages.values():
             faults = [f for f in page.faults if not any(known in f for known in page.expected)]
             if faults:
@@ -380,14 +384,14 @@ class Browser:
 
     async def _listen(self):
         async for message in self._socket:
-            heard = json.loads(message.data)
-            if "id" in heard:
-                answer = self._answers.pop(heard["id"])
+            reply = json.loads(message.data)
+            if "id" in reply:
+                answer = self._answers.pop(reply["id"])
                 if answer.done():
                     continue
-                if "error" in heard:
-                    answer.set_exception(BrowserError(heard["error"]["message"]))
+                if "error" in reply:
+                    answer.set_exception(BrowserError(reply["error"]["message"]))
                 else:
-                    answer.set_result(heard["result"])
-            elif (page := self._pages.get(heard.get("sessionId"))) is not None:
-                page.heard(heard["method"], heard["params"])
+                    answer.set_result(reply["result"])
+            elif (page := self._pages.get(reply.get("sessionId"))) is not None:
+                page.handle_event(reply["method"], reply["params"])

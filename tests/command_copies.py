@@ -1,10 +1,10 @@
-"""A process that has imported what commands import, and is copied for each one that a test starts.
+"""A template process with all imports of commands, forked for each command that a test starts.
 
-Two thirds of what a command costs are imports, and the suites of `acceptance` start hundreds. The
-first start of each subcommand is the real thing, in each run of the tests; later ones are copies,
-which begin at the first line of `cli.main` with the arguments, environment, directory and streams
-that they would have had. As a child of whoever starts it, a copy is waited for and killed as usual.
-What a command starts itself (a host, a fork server, a worker) is the real thing always.
+Two thirds of a command's time are imports, and the suites of `acceptance` start hundreds. In each
+run of the tests the first start of a subcommand is a real process; later ones are copies. A copy
+begins at the first line of `cli.main`, with the same arguments, environment, directory and streams.
+It is a child of the test, which waits for it and kills it as usual. Processes that a command starts
+itself (a host, a fork server, a worker) are always real.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _ROOT = pathlib.Path(__file__).parents[1]
 _SCRIPT = pathlib.Path(sys.executable).with_name("interpreter-bot")
 _MODULE = "interpreter_bot"
 _MAX_BYTES = 1 << 17
-# Of these, commands import some once they know that they are wanted.
-_WANTED = (
+# Commands import these late, and only if they need them.
+_LATE_IMPORTS = (
     *("app.service_startup", "app.execution_startup", "kernel_host.host_server"),
     *("agent.llms.chat_completions", "agent.llms.openai_clients", "platforms.web.server"),
 )
-# What a copy cannot be given any more.
-_REFUSED = ("preexec_fn", "pass_fds", "shell", "executable", "uid", "gid", "gids")
-_REAL = subprocess.Popen._execute_child
-_PARAMETERS = inspect.signature(_REAL)
+# Options of `Popen` that cannot be applied to a process that runs already.
+_UNSUPPORTED_OPTIONS = ("preexec_fn", "pass_fds", "shell", "executable", "uid", "gid", "gids")
+_EXECUTE_CHILD = subprocess.Popen._execute_child
+_PARAMETERS = inspect.signature(_EXECUTE_CHILD)
 
 
 class Template:
-    """The process, for as long as the `with` lasts; started when it is first wanted."""
+    """The template process: started by the first copy, ended with the `with` block."""
 
     def __init__(self) -> None:
         self._channel: socket.socket | None = None
@@ -55,28 +55,28 @@ class Template:
             self._channel.close()
             self._process.wait()
 
-    def execute_child(self, popen: subprocess.Popen, *given: object) -> None:
-        """Do what `Popen._execute_child` does, by a copy where that is the same."""
-        told = _PARAMETERS.bind(popen, *given).arguments
-        arguments = _arguments(told)
+    def execute_child(self, popen: subprocess.Popen, *positional: object) -> None:
+        """Do what `Popen._execute_child` does, with a copy if the program is a command of ours."""
+        options = _PARAMETERS.bind(popen, *positional).arguments
+        arguments = _command_arguments(options)
         if arguments is None or self._is_first(arguments):
-            _REAL(popen, *given)
+            _EXECUTE_CHILD(popen, *positional)
             return
-        pipes = [told[name] for name in ("p2cread", "c2pwrite", "errwrite")]
-        streams = [own if pipe == -1 else pipe for own, pipe in enumerate(pipes)]
-        wanted = {
+        pipes = [options[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)]
+        request = {
             "arguments": arguments,
-            "directory": os.path.abspath(told["cwd"] or os.curdir),
-            "environment": dict(os.environ if told["env"] is None else told["env"]),
-            "has_session": bool(told["start_new_session"]),
+            "directory": os.path.abspath(options["cwd"] or os.curdir),
+            "environment": dict(os.environ if options["env"] is None else options["env"]),
+            "has_session": bool(options["start_new_session"]),
         }
         with self._lock:
             self._channel = self._channel or self._start()
-            socket.send_fds(self._channel, [json.dumps(wanted).encode()], streams)
+            socket.send_fds(self._channel, [json.dumps(request).encode()], streams)
             popen.pid = int(self._channel.recv(_MAX_BYTES))
         popen._child_created = True
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        popen._close_pipe_fds(*(told[name] for name in ends))
+        popen._close_pipe_fds(*(options[name] for name in ends))
 
     def _is_first(self, arguments: list[str]) -> bool:
         subcommand = next(filter(str.isidentifier, arguments[1:]), "")
@@ -85,46 +85,48 @@ class Template:
         return is_first
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        our_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.command_copies", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.command_copies", str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 cwd=_ROOT,
             )
-        return ours
+        return our_end
 
 
-def _arguments(told: dict[str, object]) -> list[str] | None:
-    """`sys.argv` as a command would have it; None where this is none, or not to be copied."""
-    if isinstance(told["args"], str | os.PathLike) or any(told[name] for name in _REFUSED):
+def _command_arguments(options: dict[str, object]) -> list[str] | None:
+    """Return the command's `sys.argv`; None for another program, or if it cannot be copied."""
+    if isinstance(options["args"], str | os.PathLike) or any(
+        options[name] for name in _UNSUPPORTED_OPTIONS
+    ):
         return None
-    line = [os.fspath(one) for one in told["args"]]
+    line = [os.fspath(argument) for argument in options["args"]]
     if line[:3] == [sys.executable, "-m", _MODULE]:
         return [str(_ROOT / _MODULE / "__main__.py"), *line[3:]]
     return line if line[:1] == [str(_SCRIPT)] else None
 
 
 def _serve(channel: socket.socket) -> tuple[dict, list[int]]:
-    """Copy this process whenever that is asked, until nobody can; only copies come back."""
+    """Fork for each request until the channel is closed; returns the request, in a copy only."""
     while True:
-        wanted, descriptors, _, _ = socket.recv_fds(channel, _MAX_BYTES, 3)
-        if not wanted:
+        request, descriptors, _, _ = socket.recv_fds(channel, _MAX_BYTES, 3)
+        if not request:
             sys.exit()
-        pid = forkserver_copies.copied()
+        pid = forkserver_copies.fork_for_parent()
         if pid == 0:
             channel.close()
-            return json.loads(wanted), descriptors
+            return json.loads(request), descriptors
         channel.send(str(pid).encode())
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _stream(number: int, mode: str) -> io.TextIOWrapper:
-    # As Python opens them; it has no locale here, whose errors are these.
+def _open_stream(number: int, mode: str) -> io.TextIOWrapper:
+    # The same arguments as Python's own: these are its error handlers without a locale.
     errors = "backslashreplace" if number == 2 else "surrogateescape"
     return open(
         number,
@@ -136,35 +138,35 @@ def _stream(number: int, mode: str) -> io.TextIOWrapper:
     )
 
 
-def _become(wanted: dict, descriptors: list[int]) -> None:
-    """Be a process that was just started."""
+def _take_over_request(request: dict, descriptors: list[int]) -> None:
+    """Turn this copy into the process that was asked for."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    if wanted["has_session"]:
+    if request["has_session"]:
         os.setsid()
-    os.chdir(wanted["directory"])
+    os.chdir(request["directory"])
     os.environ.clear()
-    os.environ.update(wanted["environment"])
-    sys.argv = wanted["arguments"]
-    sys.path[0] = wanted["directory"]
+    os.environ.update(request["environment"])
+    sys.argv = request["arguments"]
+    sys.path[0] = request["directory"]
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        opened = _stream(number, mode)
-        setattr(sys, name, opened)
-        setattr(sys, f"__{name}__", opened)
+        file = _open_stream(number, mode)
+        setattr(sys, name, file)
+        setattr(sys, f"__{name}__", file)
 
 
 def _main(channel: socket.socket) -> int:
     gc.disable()
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     commands = importlib.import_module(f"{_MODULE}.commands")
-    for name in _WANTED:
+    for name in _LATE_IMPORTS:
         importlib.import_module(f"{_MODULE}.{name}")
     for module in pkgutil.iter_modules(commands.__path__):
         importlib.import_module(f"{commands.__name__}.{module.name}")
     cli = importlib.import_module(f"{_MODULE}.cli")
     gc.freeze()
-    _become(*_serve(channel))
+    _take_over_request(*_serve(channel))
     return cli.main()
 
 

@@ -1,4 +1,4 @@
-"""What every test may rely on."""
+"""Fixtures of all suites, and the choice of the tests that are slow."""
 
 import asyncio
 import functools
@@ -15,76 +15,78 @@ from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 from tests import browsers, machine, unprivileged
 
-_BROWSERS = {"browsing", "browsing_as_people"}
+_BROWSER_FIXTURES = {"browsing", "browsing_as_people"}
 _TESTS = pathlib.Path(__file__).parent
 
-# pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
-# that, and whichever test runs when it is collected would fail for it.
+# pytest-asyncio asks for the current event loop, which creates one if none was ever set. Nobody
+# closes that loop, and the test that runs when it is garbage-collected would fail.
 asyncio.set_event_loop(None)
 
-# A job that a shell put into the background ignores it, and so would every command of a test.
+# A shell's background job ignores SIGINT, and the commands of tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is imported from here on is no garbage, and there is much of it to look through: see below.
+# Collection imports many modules, none of them garbage; `pytest_collection_finish` ends this.
 gc.disable()
 
-if os.environ.get(unprivileged.GRANTED):
-    # As the command line does first of all: later there are threads.
+if os.environ.get(unprivileged.SUBORDINATE_IDS_VARIABLE):
+    # Before anything else, as the command line does: later there are threads.
     assert subordinate_ids.enter(settings.Sandbox()), "no ids were granted"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark as slow what `make test` leaves to `make test-all`, beside what has that mark.
+    """Mark as slow the tests that `make test` leaves to `make test-all`.
 
-    Of `acceptance`, and of what opens a browser, it runs what has the mark `gate`. Of what has
-    several cases it runs the first where the mark `first_case` says so, in `acceptance`, and in
-    `attacks` but for those that are tried in a session of all; `every_case` keeps them all.
+    In `acceptance`, and of the tests with a browser, those without the mark `gate` are slow. Later
+    cases of a parametrized test are slow in `acceptance`, in `attacks` (unless its cases share a
+    session, by `attempt`), and with the mark `first_case`; the mark `every_case` keeps all cases.
     """
-    begun = set()
+    seen_tests = set()
     for item in items:
         suite = item.path.relative_to(_TESTS).parts[0]
         test = item.path, item.originalname
-        is_further = test in begun and not item.get_closest_marker("every_case")
-        begun.add(test)
-        is_costly = suite == "acceptance" or (
+        is_later_case = test in seen_tests and not item.get_closest_marker("every_case")
+        seen_tests.add(test)
+        runs_first_case_only = suite == "acceptance" or (
             suite == "attacks" and "attempt" not in item.fixturenames
         )
-        is_chosen = suite == "acceptance" or not _BROWSERS.isdisjoint(item.fixturenames)
-        is_left_out = is_chosen and not item.get_closest_marker("gate")
-        has_one = is_costly or item.get_closest_marker("first_case")
-        if is_left_out or (has_one and is_further):
+        needs_gate_mark = suite == "acceptance" or not _BROWSER_FIXTURES.isdisjoint(
+            item.fixturenames
+        )
+        lacks_gate_mark = needs_gate_mark and not item.get_closest_marker("gate")
+        skips_later_cases = runs_first_case_only or item.get_closest_marker("first_case")
+        if lacks_gate_mark or (skips_later_cases and is_later_case):
             item.add_marker("slow")
 
 
 def pytest_collection_finish():
-    """Look for garbage again, but not among all the modules and tests that are there now."""
+    """Enable the garbage collector again, but not for the modules and tests collected so far."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Skip what this machine does not offer; the summary has one line for all of it."""
+    """Skip tests that this machine cannot run; one shared message keeps the summary short."""
     if item.get_closest_marker("namespaces") and not machine.offers_namespaces():
         pytest.skip("namespaces or mounts are refused here, as in a container without flags")
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch):
-    """The settings of whoever runs the tests decide nothing."""
+    """Remove the settings of the person who runs the tests."""
     for name in os.environ:
         if name.startswith("INTERPRETER_BOT_"):
             monkeypatch.delenv(name)
-    # Whoever has no model gets one by a download, which no test is to begin.
+    # Without a configured model the bot would download one.
     monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "false")
-    # Saving variables takes a tenth of a second at the end of each bot; tests of it ask for it.
+    # Saving variables takes 0.1 s at the end of each bot; tests of snapshots enable it.
     monkeypatch.setenv("INTERPRETER_BOT_SNAPSHOTS__ENABLED", "false")
 
 
 @pytest.fixture
 def tmp_path(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A directory that sessions can walk to, whose user ids reach by paths what is not mounted."""
+    """A directory that sessions can reach by its path, see `machine.open_to_sessions`."""
     machine.open_to_sessions(tmp_path, *list(tmp_path.parents)[:2])
     return tmp_path
 
@@ -98,18 +100,18 @@ def short_path() -> Iterator[pathlib.Path]:
 
 @pytest.fixture
 def unified_group() -> Iterator[str]:
-    """A real cgroup of version 2, without controllers: those may be bound to version 1 here."""
+    """A real cgroup of version 2, without controllers: version 1 may have taken those."""
     unified, _ = cgroups.own_cgroups(pathlib.Path("/proc/self"))
     try:
-        place = tempfile.mkdtemp(prefix="test-", dir=unified or "/nowhere")
+        group = tempfile.mkdtemp(prefix="test-", dir=unified or "/nowhere")
     except OSError:
         pytest.skip("no control group of version 2 can be made here")
-    yield place
-    cgroups.kill(place, pids_directory=place)
-    cgroups.remove(place)
+    yield group
+    cgroups.kill(group, pids_directory=group)
+    cgroups.remove(group)
 
 
-def _started(path: str | None) -> Iterator[browsers.Chromium]:
+def _run_chromium(path: str | None) -> Iterator[browsers.Chromium]:
     if path is None:
         pytest.skip("Chromium is not installed here: Debian's package chromium")
     with browsers.Chromium(path) as chromium:
@@ -118,12 +120,12 @@ def _started(path: str | None) -> Iterator[browsers.Chromium]:
 
 @pytest.fixture(scope="session")
 def _chromium():
-    yield from _started(browsers.found(is_peoples=False))
+    yield from _run_chromium(browsers.find_chromium(is_peoples=False))
 
 
 @pytest.fixture(scope="session")
 def _peoples_chromium():
-    yield from _started(browsers.found())
+    yield from _run_chromium(browsers.find_chromium())
 
 
 @pytest.fixture
@@ -134,5 +136,5 @@ def browsing(_chromium):
 
 @pytest.fixture
 def browsing_as_people(_peoples_chromium):
-    """Open one that keeps all walls of pages: the shell has never heard of some."""
+    """Open a full browser: the headless shell lacks some of its protections for pages."""
     return functools.partial(browsers.Browser.open, _peoples_chromium.address())

@@ -1,9 +1,10 @@
-"""A process that has imported what every fork server imports, and is copied for each one of a test.
+"""A template process with all imports of a fork server, forked for each fork server of a test.
 
 Nearly all of a fork server's start is imports, and hundreds of tests start one. A copy begins at
-the first line of `guest.forkservers`, with the descriptors and the environment that the bot gives;
-it makes namespaces, root and kernels of its own. As a child of the bot, not of this process, it is
-waited for as usual. Attacks and commands start the real thing; so does who gets no copy.
+the first line of `guest.forkservers`, with the descriptors and the environment that the bot passes;
+it makes namespaces, root and kernels of its own. It is a child of the bot, not of the template, so
+the bot waits for it as usual. Attacks and commands start real fork servers, and so does the bot if
+the template cannot be forked.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import threading
 _CLONE_PARENT = 0x8000
 _NR_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _MAX_BYTES = 65536
-# The bot starts it by its real place, which `kernels` links to.
+# The bot starts Python by its real path, to which `kernels` is a link.
 _PYTHON = os.path.join(os.path.realpath(os.path.join(sys.prefix, "kernels")), "bin", "python")
 
 
-class _Copy(subprocess.Popen):
-    """A process that is there already."""
+class _CopiedProcess(subprocess.Popen):
+    """A process that was forked already, as a `Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.args, self.pid, self.returncode = "a copy", pid, None
@@ -37,14 +38,10 @@ class _Copy(subprocess.Popen):
 
 
 class Template:
-    """The process, for as long as the `with` lasts; started when it is first wanted."""
+    """The template process: started by the first `spawn`, ended with the `with` block."""
 
     def __init__(self, provisioning) -> None:
-        """Start nothing yet.
-
-        Args:
-            provisioning: the module `python_environments`, which the process itself does without.
-        """
+        """Take the module `python_environments`, which the template process never imports."""
         self._provisioning = provisioning
         self._real_spawn = provisioning.spawn
         self._channel: socket.socket | None = None
@@ -63,49 +60,51 @@ class Template:
 
     def _start(self, variables: dict[str, str]) -> socket.socket:
         guest = str(self._provisioning._GUEST.parent)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        our_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
             self._process = subprocess.Popen(
-                [_PYTHON, "-I", "-B", __file__, str(theirs.fileno()), guest],
+                [_PYTHON, "-I", "-B", __file__, str(child_end.fileno()), guest],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=variables,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 cwd="/",
             )
-        return ours
+        return our_end
 
     def spawn(self, environment, control: int, *, cores: int, **options: str) -> subprocess.Popen:
-        """Do what `python_environments.spawn` does; which is what is done for another Python."""
-        # Not by real paths: several environments may share one interpreter.
+        """Do what `python_environments.spawn` does, which is called for any other Python."""
+        # Real paths are not compared: several environments may share one interpreter.
         if environment.executable != _PYTHON or _NR_CLONE < 0:
             return self._real_spawn(environment, control, cores=cores, **options)
         home = options.get("home", self._provisioning.WALLED_HOME)
         variables = self._provisioning._clean_environment(environment, cores=cores, home=home)
         self._channel = self._channel or self._start(variables)
         package = self._provisioning._GUEST.parents[1]
-        place = os.open(package, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        package_directory = os.open(package, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            socket.send_fds(self._channel, [json.dumps(variables).encode()], [control, place])
-            said = self._channel.recv(_MAX_BYTES)
+            socket.send_fds(
+                self._channel, [json.dumps(variables).encode()], [control, package_directory]
+            )
+            answer = self._channel.recv(_MAX_BYTES)
         except ConnectionError:
-            said = b""
+            answer = b""
         finally:
-            os.close(place)
-        if not said:
-            # It was killed, or could not be copied, which it told of: no other test need suffer.
+            os.close(package_directory)
+        if not answer:
+            # The template was killed, or the fork failed: start another one for the next tests.
             self._end()
             return self._real_spawn(environment, control, cores=cores, **options)
-        return _Copy(int(said))
+        return _CopiedProcess(int(answer))
 
 
-def copied() -> int:
-    """Fork a child of this process's parent: 0 in it, here its pid.
+def fork_for_parent() -> int:
+    """Fork a child of this process's parent; returns 0 in the child, and here its pid.
 
     Raises:
-        OSError: that is not possible. Who took -1 for a process would kill all there are with it.
+        OSError: the fork failed. A pid of -1 is never returned: to kill -1 kills all processes.
     """
-    # As `os.fork` does, but for the flag; no other thread is here that could run meanwhile.
+    # The same steps as `os.fork`, with one more flag; this process has no other threads.
     python, system = ctypes.pythonapi, ctypes.PyDLL(None, use_errno=True)
     python.PyOS_BeforeFork()
     pid = system.syscall(_NR_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
@@ -119,7 +118,7 @@ def copied() -> int:
 
 
 def _serve(control: int, guest: pathlib.Path) -> None:
-    """Copy this process whenever that is asked, until nobody can ask any more."""
+    """Fork for each request, until the other end of `control` is closed."""
     sys.path.insert(0, str(guest.parent))
     forkservers = importlib.import_module("guest.forkservers")
     importlib.import_module("guest.kernel_apps")
@@ -137,7 +136,7 @@ def _serve(control: int, guest: pathlib.Path) -> None:
         variables, descriptors, _, _ = socket.recv_fds(channel, _MAX_BYTES, 2)
         if not variables:
             return
-        pid = copied()
+        pid = fork_for_parent()
         if pid == 0:
             channel.close()
             os.setsid()

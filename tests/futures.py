@@ -1,10 +1,10 @@
-"""Futures of what is there already."""
+"""Futures that have their result from the beginning."""
 
 import asyncio
 
 
-def done(content):
-    """A future of what is given."""
+def completed_future(result):
+    """Return a future that has this result already."""
     future = asyncio.get_running_loop().create_future()
-    future.set_result(content)
+    future.set_result(result)
     return future

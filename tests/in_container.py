@@ -1,14 +1,13 @@
-"""Run a command in what `docker run` gives without flags: `python -m tests.in_container COMMAND…`.
+"""Run a command in a container like that of `docker run`: `python -m tests.in_container COMMAND…`.
 
-With `--plain` before the command it is what the pod security standard "restricted" of Kubernetes
-leaves: a user who is not root, without any capability or a way to gain one.
+With `--plain` before the command the container obeys the pod security standard "restricted" of
+Kubernetes: the user is not root, has no capability and cannot gain one.
 
-The tables below are the description of both: moby's default seccomp profile (June 2026) as the
-engine applies it without CAP_SYS_ADMIN, its default capabilities, mounts and masked paths. AppArmor
-and SELinux are not played. The root directory is a layer above the machine's, so that whatever the
-command writes elsewhere is gone with it; /tmp and /var/tmp are directories of its own on the
-machine's disk.
-There is no network but the loopback.
+The tables below describe both: moby's default seccomp profile (June 2026) as the engine applies it
+without CAP_SYS_ADMIN, its default capabilities, mounts and masked paths. AppArmor and SELinux are
+not imitated. The root directory is an overlay above the machine's, so files written there vanish at
+the end; /tmp and /var/tmp are new directories on the machine's disk. The only network is the
+loopback.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tests.unprivileged import (
     MS_NOSUID,
     MS_PRIVATE,
     MS_REC,
-    NEEDED,
+    NEEDED_DIRECTORIES,
     ROOT,
     USER,
     check,
@@ -60,10 +59,10 @@ CAPABILITIES = {
     "AUDIT_WRITE": 29,
     "SETFCAP": 31,
 }
-"""What root is left with."""
+"""Capabilities that root keeps."""
 
 # Calls that fail with EPERM. name: (x86_64, aarch64), None if the architecture has no such call.
-REFUSED: dict[str, tuple[int | None, int | None]] = {
+REFUSED_CALLS: dict[str, tuple[int | None, int | None]] = {
     # namespaces and mounts, which take CAP_SYS_ADMIN
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -77,7 +76,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
-    # what else takes it, or one of CAP_BPF, CAP_PERFMON, CAP_SYSLOG
+    # other calls that take CAP_SYS_ADMIN, or one of CAP_BPF, CAP_PERFMON, CAP_SYSLOG
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "syslog": (103, 116),
@@ -127,16 +126,17 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
     "sysfs": (139, None),
 }
-# Calls that are refused for some values of their first argument.
+# Calls that are refused for some values of their first argument, and those values.
 _CLONE, _NEW_NAMESPACES = (56, 220), 0x7E020000
 _SOCKET, _REFUSED_FAMILIES = (41, 198), (socket.AF_VSOCK, socket.AF_ALG)
-_PERSONALITY, _PERSONALITIES = (135, 92), (0, 8, 0x20000, 0x20008, 0xFFFFFFFF)
-# Fail with ENOSYS: clone3, whose flags a filter cannot see, and what is newer than the profile.
+_PERSONALITY, _ALLOWED_PERSONALITIES = (135, 92), (0, 8, 0x20000, 0x20008, 0xFFFFFFFF)
+# Calls that fail with ENOSYS: clone3, whose flags a filter cannot see, and calls newer than the
+# profile.
 _CLONE3 = (435, 435)
-_NEWEST = 466
+_LAST_KNOWN_CALL = 466
 
-_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_MASKED = (
+_READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_MASKED_PATHS = (
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -157,9 +157,9 @@ _DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-# What deploy/docker/Dockerfile makes in the image.
+# Links that deploy/docker/Dockerfile makes in the image.
 IMAGE_LINKS = {"mnt/data": "/proc/self/fd/900", "skills": "/proc/self/fd/902"}
-_IMAGE_DATA = "var/lib/interpreter-bot"
+_IMAGE_DATA_DIRECTORY = "var/lib/interpreter-bot"
 
 _CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x02000000, 0x04000000, 0x08000000
 _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
@@ -167,7 +167,7 @@ _MS_RDONLY, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 4, 8, 32
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 _LAST_CAPABILITY = 63
-_PLAIN_PROCESSES = 8192
+_MAX_PLAIN_PROCESSES = 8192
 _CAPABILITY_VERSION_3 = 0x20080522
 _SECCOMP_MODE_FILTER = 2
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -175,7 +175,7 @@ _COLUMN = {"x86_64": 0, "aarch64": 1}.get(os.uname().machine, -1)
 _ARCHITECTURE = (0xC000003E, 0xC00000B7)[_COLUMN]
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_AT_NUMBER, _AT_ARCHITECTURE, _AT_FIRST_ARGUMENT = 0, 4, 16
+_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
 
 
 def main(command: list[str]) -> int:
@@ -184,13 +184,15 @@ def main(command: list[str]) -> int:
     command = command[is_plain:]
     if os.geteuid() or not command or _COLUMN < 0:
         sys.exit("usage, as root on x86-64 or ARM64: python -m tests.in_container COMMAND…")
-    with tempfile.TemporaryDirectory(prefix="container-") as place:
-        kinds = _CLONE_NEWCGROUP | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID | _CLONE_NEWNET
-        check(libc.unshare(kinds), "unshare")
+    with tempfile.TemporaryDirectory(prefix="container-") as directory:
+        namespaces = (
+            _CLONE_NEWCGROUP | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID | _CLONE_NEWNET
+        )
+        check(libc.unshare(namespaces), "unshare")
         child = os.fork()
         if not child:
             try:
-                _enter(pathlib.Path(place), command, is_plain=is_plain)
+                _enter(pathlib.Path(directory), command, is_plain=is_plain)
             except OSError as error:
                 sys.stderr.write(f"{command[0]}: {error}\n")
             os._exit(127)
@@ -200,15 +202,15 @@ def main(command: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
+def _enter(directory: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
     check(libc.unshare(CLONE_NEWNS), "unshare")
     mount(None, "/", None, MS_REC | MS_PRIVATE)
-    root = _root_directory(place)
+    root = _mount_root(directory)
     _mount_devices(root)
     _mount_kernel_files(root)
     for name in ("tmp", "var/tmp"):
-        (place / name).mkdir(parents=True)
-        mount(str(place / name), str(root / name), None, MS_BIND)
+        (directory / name).mkdir(parents=True)
+        mount(str(directory / name), str(root / name), None, MS_BIND)
         os.chmod(root / name, 0o1777)
     os.chdir(root)
     check(libc.syscall((155, 41)[_COLUMN], b".", b"."), "pivot_root")
@@ -218,32 +220,32 @@ def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
     pathlib.Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {host_name}\n")
     _bring_loopback_up()
     home = tempfile.mkdtemp(prefix="home-", dir="/tmp")
-    # As the image's own user, whom PostgreSQL wants to know by name.
+    # A name for the plain user, without which PostgreSQL does not start.
     for name, entry in (("passwd", f":{USER}::{home}:/bin/sh"), ("group", ":")):
         with open(f"/etc/{name}", "a") as file:
             file.write(f"plain:x:{USER}{entry}\n")
     _install_filter()
     _drop_capabilities(() if is_plain else CAPABILITIES.values())
     if is_plain:
-        # As nodes bound the processes of a pod; otherwise a fork bomb would take the machine's.
-        resource.setrlimit(resource.RLIMIT_NPROC, (_PLAIN_PROCESSES, _PLAIN_PROCESSES))
+        # A node bounds the processes of a pod; without a bound, a fork bomb would hit the machine.
+        resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_PLAIN_PROCESSES, _MAX_PLAIN_PROCESSES))
         os.chown(home, USER, USER)
         os.setgroups([])
         os.setgid(USER)
         os.setuid(USER)
         check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     os.chdir(ROOT)
-    # What ran this, a shell's background job for example, may ignore some.
+    # The parent, for example a shell's background job, may ignore some of these signals.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    # The container ends with whoever runs it.
+    # The container ends with its parent.
     check(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
     os.execvpe(command[0], command, environment(home))
 
 
-def _root_directory(place: pathlib.Path) -> pathlib.Path:
-    """Mount a layer above the machine's root directory; the links of the image are in it."""
-    layers, root = place / "layers", place / "root"
+def _mount_root(directory: pathlib.Path) -> pathlib.Path:
+    """Mount an overlay above the machine's root directory, with the links of the image."""
+    layers, root = directory / "layers", directory / "root"
     layers.mkdir()
     root.mkdir()
     mount("layers", str(layers), "tmpfs", 0, "mode=0755")
@@ -256,21 +258,21 @@ def _root_directory(place: pathlib.Path) -> pathlib.Path:
         0,
         f"lowerdir=/,upperdir={layers}/upper,workdir={layers}/work",
     )
-    for path in NEEDED:
+    for path in NEEDED_DIRECTORIES:
         inside = root / path.relative_to("/")
         if path.stat().st_dev != os.stat("/").st_dev:
-            # Of another file system, which the layer does not reach.
+            # The overlay does not include other file systems.
             inside.mkdir(parents=True, exist_ok=True)
             mount(str(path), str(inside), None, MS_BIND | MS_REC)
-    for path in NEEDED:
-        # An image has no closed directory on the way to its programs.
+    for path in NEEDED_DIRECTORIES:
+        # In an image, all users can reach the programs.
         while closed := closed_parent(root / path.relative_to("/")):
             closed.chmod(stat.S_IMODE(closed.stat().st_mode) | 0o011)
     for name, target in IMAGE_LINKS.items():
         (root / name).unlink(missing_ok=True)
         (root / name).symlink_to(target)
-    # Not what a bot of this machine has there.
-    data = root / _IMAGE_DATA
+    # Hide the data of a bot that is installed on this machine.
+    data = root / _IMAGE_DATA_DIRECTORY
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(mode=0o711)
     os.chown(data, USER, USER)
@@ -300,20 +302,20 @@ def _make_device(path: pathlib.Path, device: int) -> None:
 
 
 def _mount_kernel_files(root: pathlib.Path) -> None:
-    """Mount /proc, /sys and the control groups, with what Docker hides or keeps from writing."""
+    """Mount /proc, /sys and the control groups, with Docker's masked and read-only paths."""
     flags = MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     mount("proc", str(root / "proc"), "proc", flags)
     mount("sysfs", str(root / "sys"), "sysfs", flags | _MS_RDONLY)
     groups = str(root / "sys/fs/cgroup")
     mount("cgroup", groups, "cgroup2", flags)
     mount(None, groups, None, flags | MS_BIND | _MS_REMOUNT | _MS_RDONLY)
-    for name in _READ_ONLY:
+    for name in _READ_ONLY_PATHS:
         path = str(root / name[1:])
         if not os.path.exists(path):
             continue
         mount(path, path, None, MS_BIND | MS_REC)
         mount(None, path, None, flags | MS_BIND | _MS_REMOUNT | _MS_RDONLY)
-    for name in _MASKED:
+    for name in _MASKED_PATHS:
         path = root / name[1:]
         if path.is_dir():
             mount("tmpfs", str(path), "tmpfs", _MS_RDONLY, "size=0k")
@@ -328,52 +330,67 @@ def _bring_loopback_up() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 
 
-def _drop_capabilities(kept) -> None:
-    """Give up all capabilities but `kept`, for this process and all that it will ever start."""
+def _drop_capabilities(remaining) -> None:
+    """Give up all capabilities but `remaining`, for this process and all its descendants."""
     for capability in range(_LAST_CAPABILITY + 1):
-        if capability not in kept:
-            # Fails for those that this kernel does not know.
+        if capability not in remaining:
+            # Fails, harmlessly, for capabilities that this Linux does not know.
             libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    # Inheritable ones are none; a plain user's are gone with its new id.
-    held = sum(1 << capability for capability in CAPABILITIES.values())
+    # None are inheritable; a plain user loses the rest with the change of its user id.
+    mask = sum(1 << capability for capability in CAPABILITIES.values())
     header = struct.pack("II", _CAPABILITY_VERSION_3, 0)
-    sets = struct.pack("6I", held, held, 0, 0, 0, 0)
+    sets = struct.pack("6I", mask, mask, 0, 0, 0, 0)
     check(libc.syscall((126, 91)[_COLUMN], header, sets), "capset")
 
 
 def _install_filter() -> None:
-    """Install the seccomp filter, without no_new_privs, which Docker does not set either."""
-    program = _filter()
+    """Install the seccomp filter; like Docker, without no_new_privs."""
+    program = _build_filter()
     instructions = ctypes.create_string_buffer(program, len(program))
     description = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(instructions))
     result = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(description), 0, 0)
     check(result, "seccomp")
 
 
-def _filter() -> bytes:
-    """Write the filter: an answer for each call, by its number and first argument."""
-    refuse, absent = _step(_RETURN, _ERRNO | errno.EPERM), _step(_RETURN, _ERRNO | errno.ENOSYS)
-    allow = _step(_RETURN, _ALLOW)
-    argument = _step(_LOAD, _AT_FIRST_ARGUMENT)
+def _build_filter() -> bytes:
+    """Return the filter's BPF program, which decides by a call's number and first argument."""
+    refuse, unknown = (
+        _instruction(_RETURN, _ERRNO | errno.EPERM),
+        _instruction(_RETURN, _ERRNO | errno.ENOSYS),
+    )
+    allow = _instruction(_RETURN, _ALLOW)
+    argument = _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET)
     # Calls of another architecture have other numbers.
-    program = _step(_LOAD, _AT_ARCHITECTURE) + _step(_EQUAL, _ARCHITECTURE, 1, 0) + refuse
-    program += _step(_LOAD, _AT_NUMBER) + _step(_GREATER, _NEWEST, 0, 1) + absent
-    program += _step(_EQUAL, _CLONE3[_COLUMN], 0, 1) + absent
-    for numbers in REFUSED.values():
+    program = (
+        _instruction(_LOAD, _ARCHITECTURE_OFFSET)
+        + _instruction(_EQUAL, _ARCHITECTURE, 1, 0)
+        + refuse
+    )
+    program += (
+        _instruction(_LOAD, _NUMBER_OFFSET)
+        + _instruction(_GREATER, _LAST_KNOWN_CALL, 0, 1)
+        + unknown
+    )
+    program += _instruction(_EQUAL, _CLONE3[_COLUMN], 0, 1) + unknown
+    for numbers in REFUSED_CALLS.values():
         if numbers[_COLUMN] is not None:
-            program += _step(_EQUAL, numbers[_COLUMN], 0, 1) + refuse
-    by_argument = {
-        _CLONE: _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1) + refuse + allow,
-        _SOCKET: b"".join(_step(_EQUAL, f, 0, 1) + refuse for f in _REFUSED_FAMILIES) + allow,
-        _PERSONALITY: b"".join(_step(_EQUAL, p, 0, 1) + allow for p in _PERSONALITIES) + refuse,
+            program += _instruction(_EQUAL, numbers[_COLUMN], 0, 1) + refuse
+    rules = {
+        _CLONE: _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1) + refuse + allow,
+        _SOCKET: b"".join(_instruction(_EQUAL, f, 0, 1) + refuse for f in _REFUSED_FAMILIES)
+        + allow,
+        _PERSONALITY: b"".join(
+            _instruction(_EQUAL, p, 0, 1) + allow for p in _ALLOWED_PERSONALITIES
+        )
+        + refuse,
     }
-    for numbers, rule in by_argument.items():
+    for numbers, rule in rules.items():
         rule = argument + rule
-        program += _step(_EQUAL, numbers[_COLUMN], 0, len(rule) // 8) + rule
+        program += _instruction(_EQUAL, numbers[_COLUMN], 0, len(rule) // 8) + rule
     return program + allow
 
 
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 

@@ -1,4 +1,4 @@
-"""What this machine offers to sessions, found by trying."""
+"""Which namespaces and directories this machine lets sessions use, found by trying."""
 
 import contextlib
 import functools
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 @functools.cache
 def offers_namespaces() -> bool:
-    """Whether a session can have namespaces and mounts of its own; an ordinary container has none.
+    """Whether a session can have namespaces and mounts of its own.
 
-    Without them the sandbox is at its level `container`.
+    An ordinary container refuses them; the sandbox is then at its level `container`.
     """
     kinds = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc"]
     if os.geteuid():
@@ -21,13 +21,13 @@ def offers_namespaces() -> bool:
     return not subprocess.run(["unshare", *kinds, "true"], capture_output=True).returncode
 
 
-def variables_directory() -> str:
-    """Where code finds what is saved of its variables: by a name, or by a descriptor."""
+def session_variables_path() -> str:
+    """Return the path at which code finds its saved variables: a name, or a descriptor."""
     return "/var/lib/variables" if offers_namespaces() else "/proc/self/fd/901"
 
 
 def open_to_sessions(*directories: str | pathlib.Path) -> None:
-    """Let sessions, whose user ids reach by paths what is not mounted, walk through directories."""
+    """Let sessions pass through directories: without mounts, their user ids use the real paths."""
     if not offers_namespaces():
         for directory in directories:
             os.chmod(directory, 0o711)
@@ -35,7 +35,7 @@ def open_to_sessions(*directories: str | pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def short_directory() -> Iterator[pathlib.Path]:
-    """Make a directory for a bot, whose path leaves room for sockets, which end at 107 bytes."""
+    """Make a directory for a bot, with a short path: that of a socket has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
         open_to_sessions(directory)
         yield pathlib.Path(directory)

@@ -1,4 +1,4 @@
-"""Commands at a terminal: what they print, and what a person enters."""
+"""Run a command at a terminal: read its output, and answer its prompts."""
 
 import asyncio
 import os
@@ -12,41 +12,41 @@ class Terminal:
     """A command at a terminal of its own, with its files in a directory."""
 
     def __init__(self, directory, *command, **variables):
-        self._ours, theirs = pty.openpty()
+        self._master, slave = pty.openpty()
         environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "TERM": "dumb"}
         self.process = subprocess.Popen(
             [*map(str, command)],
             env=environment | {"INTERPRETER_BOT_PATHS__DATA": str(directory / "data"), **variables},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
             start_new_session=True,
         )
-        os.close(theirs)
+        os.close(slave)
         self.text = ""
 
-    async def until(self, words):
-        """Read until some words are printed; return what comes before them."""
+    async def until(self, text):
+        """Read until some text is printed; return the output before it."""
         async with asyncio.timeout(60):
-            while words not in self.text:
+            while text not in self.text:
                 # In steps: a thread that waits for ever would keep the test from ending.
-                ready = await asyncio.to_thread(select.select, [self._ours], [], [], 1.0)
+                ready = await asyncio.to_thread(select.select, [self._master], [], [], 1.0)
                 if ready[0]:
                     # The end of the command is an error of its terminal.
-                    self.text += os.read(self._ours, 65536).decode()
-        before, _, self.text = self.text.partition(words)
+                    self.text += os.read(self._master, 65536).decode()
+        before, _, self.text = self.text.partition(text)
         return before
 
     async def enter(self, prompt, *lines):
-        """Answer prompts."""
+        """Wait for a prompt, then enter lines."""
         await self.until(prompt)
         for line in lines:
-            os.write(self._ours, line.encode() + b"\n")
+            os.write(self._master, line.encode() + b"\n")
 
     async def interrupt(self):
         """Interrupt the command until it ends; returns its status.
 
-        More than once, as a person would: Python misses a signal that comes just before it reads.
+        Python misses a signal that comes just before it reads, so the signal is repeated.
         """
         async with asyncio.timeout(60):
             while self.process.poll() is None:
@@ -57,4 +57,4 @@ class Terminal:
     def close(self):
         self.process.kill()
         self.process.wait()
-        os.close(self._ours)
+        os.close(self._master)

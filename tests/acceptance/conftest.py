@@ -1,4 +1,4 @@
-"""How commands are started here."""
+"""Start commands as copies of one process."""
 
 import subprocess
 
@@ -15,9 +15,9 @@ def _template():
 
 @pytest.fixture(autouse=True)
 def _quick_commands(_template, monkeypatch):
-    """Copy commands, but for the first of each kind: see `tests/command_copies`."""
+    """Copy commands, except the first of each kind: see `tests/command_copies`."""
 
-    def execute_child(popen, *given):
-        _template.execute_child(popen, *given)
+    def execute_child(popen, *arguments):
+        _template.execute_child(popen, *arguments)
 
     monkeypatch.setattr(subprocess.Popen, "_execute_child", execute_child)

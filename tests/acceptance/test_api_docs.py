@@ -83,7 +83,9 @@ async def served(environment, tmp_path, short_path):
         def open_api(service):
             return routes.Api(service, data).answer
 
-        serving = server.serve(futures.done(service), config.web, data, open_api=open_api)
+        serving = server.serve(
+            futures.completed_future(service), config.web, data, open_api=open_api
+        )
         address = await stack.enter_async_context(serving)
         yield address.partition("/?")[0], {"TOKEN": token}
 

@@ -301,7 +301,7 @@ async def test_people_hear_that_a_machine_took_variables_and_files(config, machi
     async with (
         execution_startup.open_hosts(config, kernels_outlive_bot=True) as hosts,
         service_startup.open_conversations(
-            config, {}, secrets={}, hosts=futures.done(hosts)
+            config, {}, secrets={}, hosts=futures.completed_future(hosts)
         ) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")

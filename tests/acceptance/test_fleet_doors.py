@@ -262,7 +262,7 @@ async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
         config = fleet.config.model_copy(update={"mcp_servers": (entry,)})
         await test_tool_calls.accept(config.paths.data, entry)
         async with service_startup.open_conversations(
-            config, {}, secrets={}, hosts=futures.done(hosts)
+            config, {}, secrets={}, hosts=futures.completed_future(hosts)
         ) as service:
             for key in KEYS[:2]:
                 text, reply = TOOLS.replace("KEY", repr(key)), replies.Reply()

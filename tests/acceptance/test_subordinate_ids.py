@@ -29,7 +29,7 @@ def test_each_session_has_an_id_of_its_own_and_the_doctor_says_which():
     out, told = as_granted("-m", "interpreter_bot", "doctor", "--json")
 
     found = {one["name"]: one for one in json.loads(out)["findings"]}
-    first, count = map(int, unprivileged.GRANTED_IDS.split(":"))
+    first, count = map(int, unprivileged.SUBORDINATE_ID_RANGE.split(":"))
     ids = {int(word) for word in found["user id per session"]["detail"].split() if word.isdigit()}
     assert found["user id per session"]["active"], told
     assert len(ids) == 2

@@ -139,7 +139,7 @@ async def _run(page, code):
     await _say(page, f"/py {code}")
     await page.until(f"{ENDED} === {before + 1}", seconds=60)
     last = "[...document.querySelectorAll('.turn')].at(-1)"
-    await page.drawn()
+    await page.wait_for_frame()
     return await page.value(f"{last}.querySelector('.outputs')?.innerText ?? ''")
 
 
@@ -150,7 +150,7 @@ async def _watched_stream(page):
     while not await page.value(f"{ENDED} === 1"):
         lengths.add(await page.value(length))
         await asyncio.sleep(0.02)
-    await page.drawn()
+    await page.wait_for_frame()
     return lengths
 
 
@@ -182,7 +182,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         assert "3 rows" in await page.text(".output.table")
         assert "sandbox:" not in await page.text(".turn")
         await page.click(".file a.small[download]")
-        assert (await browser.downloaded()).read_bytes() == bytes(range(256)) * 1000
+        assert (await browser.wait_for_download()).read_bytes() == bytes(range(256)) * 1000
 
         shown = await page.text("#turns")
         cells = "document.querySelectorAll('#turns td').length"
@@ -190,7 +190,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         await page.reload()
         await page.until(f"{ENDED} === 1 && {cells} === {cell_count}")
         await page.until("document.querySelector('.output.image img')?.naturalWidth > 100")
-        await page.drawn()
+        await page.wait_for_frame()
         again = await page.text("#turns")
         assert _settled(again) == _settled(shown)
         assert re.findall(r"[\d,]+ tokens", again) == re.findall(r"[\d,]+ tokens", shown) != []
@@ -239,13 +239,13 @@ async def test_what_one_says_while_code_runs_is_taken_up(running, browsing):
         await page.until("document.getElementById('turns').innerText.includes('use the other')")
         await page.until(f"{ENDED} === 2")
         assert "use the other file" in str(server.requests[1].messages[-1])
-        await page.drawn()
+        await page.wait_for_frame()
         shown = await page.text(".turn")
         assert "Taken into account: use the other file" in shown
         assert "I use the other file." in shown
         await page.reload()
         await page.until(f"{ENDED} >= 1")
-        await page.drawn()
+        await page.wait_for_frame()
         assert _settled(await page.text(".turn")) == _settled(shown)
 
 
@@ -260,7 +260,7 @@ async def _check_notebook(browser, page, tmp_path):
         old.unlink()
     await page.click("#share")
     await page.click("#actions button:nth-of-type(2)")
-    file = await browser.downloaded()
+    file = await browser.wait_for_download()
     assert file.name == "plot petal length by species.ipynb"
     notebook = nbformat.reads(file.read_text("utf-8"), as_version=4)
     nbformat.validate(notebook)
@@ -328,7 +328,7 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         await page.until("document.querySelector('.words').innerText.includes('touch no file')")
         await page.click(".approval .strong")
         await page.until(f"{ENDED} === 1", seconds=60)
-        await page.drawn()
+        await page.wait_for_frame()
         assert "planned" in await page.text(".printed.stdout")
         await _say(page, "/approval every")
         await page.until("document.getElementById('panel').open")
@@ -461,7 +461,7 @@ async def test_a_file_of_128_mib_goes_up_and_down_without_being_held(running, br
         await page.click("#files")
         await page.click("#pane .file button")
         await page.click("#pane a[download]")
-        file = await browser.downloaded(seconds=120)
+        file = await browser.wait_for_download(seconds=120)
         watching.cancel()
         assert file.stat().st_size == size
         with file.open("rb") as down, big.open("rb") as up:

@@ -35,7 +35,7 @@ LIMITS = settings.Limits(
     output_bytes=100_000,
     displays=5,
 )
-HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.GRANTED))
+HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.SUBORDINATE_IDS_VARIABLE))
 """Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
 IN_CONTAINER = not machine.offers_namespaces()
 """Whether walls are those of an ordinary container: what others have is there, and is refused."""

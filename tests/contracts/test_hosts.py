@@ -681,7 +681,7 @@ async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
             if others.other_bytes >= mine.other_bytes + mine.by_key[key]:
                 break
         async with hosts.lease(key) as lease:
-            fill = f"open('{machine.variables_directory()}/x', 'wb').write(bytes(1_000_000))"
+            fill = f"open('{machine.session_variables_path()}/x', 'wb').write(bytes(1_000_000))"
             more = mine
             while more.by_key[key] < mine.by_key[key] + 1_000_000:
                 await run(await lease.kernel(), fill)

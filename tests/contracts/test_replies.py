@@ -157,7 +157,7 @@ async def _web(tmp_path):
     async with (
         _handed_over(tmp_path) as (service, handed, leave),
         server.serve(
-            futures.done(service),
+            futures.completed_future(service),
             settings.Web(port=0),
             tmp_path / "page",
         ) as address,

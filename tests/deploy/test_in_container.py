@@ -52,7 +52,7 @@ def answers(calls, *, is_plain=False):
 def test_every_call_of_the_table_is_refused(is_plain):
     calls = {
         name: [numbers[_COLUMN]]
-        for name, numbers in in_container.REFUSED.items()
+        for name, numbers in in_container.REFUSED_CALLS.items()
         if numbers[_COLUMN] is not None
     }
     got = answers(calls, is_plain=is_plain)

@@ -37,7 +37,9 @@ def serving(tmp_path):
             def open_api(service):
                 return routes.Api(service, tmp_path / "data").answer
 
-            served = server.serve(futures.done(bot), config, tmp_path / "data", open_api=open_api)
+            served = server.serve(
+                futures.completed_future(bot), config, tmp_path / "data", open_api=open_api
+            )
             address = await stack.enter_async_context(served)
             origin = address.partition("/?")[0]
             # One pool of connections for all, as to make one takes long.

@@ -14,7 +14,7 @@ from tests import forkserver_copies
 def test_no_copy_is_an_error_and_no_pid(monkeypatch):
     monkeypatch.setattr(forkserver_copies, "_NR_CLONE", 1 << 20)
     with pytest.raises(OSError, match="cannot be copied"):
-        forkserver_copies.copied()
+        forkserver_copies.fork_for_parent()
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def serving(tmp_path):
         async with (
             opened as bot,
             server.serve(
-                futures.done(bot),
+                futures.completed_future(bot),
                 config,
                 data,
                 open_api=lambda service: routes.Api(service, data, api_limits).answer,

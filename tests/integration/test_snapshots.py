@@ -17,7 +17,7 @@ from interpreter_bot.kernels.files import safe_open
 from tests import machine
 
 pytestmark = pytest.mark.kernel
-VARIABLES = machine.variables_directory()
+VARIABLES = machine.session_variables_path()
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def serving_fake(tmp_path):
         jar = aiohttp.CookieJar(unsafe=True)
         async with (
             opened as bot,
-            server.serve(futures.done(bot), served, tmp_path / "data") as address,
+            server.serve(futures.completed_future(bot), served, tmp_path / "data") as address,
             aiohttp.ClientSession(cookie_jar=jar) as session,
         ):
             async with session.get(address) as response:
@@ -126,7 +126,7 @@ def serving_kernels(tmp_path, short_path):
         )
         async with (
             bot_startup.open_service(config, {}) as service,
-            server.serve(futures.done(service), served, tmp_path / "data") as address,
+            server.serve(futures.completed_future(service), served, tmp_path / "data") as address,
         ):
             yield service, address
 

@@ -32,7 +32,7 @@ print(1)
 COLOURS = {
     (): "(prefers-color-scheme: light) and (forced-colors: none)",
     ("is_dark",): "(prefers-color-scheme: dark)",
-    ("is_forced",): "(forced-colors: active)",
+    ("has_forced_colors",): "(forced-colors: active)",
 }
 LONG = "long " * 200
 GROUNDS = "".join(
@@ -107,10 +107,10 @@ async def _looked_at(page):
     found = {}
     for width in (320, 400, 820, 1400):
         for colours, query in COLOURS.items():
-            await page.look(width=width, is_still=True, **dict.fromkeys(colours, True))
+            await page.look(width=width, has_reduced_motion=True, **dict.fromkeys(colours, True))
             # The browser answers before the page is that wide.
             await page.until(f"innerWidth === {width} && matchMedia('{query}').matches")
-            await page.drawn()
+            await page.wait_for_frame()
             if told := await page.value(RUN):
                 found[width, *colours] = told
             assert await page.value("document.documentElement.scrollWidth") == width
@@ -135,7 +135,7 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         folded = await page.value(RUN)
         await page.click(".work summary")
         found = await _looked_at(page) | {"folded": folded}
-        await page.look(width=1400, is_still=True)
+        await page.look(width=1400, has_reduced_motion=True)
         for menu in ("python-state", "share", "more"):
             await page.click(f"#{menu}")
             await page.until(f"document.querySelector('#{menu}[aria-expanded=true]')")
@@ -195,7 +195,7 @@ async def test_text_in_colours_of_ours_can_be_read_on_each_ground(serving_fake, 
         drawn = "document.querySelectorAll('.printed span[class]').length"
         assert await page.value(drawn) > 1000
         for colours, query in list(COLOURS.items())[:2]:
-            await page.look(width=1400, is_still=True, **dict.fromkeys(colours, True))
+            await page.look(width=1400, has_reduced_motion=True, **dict.fromkeys(colours, True))
             await page.until(f"matchMedia('{query}').matches")
-            await page.drawn()
+            await page.wait_for_frame()
             assert await page.value(CONTRAST) >= 4.5, query

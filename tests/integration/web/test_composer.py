@@ -404,7 +404,7 @@ async def test_a_second_press_closes_a_menu(serving_fake, browsing):
         for wanted in (True, False, True):
             await page.click("#more")
             await page.until(f"{is_open} === {str(wanted).lower()}")
-            await page.drawn()
+            await page.wait_for_frame()
             assert await page.value(is_open) is wanted
 
 

@@ -29,19 +29,19 @@ async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsin
         await page.reload()
         await visits.answered(page, 30)
         await page.value("document.getElementById('scroll').scrollTop = 0")
-        await page.drawn()
+        await page.wait_for_frame()
         # What is far away has no text that is seen, and only about a height.
         turn = (
             "[...document.querySelectorAll('.turn')].find(e => e.textContent.includes('echo 51'))"
         )
         seen = "checkVisibility({contentVisibilityAuto: true})"
         await page.until(f"{turn}.querySelector('.answer').{seen}")
-        await page.drawn()
+        await page.wait_for_frame()
         place = f"{turn}.getBoundingClientRect().top"
         before = await page.value(place)
         await page.click("#earlier button")
         await page.until("document.querySelectorAll('.turn').length === 80")
-        await page.drawn()
+        await page.wait_for_frame()
         assert abs(await page.value(place) - before) < 60
         assert await page.value("document.activeElement.id") == "scroll"
         # Only what is near is painted, but for a printer.
@@ -584,7 +584,7 @@ async def test_words_between_cells_lead_to_files_as_the_last_words_do(serving_fa
         text = await page.text(".work ~ .words")
         assert text == "I save the totals (totals (1).csv) first."
         await page.click(".work ~ .words a.file-name")
-        assert (await browser.downloaded()).name == "totals (1).csv"
+        assert (await browser.wait_for_download()).name == "totals (1).csv"
 
 
 async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, browsing):
@@ -600,7 +600,7 @@ async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, b
         await visits.say(page, "work")
         await page.until("document.querySelector('.output img')?.naturalWidth === 600")
         await page.until("document.getElementById('scroll').scrollTop > 0")
-        await page.drawn()
+        await page.wait_for_frame()
         await page.value("document.getElementById('scroll').scrollTop = 0")
         await page.until("!document.getElementById('latest').hidden")
         gate.set()

@@ -254,7 +254,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = settings.Web(port=taken.getsockname()[1])
         async with conversations.opened(tmp_path) as bot:
-            opening = server.serve(futures.done(bot), web, tmp_path)
+            opening = server.serve(futures.completed_future(bot), web, tmp_path)
             with pytest.raises(errors.SettingsError, match="Is another bot running"):
                 await opening.__aenter__()
 

@@ -111,7 +111,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         )
         assert await page.value("document.querySelector('.words a.file-name').innerText")
         await page.click(".file a[download]")
-        assert (await browser.downloaded()).read_bytes() == b"1,2\n"
+        assert (await browser.wait_for_download()).read_bytes() == b"1,2\n"
         # The store's seconds include that it was told of the end.
         seconds = re.compile(r"[\d.]+ s(?=\nCopy)")
         before = seconds.sub("", await page.text("#turns"))
@@ -134,7 +134,7 @@ async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsin
         await page.until("document.getElementById('title').textContent === 'show'")
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:nth-last-child(2)")
-        file = await browser.downloaded()
+        file = await browser.wait_for_download()
         assert (file.name, file.read_text()) == ("show table.csv", "all,of\nit,1\n")
 
 

@@ -133,7 +133,7 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         await page.value("document.querySelector('dialog[open] [value=yes]').click()")
         await page.until(f"{TITLES} === 'kept.md,n.ipynb,sales.csv,sales.parquet'")
         await press(page, "Download all")
-        packed = zipfile.ZipFile(io.BytesIO((await browser.downloaded()).read_bytes()))
+        packed = zipfile.ZipFile(io.BytesIO((await browser.wait_for_download()).read_bytes()))
         assert sorted(packed.namelist()) == ["kept.md", "n.ipynb", "sales.csv", "sales.parquet"]
         assert packed.read("kept.md").startswith(b"# Notes")
         await view(page, "n.ipynb")
@@ -180,7 +180,7 @@ async def test_earlier_versions_of_a_file_are_looked_at_and_brought_back(
         assert told[0] == "Current version"
         assert told[-1].split() == ["View", "Download", "Bring", "back"]
         await page.value("[...document.querySelectorAll('.file-versions a')].at(-1).click()")
-        assert (await browser.downloaded()).read_text() == "first <b>"
+        assert (await browser.wait_for_download()).read_text() == "first <b>"
         buttons = "[...document.querySelectorAll('.file-versions button')]"
         await page.value(f"{buttons}.findLast(e => e.innerText === 'View').click()")
         await page.until("document.querySelector('#pane pre')?.textContent === 'first <b>'")

@@ -35,7 +35,7 @@ async def served(tmp_path, short_path, *script):
         jar = aiohttp.CookieJar(unsafe=True)
         async with (
             bot_startup.open_service(config, keys) as service,
-            server.serve(futures.done(service), web, tmp_path / "data") as address,
+            server.serve(futures.completed_future(service), web, tmp_path / "data") as address,
             aiohttp.ClientSession(cookie_jar=jar) as session,
         ):
             async with session.get(address) as response:

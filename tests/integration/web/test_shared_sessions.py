@@ -95,7 +95,7 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
             "Copy",
         ]
         await page.click(".turn .file a[download]")
-        assert (await browser.downloaded()).read_bytes() == b"1,2\n"
+        assert (await browser.wait_for_download()).read_bytes() == b"1,2\n"
         await page.reload()
         await page.until("document.querySelector('.turn img')?.naturalWidth === 60")
 

@@ -158,7 +158,7 @@ async def test_a_small_table_is_explored_and_saved_and_leaves_no_file(serving_ke
             ".find(e => e.innerText === 'All as CSV').click()"
         )
         try:
-            saved = await browser.downloaded()
+            saved = await browser.wait_for_download()
         except TimeoutError:
             pytest.fail(await page.value("document.body.innerText"))
         assert saved.name.endswith("table.csv")

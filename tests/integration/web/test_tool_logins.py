@@ -37,7 +37,7 @@ async def test_a_person_logs_in_from_the_page_and_out_again(tmp_path, short_path
         pages = login_pages.serve(service, settings.ToolLogins(port=0))
         await stack.enter_async_context(pages)
         address = await stack.enter_async_context(
-            server.serve(futures.done(service), settings.Web(port=0), tmp_path)
+            server.serve(futures.completed_future(service), settings.Web(port=0), tmp_path)
         )
         browser = await stack.enter_async_context(browsing())
         page, other = await browser.page(width=900), await browser.page(width=420)

@@ -27,7 +27,7 @@ async def say(page, text):
 async def answered(page, count=1):
     """Wait until so many turns are over, and drawn."""
     await page.until(f"{ENDED} === {count}")
-    await page.drawn()
+    await page.wait_for_frame()
 
 
 async def choose(page, button, words):
