@@ -1,6 +1,6 @@
-"""Hosts on the nodes of a Ray cluster: started where there is none, and listed for bots.
+"""Hosts on the nodes of a Ray cluster: one is started on each node, and listed for bots.
 
-Ray starts hosts and says where they are. It owns no kernel, carries nothing that code shows, and is
-unknown to bots: they read a table, and go on with what it says while Ray is away. Only
-`commands.fleet` imports this package, and only this package imports Ray.
+Ray only starts hosts and reports their addresses. It runs no kernel and carries no output of code.
+Bots do not know Ray: they read the addresses from a table, which stays valid while Ray is down.
+Only `commands.fleet` imports this package, and only this package imports Ray.
 """

@@ -1,4 +1,4 @@
-"""What is told of a host on a node of a cluster, and where that is written for bots."""
+"""Reports on the hosts of a cluster, their table for bots, and how many hosts there should be."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostReport:
-    """A host of one node, at one moment.
+    """The host of one node, at one moment.
 
     Attributes:
-        address: where bots reach it, as an entry of `host.fleet`.
+        address: at which bots reach it, as an entry of `host.fleet`.
         data_id: of its data directory.
-        boot_id: of its machine's last start.
-        free_bytes: memory that is left for sessions.
-        memory_bytes: memory that it and its sessions may have.
-        is_draining: it takes no new sessions.
+        boot_id: of its machine, new after each start of the machine.
+        free_bytes: free memory for sessions.
+        memory_bytes: memory of the host and its sessions together.
+        is_draining: whether it takes no new sessions.
     """
 
     address: str
@@ -28,27 +28,28 @@ class HostReport:
     is_draining: bool
 
     @property
-    def room(self) -> float:
-        """Which part of its memory is left, from 0 to 1; none where it takes no sessions."""
+    def free_ratio(self) -> float:
+        """Free part of its memory, from 0 to 1; 0 while it is draining."""
         return 0.0 if self.is_draining else self.free_bytes / max(1, self.memory_bytes)
 
 
 class HostTable(Protocol):
-    """Table of hosts that bots read."""
+    """Table in which bots read the addresses of hosts."""
 
     async def put(self, reports: Sequence[HostReport]) -> None:
-        """Write what is known of hosts now; others stay as they are, for a day."""
+        """Store reports; a host without a new report stays in the table for a day."""
 
 
-def wanted_hosts(reports: Sequence[HostReport], *, least_room: float) -> int:
-    """Return how many hosts there should be: one more where too little is left of all. Pure.
+def target_host_count(reports: Sequence[HostReport], *, min_free_ratio: float) -> int:
+    """Return the number of hosts to have: one more than now if all together lack free memory.
 
     Args:
-        reports: of the hosts that there are.
-        least_room: part of all their memory, from 0 to 1.
+        reports: of the present hosts.
+        min_free_ratio: part of their memory that should be free, from 0 to 1.
     """
     if not reports:
         return 0
     memory_bytes = sum(report.memory_bytes for report in reports)
-    left_bytes = sum(report.room * report.memory_bytes for report in reports)
-    return len(reports) + (left_bytes < least_room * memory_bytes)
+    free_bytes = sum(report.free_ratio * report.memory_bytes for report in reports)
+    is_host_missing = free_bytes < min_free_ratio * memory_bytes
+    return len(reports) + is_host_missing

@@ -1,7 +1,7 @@
-"""The driver of a Ray cluster: one actor for each node, what they tell, and more nodes.
+"""The driver of a Ray cluster: it keeps an actor on each node, lists hosts, and requests nodes.
 
-Ray ends the process of a driver whose cluster is gone for a minute; what started it starts it
-again, and it finds its node actors as they were.
+Ray ends the driver's process after a minute without the cluster. A supervisor, such as systemd,
+then restarts the process, which finds its node actors by their names.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from interpreter_bot.wording import host_words
 _log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "interpreter-bot"
-# Where some nodes offer one of these, only they have a host; where Ray makes nodes, it makes such.
+# If any node has this resource, only nodes with this resource get a host. Requested nodes have it.
 RESOURCE: Final = "interpreter_bot_host"
-_AUTO: Final = "auto"
-_CONNECT_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 5.0
-_LEAST_ROOM: Final = 0.2
+_AUTO_ADDRESS: Final = "auto"
+_MAX_CONNECTING_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 5.0
+_MIN_FREE_RATIO: Final = 0.2
 
 
 class RayDriver:
-    """What this process knows of the cluster. Use `drive`; there is one in a process."""
+    """Connection to the cluster; a process has only one. Use `drive`."""
 
     def __init__(self, address: str) -> None:
         """Connect; blocks for some seconds.
@@ -43,77 +43,82 @@ class RayDriver:
             address: of the cluster's head, as `ray start` prints it, or `auto`.
 
         Raises:
-            SettingsError: there is no cluster, or the address is none.
+            SettingsError: there is no cluster, or the address is invalid.
         """
         try:
-            if address != _AUTO:
-                # Ray itself would try for minutes, and say nothing that a person could use.
+            if address != _AUTO_ADDRESS:
+                # Ray itself would try for minutes, and its error would not help people.
                 host_and_port = host_addresses.parse(address)
-                socket.create_connection(host_and_port, timeout=_CONNECT_SECONDS).close()
+                socket.create_connection(host_and_port, timeout=_MAX_CONNECTING_SECONDS).close()
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:
             sentence = host_words.no_ray_cluster(address, str(error).splitlines()[0])
             raise errors.SettingsError(sentence) from error
-        # What each actor was asked, and has not answered: one that starts a host takes longer.
-        self._asked: dict[str, Any] = {}
-        self._known: dict[str, host_reports.HostReport] = {}
+        # Unanswered calls by node: an actor that starts a host answers late.
+        self._pending_reports: dict[str, Any] = {}
+        self._latest_reports: dict[str, host_reports.HostReport] = {}
 
-    async def drive(self, listed: host_reports.HostTable) -> None:
-        """List the hosts of all nodes, and ask for more where they are full, for ever.
-
-        Args:
-            listed: what bots read.
-        """
-        max_asked = 0
+    async def drive(self, table: host_reports.HostTable) -> None:
+        """Keep all nodes' hosts listed in `table`, and request nodes if they are full, for ever."""
+        max_requested = 0
         while True:
-            reports = await asyncio.to_thread(self._reports)
+            reports = await asyncio.to_thread(self._collect_reports)
             try:
-                await listed.put(reports)
+                await table.put(reports)
             except errors.StoreError:
                 _log.warning("the list of hosts cannot be written now", exc_info=True)
-            wanted_hosts = host_reports.wanted_hosts(reports, least_room=_LEAST_ROOM)
-            if wanted_hosts > max(max_asked, len(reports)):
-                _log.warning("%d hosts are full; Ray is asked for %d", len(reports), wanted_hosts)
-                await asyncio.to_thread(
-                    ray.autoscaler.sdk.request_resources, bundles=[{RESOURCE: 1}] * wanted_hosts
+            target_count = host_reports.target_host_count(reports, min_free_ratio=_MIN_FREE_RATIO)
+            if target_count > max(max_requested, len(reports)):
+                _log.warning(
+                    "%d hosts are full; %d are requested of Ray", len(reports), target_count
                 )
-            max_asked = max(max_asked, wanted_hosts)
-            await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.to_thread(
+                    ray.autoscaler.sdk.request_resources, bundles=[{RESOURCE: 1}] * target_count
+                )
+            max_requested = max(max_requested, target_count)
+            await asyncio.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
         """Leave the cluster; node actors and hosts stay."""
         ray.shutdown()
 
-    def _reports(self) -> list[host_reports.HostReport]:
-        """Ask the node actors of all nodes, and return what those say that answered."""
-        alive = [node for node in ray.nodes() if node["Alive"]]
-        nodes = {
+    def _collect_reports(self) -> list[host_reports.HostReport]:
+        """Ask the actors of all nodes for reports, and return the latest report of each."""
+        live_nodes = [node for node in ray.nodes() if node["Alive"]]
+        addresses = {
             node["NodeID"]: node["NodeManagerAddress"]
-            for node in [node for node in alive if RESOURCE in node["Resources"]] or alive
+            for node in [node for node in live_nodes if RESOURCE in node["Resources"]] or live_nodes
         }
-        for node in (self._asked.keys() | self._known.keys()) - nodes.keys():
-            self._asked.pop(node, None)
-            self._known.pop(node, None)
-        self._dismiss_others({_name(node) for node in nodes})
-        for node, address in nodes.items():
-            if node not in self._asked:
-                self._asked[node] = self._node_actor(node, address).report.remote()
+        for node_id in (
+            self._pending_reports.keys() | self._latest_reports.keys()
+        ) - addresses.keys():
+            self._pending_reports.pop(node_id, None)
+            self._latest_reports.pop(node_id, None)
+        self._kill_other_actors({_actor_name(node_id) for node_id in addresses})
+        for node_id, address in addresses.items():
+            if node_id not in self._pending_reports:
+                self._pending_reports[node_id] = self._ensure_node_actor(
+                    node_id, address
+                ).report.remote()
         ready, _ = ray.wait(
-            list(self._asked.values()), num_returns=len(self._asked), timeout=_LOOK_SECONDS
+            list(self._pending_reports.values()),
+            num_returns=len(self._pending_reports),
+            timeout=_POLL_SECONDS,
         )
-        for node in [node for node, reference in self._asked.items() if reference in ready]:
+        answered = [node_id for node_id, call in self._pending_reports.items() if call in ready]
+        for node_id in answered:
             try:
-                self._known[node] = ray.get(self._asked.pop(node))
+                self._latest_reports[node_id] = ray.get(self._pending_reports.pop(node_id))
             except ray.exceptions.RayError as error:
-                self._known.pop(node, None)
-                _log.warning("no host on the node %s: %s", nodes[node], _reason(error))
-        return list(self._known.values())
+                self._latest_reports.pop(node_id, None)
+                _log.warning("no host on the node %s: %s", addresses[node_id], _last_line(error))
+        return list(self._latest_reports.values())
 
-    def _node_actor(self, node: str, address: str) -> ray.actor.ActorHandle:
-        """Return a node's actor, made where there is none."""
-        strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    def _ensure_node_actor(self, node_id: str, address: str) -> ray.actor.ActorHandle:
+        """Return a node's actor, created if missing."""
+        strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
         actor_class = ray.remote(node_actors.NodeActor).options(
-            name=_name(node),
+            name=_actor_name(node_id),
             get_if_exists=True,
             lifetime="detached",
             num_cpus=0,
@@ -122,9 +127,10 @@ class RayDriver:
         )
         return actor_class.remote(address)
 
-    def _dismiss_others(self, names: Set[str]) -> None:
-        """Let Ray forget the actors of nodes that are gone, for which it would wait, or are to have
-        none, and those of other releases."""
+    def _kill_other_actors(self, names: Set[str]) -> None:
+        """Kill all actors but those named: of lost nodes, which Ray would wait for, of nodes that
+        get no host, and of other releases.
+        """
         for name in set(ray.util.list_named_actors()) - names:
             try:
                 ray.kill(ray.get_actor(name))
@@ -132,10 +138,10 @@ class RayDriver:
                 _log.info("%s is gone already", name)
 
 
-def _name(node: str) -> str:
-    return f"node-actor-{metadata.version('interpreter-bot')}-{node}"
+def _actor_name(node_id: str) -> str:
+    return f"node-actor-{metadata.version('interpreter-bot')}-{node_id}"
 
 
-def _reason(error: Exception) -> str:
-    """Return one line of an error that came from another node."""
+def _last_line(error: Exception) -> str:
+    """Return the last line of an error from another node, which names the cause."""
     return str(getattr(error, "cause", None) or error).strip().splitlines()[-1]

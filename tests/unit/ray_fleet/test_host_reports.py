@@ -6,23 +6,23 @@ import pytest
 
 from interpreter_bot.ray_fleet import host_reports
 
-ROOMY = host_reports.HostReport("10.0.0.5:7443", "d", "b", 90, 100, False)
-FULL = dataclasses.replace(ROOMY, free_bytes=5)
+EMPTY = host_reports.HostReport("10.0.0.5:7443", "d", "b", 90, 100, False)
+FULL = dataclasses.replace(EMPTY, free_bytes=5)
 
 
 @pytest.mark.parametrize(
     ("reports", "count"),
     [
         ([], 0),
-        ([ROOMY], 1),
+        ([EMPTY], 1),
         ([FULL], 2),
-        ([ROOMY, FULL], 2),
+        ([EMPTY, FULL], 2),
         ([FULL] * 3, 4),
-        # One that drains has room for nobody.
-        ([FULL, dataclasses.replace(ROOMY, is_draining=True)], 3),
-        # A small one that is empty does not make up for large ones.
-        ([dataclasses.replace(ROOMY, free_bytes=1, memory_bytes=1), FULL, FULL], 4),
+        # The memory of a draining host is not free.
+        ([FULL, dataclasses.replace(EMPTY, is_draining=True)], 3),
+        # A small host with free memory does not make up for large hosts.
+        ([dataclasses.replace(EMPTY, free_bytes=1, memory_bytes=1), FULL, FULL], 4),
     ],
 )
-def test_there_is_one_more_where_a_fifth_of_all_memory_is_not_left(reports, count):
-    assert host_reports.wanted_hosts(reports, least_room=0.2) == count
+def test_there_is_one_host_more_if_less_than_a_fifth_of_all_memory_is_free(reports, count):
+    assert host_reports.target_host_count(reports, min_free_ratio=0.2) == count
