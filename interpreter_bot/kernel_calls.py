@@ -29,16 +29,18 @@ def look_at_table(handle: str, request_json: str) -> str:
     return _format_call("look_at_table", handle, request_json)
 
 
-def open_doors(*, proxy: int, services: int, authority: str, offered: Sequence[str]) -> str:
+def open_doors(
+    *, proxy_port: int, services_port: int, authority: str, service_kinds: Sequence[str]
+) -> str:
     """Make the bot's doors known to code.
 
     Args:
-        proxy: port of the proxy; 0 if nothing outside may be reached.
-        services: port of the services.
-        authority: certificate that signs those with which the bot answers for other hosts.
-        offered: kinds of services.
+        proxy_port: 0 if nothing outside may be reached.
+        services_port: port of the services.
+        authority: certificate of the authority that signs the proxy's certificates.
+        service_kinds: kinds of services that the bot offers.
     """
-    return _format_call("open_doors", proxy, services, authority, list(offered))
+    return _format_call("open_doors", proxy_port, services_port, authority, list(service_kinds))
 
 
 def open_table(name: str, sheet: str) -> str:

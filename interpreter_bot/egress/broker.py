@@ -199,7 +199,10 @@ class Broker:
             repr((authority.key_identifier, kinds, proxy, services)).encode()
         ).hexdigest()
         code = kernel_calls.open_doors(
-            proxy=proxy, services=services, authority=authority.certificate, offered=kinds
+            proxy_port=proxy,
+            services_port=services,
+            authority=authority.certificate,
+            service_kinds=kinds,
         )
         return kernel_doors.DoorSetup(code, version)
 

@@ -9,41 +9,41 @@ from typing import Any
 
 from . import compact_tracebacks
 
-# Code that awaits a task gets its error first.
-_WAITER_SECONDS = 0.05
+# Code that awaits a task gets this long to take its error.
+_GRACE_SECONDS = 0.05
 
 
-def watch(loop: asyncio.AbstractEventLoop) -> None:
+def install_handlers(loop: asyncio.AbstractEventLoop) -> None:
     """Print errors of all threads, and of tasks that run in an event loop besides cells."""
-    threading.excepthook = _show_thread_error
-    loop.set_exception_handler(_show_loop_error)
+    threading.excepthook = _print_thread_error
+    loop.set_exception_handler(_print_loop_error)
     loop.set_task_factory(_make_task)
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
     task: Any = asyncio.Task(coro, loop=loop, **options)
-    task.add_done_callback(_check_task_later)
+    task.add_done_callback(_schedule_check)
     return task
 
 
-def _check_task_later(task: Any) -> None:
+def _schedule_check(task: Any) -> None:
     if task._log_traceback:
-        task.get_loop().call_later(_WAITER_SECONDS, _show_task_error, task)
+        task.get_loop().call_later(_GRACE_SECONDS, _print_task_error, task)
 
 
-def _show_task_error(task: Any) -> None:
-    """Print an error that nobody has asked for; Python does when the task is deleted, if ever."""
+def _print_task_error(task: Any) -> None:
+    """Print an error that no code has taken; Python would only when the task is deleted."""
     if task._log_traceback:
         _print(f"Exception in the task {task.get_coro().__qualname__}:", task.exception())
 
 
-def _show_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Print what an event loop says of a callback or task that failed."""
+def _print_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Print an event loop's report of a callback or task that failed."""
     heading = str(context.get("message", "Exception in the event loop"))
     _print(heading.partition(" at <")[0], context.get("exception"))
 
 
-def _show_thread_error(failure: Any) -> None:
+def _print_thread_error(failure: Any) -> None:
     if not issubclass(failure.exc_type, SystemExit):
         name = failure.thread.name if failure.thread else "a thread"
         _print(f"Exception in {name}:", failure.exc_value)

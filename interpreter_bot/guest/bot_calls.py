@@ -1,6 +1,6 @@
-"""Calls of the bot into a kernel, by functions of the names in the bot's `kernel_calls`.
+"""Functions that the bot calls in a kernel, under the same names as in its `kernel_calls`.
 
-What a function returns is shown as JSON; None shows nothing.
+A function's result is displayed as JSON, unless it is None.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import (
 )
 
 
-def answer(shell: Any, name: str, *arguments: Any) -> None:
+def handle_call(shell: Any, name: str, *arguments: Any) -> None:
     result = CALLS[name](shell, *arguments)
     if result is not None:
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -32,7 +32,7 @@ def answer(shell: Any, name: str, *arguments: Any) -> None:
 
 
 def _describe_files(shell: Any, names: list[str], separator: str) -> None:
-    file_descriptions.write(_paths(shell, names), separator)
+    file_descriptions.write(_workspace_paths(shell, names), separator)
 
 
 def _describe_variables(shell: Any) -> list[dict[str, Any]]:
@@ -43,15 +43,17 @@ def _look_at_table(shell: Any, handle: str, request_json: str) -> str | None:
     return dataframe_displays.view(handle, request_json, shell.execution_count)
 
 
-def _open_doors(shell: Any, proxy: int, services: int, authority: str, offered: list[str]) -> None:
-    if proxy:
-        proxy_environment.set_for(proxy=proxy, services=services, authority=authority)
-    if "connections" in offered:
-        data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, services)
+def _open_doors(
+    shell: Any, proxy_port: int, services_port: int, authority: str, service_kinds: list[str]
+) -> None:
+    if proxy_port:
+        proxy_environment.set_for(proxy=proxy_port, services=services_port, authority=authority)
+    if "connections" in service_kinds:
+        data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, services_port)
 
 
 def _open_table(shell: Any, name: str, sheet: str) -> dict[str, Any]:
-    (path,) = _paths(shell, [name])
+    (path,) = _workspace_paths(shell, [name])
     return table_files.open_file(path, sheet)
 
 
@@ -60,9 +62,9 @@ def _refuse_doors(shell: Any, reason: str) -> None:
 
 
 def _restore_variables(shell: Any, generation: int) -> dict[str, str]:
-    failed = snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
+    failures = snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
     dataframe_displays.restore_handles(shell.user_ns)
-    return failed
+    return failures
 
 
 def _save_table(_: Any, handle: str, name: str) -> bool:
@@ -77,7 +79,7 @@ def _show_scaled(
     shell: Any, names: list[str], contents: list[str], max_side: int, max_bytes: int
 ) -> None:
     picture_scaling.publish(
-        shell, _paths(shell, names), contents, max_side=max_side, max_bytes=max_bytes
+        shell, _workspace_paths(shell, names), contents, max_side=max_side, max_bytes=max_bytes
     )
 
 
@@ -85,13 +87,13 @@ def _use_packages(_: Any, paths: list[str]) -> None:
     package_requests.add_to_path(paths)
 
 
-def _paths(shell: Any, names: list[str]) -> list[str]:
-    """Return the paths of workspace files, as code may have changed the directory."""
+def _workspace_paths(shell: Any, names: list[str]) -> list[str]:
+    """Return absolute paths of workspace files, as code may have changed the directory."""
     return [os.path.join(shell.kernel.home, name) for name in names]
 
 
 CALLS: Mapping[str, Callable[..., Any]] = {
-    "complete_code": completions.answer,
+    "complete_code": completions.find_in_child,
     "describe_files": _describe_files,
     "describe_variables": _describe_variables,
     "look_at_table": _look_at_table,
@@ -104,4 +106,4 @@ CALLS: Mapping[str, Callable[..., Any]] = {
     "show_scaled": _show_scaled,
     "use_packages": _use_packages,
 }
-"""The functions, each with the shell before the parameters of the bot's function."""
+"""By name; each takes the shell, then the parameters of the bot's function."""

@@ -1,6 +1,6 @@
 """Work on untrusted data in a child process with bounded memory and time.
 
-A small picture or file may unpack to gigabytes. Then only the child ends, and the kernel and its
+A small picture or file may unpack to gigabytes. Then only the child fails; the kernel and its
 variables survive.
 """
 
@@ -17,38 +17,38 @@ import warnings
 from collections.abc import Callable
 
 _MEMORY_BYTES = 500 * 1024 * 1024
-_HEAD_BYTES = 8
-_PIECE_BYTES = 1 << 16
+_LENGTH_BYTES = 8
+_READ_BYTES = 1 << 16
 
 
 def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
     """Return the bytes of `work`, called in a child; empty if it fails or exceeds a limit.
 
-    Its imports must be made before: a forked child could wait for an import lock for ever.
+    `work` must not import modules: a forked child could wait for an import lock for ever.
     """
-    reading, writing = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
             _limit_resources(seconds)
             answer = work()
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(len(answer).to_bytes(_HEAD_BYTES, "big") + answer)
+            with os.fdopen(writer, "wb") as pipe:
+                pipe.write(len(answer).to_bytes(_LENGTH_BYTES, "big") + answer)
         finally:
-            # Any error: the parent reads too little, or nothing.
+            # After any error too: the parent notices that the answer is missing or incomplete.
             os._exit(0)
-    os.close(writing)
+    os.close(writer)
     try:
-        answer = _read(reading, seconds, _HEAD_BYTES + max_bytes)
+        answer = _read(reader, seconds, _LENGTH_BYTES + max_bytes)
     finally:
-        os.close(reading)
+        os.close(reader)
         # If code ignores SIGCHLD or reaps all children, this child is already reaped.
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
-    is_whole = len(answer) == _HEAD_BYTES + int.from_bytes(answer[:_HEAD_BYTES], "big")
-    return answer[_HEAD_BYTES:] if is_whole else b""
+    is_complete = len(answer) == _LENGTH_BYTES + int.from_bytes(answer[:_LENGTH_BYTES], "big")
+    return answer[_LENGTH_BYTES:] if is_complete else b""
 
 
 def _limit_resources(seconds: float) -> None:
@@ -58,12 +58,18 @@ def _limit_resources(seconds: float) -> None:
     # Collection would write to pages shared with the kernel, and so copy them.
     gc.disable()
     with open("/proc/self/statm", encoding="ascii") as file:
-        size, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
+        address_bytes, resident_bytes = (
+            int(pages) * resource.getpagesize() for pages in file.read().split()[:2]
+        )
     # Half of the free memory: the kernel needs some to receive the answer.
-    data, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    room = _MEMORY_BYTES if data == resource.RLIM_INFINITY else max(data - resident, 0) // 2
+    data_limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    extra_bytes = (
+        _MEMORY_BYTES
+        if data_limit == resource.RLIM_INFINITY
+        else max(data_limit - resident_bytes, 0) // 2
+    )
     for kind, maximum in (
-        (resource.RLIMIT_AS, size + min(room, _MEMORY_BYTES)),
+        (resource.RLIMIT_AS, address_bytes + min(extra_bytes, _MEMORY_BYTES)),
         (resource.RLIMIT_CPU, int(seconds)),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -82,7 +88,7 @@ def _read(descriptor: int, seconds: float, max_bytes: int) -> bytes:
     while len(answer) <= max_bytes:
         if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
             return b""
-        if not (part := os.read(descriptor, _PIECE_BYTES)):
+        if not (chunk := os.read(descriptor, _READ_BYTES)):
             return bytes(answer)
-        answer += part
+        answer += chunk
     return b""

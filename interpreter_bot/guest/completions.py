@@ -1,7 +1,8 @@
 """Completions of code that a person is writing, and signatures of the functions they are calling.
 
-IPython's completer finds them, and a user's class may run code when it is asked what it has. So it
-all happens in a child process under a time limit (`bounded_children`): the session stays as it is.
+IPython's completer inspects variables, and a user's class may run code when it is inspected. So
+this happens in a child process with a time limit (`bounded_children`), which leaves the session as
+it is.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _MAX_DOC_CHARACTERS = 1200
 _MAX_DEFAULT_CHARACTERS = 40
 
 _WORD = re.compile(r"(?:[^\W\d]\w*)?\Z")
-_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]", re.MULTILINE)
-_IMPORTED_BEFORE = re.compile(r"(?<=import )[ \t]*(?:[\w.]+[ \t]*,[ \t]*)+(?=[\w.]*\Z)")
-_DOTTED = re.compile(r"[^\W\d][\w.]*\Z")
-_ARGUMENT = re.compile(r"[(,]\s*\Z")
-_QUOTED = re.compile(r"#[^\n]*|[\"']{3}|[\"']|[()\[\]{}]")
-_CLOSING = {")": "(", "]": "[", "}": "{"}
-_FUNCTIONS = (
+_IMPORT_STATEMENT = re.compile(r"^[ \t]*(?:import|from)[ \t]", re.MULTILINE)
+_EARLIER_IMPORTS = re.compile(r"(?<=import )[ \t]*(?:[\w.]+[ \t]*,[ \t]*)+(?=[\w.]*\Z)")
+_DOTTED_NAME = re.compile(r"[^\W\d][\w.]*\Z")
+_ARGUMENT_START = re.compile(r"[(,]\s*\Z")
+_TOKEN = re.compile(r"#[^\n]*|[\"']{3}|[\"']|[()\[\]{}]")
+_OPENING_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_FUNCTION_TYPES = (
     types.FunctionType,
     types.MethodType,
     types.BuiltinFunctionType,
@@ -46,13 +47,14 @@ _FUNCTIONS = (
     staticmethod,
     classmethod,
 )
-_PLAIN_DEFAULTS = (type(None), bool, int, float, str)
-_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLAIN_TYPES = (type(None), bool, int, float, str)
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
+# Name, kind as the page's editor calls it, and description.
 _Option = tuple[str, str, str]
 
 
-def answer(shell: Any, code: str) -> dict[str, Any]:
+def find_in_child(shell: Any, code: str) -> dict[str, Any]:
     """Find completions of code.
 
     Args:
@@ -60,87 +62,96 @@ def answer(shell: Any, code: str) -> dict[str, Any]:
         code: the code up to the cursor; its beginning may be missing.
 
     Returns:
-        `typed`, the number of characters of an option before the cursor, `options`, and `signature`
-        of the function that is being called, if there is one.
+        `options`; `typed`, how many characters of each option stand before the cursor already; and
+        `signature` of the function whose call is being written, or None.
     """
-    encoded = bounded_children.run(
+    answer = bounded_children.run(
         lambda: json.dumps(_in_child(shell, code)).encode(),
         seconds=_MAX_SECONDS,
         max_bytes=_MAX_ANSWER_BYTES,
     )
-    result: dict[str, Any] = json.loads(encoded) if encoded else _matching_options("", ())
+    result: dict[str, Any] = json.loads(answer) if answer else _matching_options("", ())
     return result
 
 
 def find(shell: Any, code: str) -> dict[str, Any]:
-    """Do what `answer` does, in this process."""
-    # A name of another class than `str` may run code when it is compared.
-    space = {name: value for name, value in shell.user_ns.items() if type(name) is str}
-    shell.Completer.namespace = shell.Completer.global_namespace = space
+    """Do what `find_in_child` does, in this process."""
+    # Comparing a name of a subclass of `str` may run code.
+    namespace = {name: value for name, value in shell.user_ns.items() if type(name) is str}
+    shell.Completer.namespace = shell.Completer.global_namespace = namespace
     shell.Completer.use_jedi, shell.Completer.evaluation = False, "limited"
-    quote, brackets = _scan_brackets(code)
-    if quote == -1:
+    string_start, brackets = _scan_brackets(code)
+    if string_start == -1:
         return _matching_options("", ())
-    if quote is not None:
-        return _complete_string(shell.Completer, code, quote)
-    typed = _WORD.search(code)[0]  # type: ignore[index]
-    start = code[: len(code) - len(typed)]
-    called_function = _find_called_function(space, code, brackets)
+    if string_start is not None:
+        return _complete_string(shell.Completer, code, string_start)
+    typed_text = _WORD.search(code)[0]  # type: ignore[index]
+    code_before = code[: len(code) - len(typed_text)]
+    called_function = _find_called_function(namespace, code, brackets)
     options: Iterable[_Option]
-    if _IMPORT.search(code.rpartition("\n")[2]):
-        line = _IMPORTED_BEFORE.sub("", code)
-        names = _last_parts(_ask_ipython(shell.Completer, line))
+    if _IMPORT_STATEMENT.search(code.rpartition("\n")[2]):
+        line = _EARLIER_IMPORTS.sub("", code)
+        names = _names_after_dot(_ask_ipython(shell.Completer, line))
         options = [(name, "namespace", "") for name in names]
-    elif start.rstrip().endswith("."):
-        options = _attribute_options(shell.Completer, space, start.rstrip()[:-1].rstrip(), typed)
+    elif code_before.rstrip().endswith("."):
+        options = _attribute_options(
+            shell.Completer, namespace, code_before.rstrip()[:-1].rstrip(), typed_text
+        )
     else:
         options = itertools.chain(
-            _parameter_options(called_function) if _ARGUMENT.search(start) else (),
-            _variable_options(space, shell.user_ns_hidden),
+            _parameter_options(called_function) if _ARGUMENT_START.search(code_before) else (),
+            _variable_options(namespace, shell.user_ns_hidden),
         )
     return _matching_options(
-        typed, options, signature=called_function and _describe_function(*called_function)
+        typed_text, options, signature=called_function and _describe_function(*called_function)
     )
 
 
 def _in_child(shell: Any, code: str) -> dict[str, Any]:
-    # Text that a user's class prints here is not output of the session.
+    # Text that a user's class prints in the child is not output of the session.
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     return find(shell, code)
 
 
 def _ask_ipython(ipython: completer.IPCompleter, code: str) -> list[completer.Completion]:
-    """Ask IPython, which looks at the last line; its time grows with the square of the length."""
+    """Ask IPython about the end of the last line; it takes quadratic time in the length."""
     line = code.rpartition("\n")[2][-_MAX_LINE_CHARACTERS:]
     with completer.provisionalcompleter():
-        options = list(ipython.completions(line, len(line)))
-    return [option for option in options if option.type != "magic"]
+        completions = list(ipython.completions(line, len(line)))
+    return [completion for completion in completions if completion.type != "magic"]
 
 
-def _last_parts(options: Iterable[completer.Completion]) -> list[str]:
-    return [option.text.rpartition(".")[2] for option in options]
+def _names_after_dot(completions: Iterable[completer.Completion]) -> list[str]:
+    return [completion.text.rpartition(".")[2] for completion in completions]
 
 
-def _matching_options(typed: str, options: Iterable[_Option], **extra: Any) -> dict[str, Any]:
-    """Keep the options that begin as was typed; private names only if one was begun."""
-    prefix = typed.casefold()
+def _matching_options(typed_text: str, options: Iterable[_Option], **extra: Any) -> dict[str, Any]:
+    """Return options that begin with `typed_text`; private ones only if it has an underscore."""
+    prefix = typed_text.casefold()
     by_name: dict[str, _Option] = {}
     for option in options:
         name = option[0]
-        if name.startswith("_") and not typed.startswith("_"):
+        if name.startswith("_") and not typed_text.startswith("_"):
             continue
         if len(name) <= _MAX_NAME_CHARACTERS and name.casefold().startswith(prefix):
             by_name.setdefault(name, option)
-    ordered = sorted(by_name, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
-    options_shown = [list(by_name[name]) for name in ordered[:_MAX_OPTIONS]]
-    return {"typed": len(typed), "options": options_shown, "signature": None} | extra
+    sorted_names = sorted(
+        by_name, key=lambda name: (name[-1:] != "=", not name.startswith(typed_text), name)
+    )
+    matches = [list(by_name[name]) for name in sorted_names[:_MAX_OPTIONS]]
+    return {"typed": len(typed_text), "options": matches, "signature": None} | extra
 
 
 def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
-    """Return the start of an open string's text (-1 for a comment), and of all open brackets."""
+    """Find the string and the brackets that are open at the end of a text.
+
+    Returns:
+        The position of the string's first character, None outside of a string, -1 in a comment; and
+        the positions of the brackets.
+    """
     brackets: list[int] = []
     position = 0
-    while (match := _QUOTED.search(text, position)) is not None:
+    while (match := _TOKEN.search(text, position)) is not None:
         token, position = match[0], match.end()
         if token[0] == "#":
             if position == len(text):
@@ -148,17 +159,17 @@ def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
         elif token in "([{":
             brackets.append(match.start())
         elif token in ")]}":
-            while brackets and text[brackets.pop()] != _CLOSING[token]:
+            while brackets and text[brackets.pop()] != _OPENING_BRACKETS[token]:
                 continue
         else:
-            start = position
+            string_start = position
             while True:
                 end = text.find(token, position)
-                line = text.find("\n", start) if len(token) == 1 else -1
-                if end < 0 and line < 0:
-                    return start, brackets
-                if line >= 0 and (end < 0 or line < end):
-                    position = line
+                newline = text.find("\n", string_start) if len(token) == 1 else -1
+                if end < 0 and newline < 0:
+                    return string_start, brackets
+                if newline >= 0 and (end < 0 or newline < end):
+                    position = newline
                     break
                 position = end + len(token)
                 if not _is_escaped(text, end):
@@ -170,29 +181,35 @@ def _is_escaped(text: str, position: int) -> bool:
     return (position - len(text[:position].rstrip("\\"))) % 2 == 1
 
 
-# ---- what may follow
+# ---- options
 
 
-def _complete_string(ipython: completer.IPCompleter, code: str, quote: int) -> dict[str, Any]:
-    """Offer keys and columns; if there are none, files, if the string may be a path."""
-    typed, opening = code[quote:], code[:quote].rstrip("\"'rbfRBF").rstrip()
-    options = _ask_ipython(ipython, code)
-    keys = [option.text for option in options if option.type == "dict key"]
+def _complete_string(
+    ipython: completer.IPCompleter, code: str, string_start: int
+) -> dict[str, Any]:
+    """Offer keys and columns; if there are none and the string may be a path, files."""
+    typed_text, code_before = code[string_start:], code[:string_start].rstrip("\"'rbfRBF").rstrip()
+    completions = _ask_ipython(ipython, code)
+    keys = [completion.text for completion in completions if completion.type == "dict key"]
     if keys:
         return _matching_options(
-            typed, ((key, "property", "") for key in keys if key.isprintable())
+            typed_text, ((key, "property", "") for key in keys if key.isprintable())
         )
-    if "\n" in typed or not (opening.endswith(("(", ",", "=")) or "/" in typed):
+    if "\n" in typed_text or not (code_before.endswith(("(", ",", "=")) or "/" in typed_text):
         return _matching_options("", ())
-    paths = [option.text.rstrip("/") for option in options if option.type == "path"]
+    paths = [completion.text.rstrip("/") for completion in completions if completion.type == "path"]
     names = [path.rpartition("/")[2] for path in paths]
-    typed = typed.rpartition("/")[2]
-    return _matching_options(typed, ((name, "text", "") for name in names if name.isprintable()))
+    typed_text = typed_text.rpartition("/")[2]
+    return _matching_options(
+        typed_text, ((name, "text", "") for name in names if name.isprintable())
+    )
 
 
-def _variable_options(space: dict[str, Any], hidden: dict[str, Any]) -> Iterator[_Option]:
-    for name, value in itertools.islice(reversed(space.items()), _MAX_NAMES):
-        if name not in hidden or hidden[name] is not value:
+def _variable_options(
+    namespace: dict[str, Any], hidden_variables: dict[str, Any]
+) -> Iterator[_Option]:
+    for name, value in itertools.islice(reversed(namespace.items()), _MAX_NAMES):
+        if name not in hidden_variables or hidden_variables[name] is not value:
             yield name, _kind(value), safe_reprs.class_name(value)
 
 
@@ -203,26 +220,26 @@ def _kind(value: Any) -> str:
         return "class"
     if kind is types.ModuleType:
         return "namespace"
-    return "function" if issubclass(kind, _FUNCTIONS) else "property"
+    return "function" if issubclass(kind, _FUNCTION_TYPES) else "property"
 
 
 def _attribute_options(
-    ipython: completer.IPCompleter, space: dict[str, Any], owner_text: str, typed: str
+    ipython: completer.IPCompleter, namespace: dict[str, Any], owner_text: str, typed_text: str
 ) -> Iterator[_Option]:
-    owner = _evaluate(space, owner_text)
+    owner = _evaluate(namespace, owner_text)
     missing = object()
-    for name in _last_parts(_ask_ipython(ipython, f"{owner_text}.{typed}")):
+    for name in _names_after_dot(_ask_ipython(ipython, f"{owner_text}.{typed_text}")):
         value = inspect.getattr_static(owner, name, missing)
         is_column = value is missing and safe_reprs.class_name(owner) == "DataFrame"
         yield name, _kind(value), "column" if is_column else ""
 
 
-def _evaluate(space: dict[str, Any], text: str) -> Any:
+def _evaluate(namespace: dict[str, Any], text: str) -> Any:
     """Return the value of a dotted name; None if there is none, or evaluating it is not safe."""
-    match = _DOTTED.search(text)
+    match = _DOTTED_NAME.search(text)
     if match is None:
         return None
-    context = guarded_eval.EvaluationContext(globals=space, locals={}, evaluation="limited")
+    context = guarded_eval.EvaluationContext(globals=namespace, locals={}, evaluation="limited")
     try:
         return guarded_eval.guarded_eval(match[0], context)
     except (guarded_eval.GuardRejection, NameError, AttributeError, SyntaxError):
@@ -233,13 +250,13 @@ def _evaluate(space: dict[str, Any], text: str) -> Any:
 
 
 def _find_called_function(
-    space: dict[str, Any], code: str, brackets: list[int]
+    namespace: dict[str, Any], code: str, brackets: list[int]
 ) -> tuple[str, Any] | None:
-    """Return the function whose arguments are being written, and its name."""
+    """Return the name and the function whose arguments are being written."""
     if not brackets or code[brackets[-1]] != "(":
         return None
     text = code[: brackets[-1]]
-    value = _evaluate(space, text)
+    value = _evaluate(namespace, text)
     return None if value is None else (_WORD.search(text)[0], value)  # type: ignore[index]
 
 
@@ -253,7 +270,7 @@ def _signature(function: Any) -> inspect.Signature | None:
 def _parameter_options(called_function: tuple[str, Any] | None) -> Iterator[_Option]:
     signature = _signature(called_function[1]) if called_function is not None else None
     for parameter in signature.parameters.values() if signature is not None else ():
-        if parameter.kind in _NAMED_KINDS:
+        if parameter.kind in _KEYWORD_KINDS:
             yield f"{parameter.name}=", "property", ""
 
 
@@ -267,8 +284,10 @@ def _describe_function(name: str, function: Any) -> dict[str, str] | None:
             )
             for parameter in signature.parameters.values()
         ]
-        bare = signature.replace(parameters=parameters, return_annotation=signature.empty)
-        label = f"{name}{bare}"
+        short_signature = signature.replace(
+            parameters=parameters, return_annotation=signature.empty
+        )
+        label = f"{name}{short_signature}"
     elif doc.startswith(f"{name}("):
         # For functions in C, the first line of their documentation may be their signature.
         label, _, doc = doc.partition("\n")
@@ -279,7 +298,7 @@ def _describe_function(name: str, function: Any) -> dict[str, str] | None:
 
 
 class _Default:
-    """A parameter's default value as it is shown: others than plain ones as `…`."""
+    """A parameter's default value as a signature shows it: `…` if it is long or not plain."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -291,5 +310,5 @@ class _Default:
     def from_parameter(cls, parameter: inspect.Parameter) -> Any:
         if parameter.default is parameter.empty:
             return parameter.empty
-        text = repr(parameter.default) if type(parameter.default) in _PLAIN_DEFAULTS else "…"
+        text = repr(parameter.default) if type(parameter.default) in _PLAIN_TYPES else "…"
         return cls(text if len(text) <= _MAX_DEFAULT_CHARACTERS else "…")

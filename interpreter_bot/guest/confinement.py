@@ -26,8 +26,8 @@ _NAMESPACES = (
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
 _INSIDE_ID = 1000
-# Smallest, default and largest queue of a TCP socket in bytes. Linux's usual maximum of tens of
-# megabytes would count for no session; on a loopback, smaller queues are as fast.
+# Smallest, default and largest queue of a TCP socket in bytes. Queues count toward no session's
+# memory, and Linux would allow tens of megabytes each. On a loopback, small ones are as fast.
 _TCP_QUEUE_SIZES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
 # RLIMIT_DATA counts the 8 MiB stack of each thread in full, though most of it is unused, so some
 # stacks are allowed on top. The session as a whole is bounded from outside.
@@ -42,15 +42,15 @@ def map_to_root(uid: int, gid: int) -> None:
 
 
 def enter_namespaces(
-    *, temporary_bytes: int, uid: int, readable: list[str], has_network: bool = False
+    *, temporary_bytes: int, uid: int, readable_paths: list[str], has_network: bool = False
 ) -> None:
     """Give process 1 of a pid namespace the other namespaces, and file systems of its own.
 
     Args:
         temporary_bytes: size of /tmp, and of shared memory.
         uid: the kernel's future user id, which will own the home directory.
-        readable: the environment's directories.
-        has_network: whether it keeps the present network.
+        readable_paths: the environment's directories.
+        has_network: whether the process keeps its present network.
     """
     syscalls.unshare(_NAMESPACES & ~(syscalls.CLONE_NEWNET if has_network else 0))
     syscalls.rename_host()
@@ -64,16 +64,16 @@ def enter_namespaces(
     syscalls.umount(rootfs.HOST)
     syscalls.umount("/tmp")
     size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"
-    rootfs.mount_temporary(readable, size)
+    rootfs.mount_temporary(readable_paths, size)
     os.mkdir(rootfs.HOME, mode=0o700)
     os.chown(rootfs.HOME, uid, uid)
     syscalls.mount("shm", "/dev/shm", "tmpfs", mount_flags | syscalls.MS_NOEXEC, size)
 
 
 def mask_proc(files: dict[str, str]) -> None:
-    """Hide the host's data in /proc or replace it by texts, and make /proc read-only.
+    """Hide the host's data in /proc, replace `files` (texts by name), and make /proc read-only.
 
-    A writable /proc would, for example, let code change its OOM score. `files` are texts by name.
+    A writable /proc would, for example, let code change its OOM score.
     """
     source = "/tmp/.proc"
     read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
@@ -106,7 +106,7 @@ def prefer_as_oom_victim() -> None:
 
 
 def enter_cgroup_namespace() -> None:
-    """Make the current cgroups look like the root, because their names tell about the bot."""
+    """Make the current cgroups look like the root, because their paths tell about the bot."""
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
 

@@ -1,9 +1,9 @@
 """The first process of a session without namespaces: forks the kernel, and ends all processes.
 
-It is a copy of the fork server, and the kernel is its child. The kernel imports everything, then
+It is forked by the fork server, and the kernel is its child. The kernel imports everything, then
 waits, unconfined, until the bot names the session's directories, because Landlock rules cannot be
-added later. Orphans become children of the keeper, so no process can leave the session. The keeper
-ends them at its end; if it is killed, the fork server adopts and ends them.
+added later. Orphans become children of the keeper, so no process can leave the session. Before the
+keeper exits, it ends them all; if it is killed, the fork server adopts and ends them.
 """
 
 from __future__ import annotations
@@ -53,28 +53,30 @@ class Keeper(init_processes.Init):
     def _create_doors(self, ports: Iterable[int]) -> list[int]:
         far_ends = []
         for port in ports:
-            own, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._doors[port] = supervised_connections.Door(own)
+            near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._doors[port] = supervised_connections.Door(near_end)
             far_ends.append(far_end.detach())
         return far_ends
 
-    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(
+        self, signing_key: str, entry_files: list[int], listener_fds: list[int]
+    ) -> None:
         self._kernel_pid = os.fork()
         if self._kernel_pid == 0:
-            # The kernel joins control groups: 0 is the process that writes.
+            # The kernel joins control groups: 0 stands for the process that writes.
             for entry_file in entry_files:
                 os.write(entry_file, b"0")
             for descriptor in entry_files:
                 os.close(descriptor)
-            # A signal of the kernel must not write to a descriptor that was the keeper's.
+            # The kernel's signals must not wake up the keeper.
             signal.set_wakeup_fd(-1)
             # The kernel must not inherit these: code could impersonate the keeper.
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
-            self._run_kernel(self._kernel_end, self._kernel, signing_key, listeners)
+            self._run_kernel(self._kernel_end, self._kernel, signing_key, listener_fds)
         self._kernel_end.close()
-        for descriptor in (*entry_files, *listeners):
+        for descriptor in (*entry_files, *listener_fds):
             os.close(descriptor)
         self._kernel_fd = os.pidfd_open(self._kernel_pid)
         self._wait_for_kernel(control_messages.KernelEntered)
@@ -88,7 +90,7 @@ class Keeper(init_processes.Init):
                 for descriptor, events in self._poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                    # First, so that the bot gets the exit status, not a broken pipe.
+                    # Before requests, so that the bot gets the exit status, not a broken pipe.
                     if (status := container_walls.reap().get(self._kernel_pid)) is not None:
                         self._send(control_messages.KernelEnded(status))
                         return 0
@@ -140,9 +142,9 @@ class Keeper(init_processes.Init):
             self._clean_up(has_ended=has_ended)
 
     def _clean_up(self, *, has_ended: bool) -> None:
-        """Remove the shared memory of the session's user id, and kill remaining processes at once.
+        """Remove the shared memory of the session's user id, and kill processes that remain.
 
-        Nothing is killed if all have ended, because in another container a session may have the
+        If none remain, no process is killed, because a session in another container may have the
         same id.
         """
         pid = os.fork()

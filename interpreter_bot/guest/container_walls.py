@@ -24,7 +24,7 @@ _DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED
 # file": git and pip for settings, DuckDB and loky for control groups. All of /proc is listed,
 # because a rule for a process's own directory would not cover its children's. It shows names and
 # pids of other processes; Landlock itself protects their memory and open files.
-_READABLE = (
+_READABLE_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/etc/alternatives", "/etc/debian_version", "/etc/fonts", "/etc/gitconfig", "/etc/group"),
     *("/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"),
@@ -38,13 +38,13 @@ _SHARED_MEMORY = "/dev/shm"
 _END_SECONDS = 10.0
 # Any ordinary session has ended by then; after it, a fork storm is assumed.
 _STORM_SECONDS = 0.1
-_MAX_ROUNDS = 50
+_MAX_STOP_ROUNDS = 50
 _PAUSE_SECONDS = 0.002
 # Older versions do not prevent truncating other files, or signalling other processes.
 _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
 
 
-def missing_support(*, has_own_ids: bool) -> str:
+def describe_missing_support(*, has_own_ids: bool) -> str:
     """Return what this machine lacks for these walls, without a full stop; empty if nothing."""
     abi = syscalls.landlock_abi()
     needed = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
@@ -56,7 +56,7 @@ def missing_support(*, has_own_ids: bool) -> str:
     return f"Linux offers Landlock {abi} here, and {needed} is needed{condition}"
 
 
-def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
+def own_id_refusal(uid: int, readable_paths: Iterable[str]) -> str:
     """Try in a child whether sessions can have user ids of their own; return why not, else empty.
 
     The reason has no full stop. `uid` is such an id, and `readable` are paths that kernels need.
@@ -66,8 +66,8 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
     if pid == 0:
         try:
             switch_user(uid)
-            closed = next(filter(None, map(_first_closed_part, readable)), "")
-            reason = f"{closed} is closed to other users" if closed else ""
+            closed_path = next(filter(None, map(_first_closed_part, readable_paths)), "")
+            reason = f"{closed_path} is closed to other users" if closed_path else ""
         except OSError as error:
             reason = f"user ids cannot be changed ({error.strerror})"
         os.write(writer, reason.encode())
@@ -79,11 +79,11 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
     return reason
 
 
-def _first_closed_part(path: str, right: int = os.R_OK) -> str:
-    """Return the first directory of a path that this user may not pass or read; empty if none."""
+def _first_closed_part(path: str, access_mode: int = os.R_OK) -> str:
+    """Return the first part of a path that this user may not enter or read; empty if none."""
     parent = os.path.dirname(path)
-    closed = "" if parent == path else _first_closed_part(parent, os.X_OK)
-    return closed or ("" if os.access(path, right) else path)
+    closed_path = "" if parent == path else _first_closed_part(parent, os.X_OK)
+    return closed_path or ("" if os.access(path, access_mode) else path)
 
 
 def switch_user(uid: int) -> None:
@@ -93,25 +93,30 @@ def switch_user(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def pin_shared(*, skills: str, layers: str, tools: str) -> None:
-    """Pin directories that all kernels share; an empty path pins nothing useful."""
-    for path, number in ((skills, _SKILLS), (layers, _LAYERS), (tools, _TOOLS)):
-        _pin(os.open(path or os.devnull, os.O_PATH), number)
+def pin_shared(*, skills_directory: str, layers_directory: str, tools_directory: str) -> None:
+    """Pin directories that all kernels share; /dev/null for an empty path."""
+    for path, pinned_number in (
+        (skills_directory, _SKILLS),
+        (layers_directory, _LAYERS),
+        (tools_directory, _TOOLS),
+    ):
+        _pin(os.open(path or os.devnull, os.O_PATH), pinned_number)
 
 
-def end_descendants(spared: Collection[int] = ()) -> bool:
-    """Kill all descendants, except for `spared` children and theirs; return whether all ended.
+def end_descendants(spared_children: Collection[int] = ()) -> bool:
+    """Kill all descendants, except for `spared_children` and theirs; return whether all ended.
 
     This process adopts orphans, so after each round the children of killed processes are its
-    children. It kills at once after listing, because a process may fork its successor and exit. A
-    fork storm within process groups ends with the groups, which are signalled at once. If each
-    process has its own group, new processes would replace killed ones, so all are stopped first.
+    children. It kills immediately after it lists, because a process may fork a successor and exit.
+    A signal to a process group reaches all its members at once, which ends most fork storms. If
+    each process of a storm has a group of its own, all are stopped before any is killed; else new
+    processes would replace killed ones.
     """
     deadline = time.monotonic() + _END_SECONDS
     storm_time = time.monotonic() + _STORM_SECONDS
-    while children := [child for child in _children() if child not in spared]:
+    while children := [child for child in _list_children() if child not in spared_children]:
         # Not group 1: kill(-1) would mean all processes.
-        for group in {_group(pid) for pid in children} - {os.getpgrp(), 0, 1}:
+        for group in {_process_group(pid) for pid in children} - {os.getpgrp(), 0, 1}:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
         for pid in children:
@@ -120,17 +125,17 @@ def end_descendants(spared: Collection[int] = ()) -> bool:
         if time.monotonic() > deadline:
             return False
         if time.monotonic() > storm_time:
-            _stop_and_kill(spared)
+            _stop_and_kill(spared_children)
         time.sleep(_PAUSE_SECONDS)
         reap()
     return True
 
 
-def _stop_and_kill(spared: Collection[int]) -> None:
+def _stop_and_kill(spared_children: Collection[int]) -> None:
     """Stop all descendants, which takes some rounds while they fork, and then kill them."""
     states: dict[int, bytes] = {}
-    for _ in range(_MAX_ROUNDS):
-        states = _descendants(spared)
+    for _ in range(_MAX_STOP_ROUNDS):
+        states = _list_descendants(spared_children)
         running = [pid for pid, state in states.items() if state in b"RSDI"]
         for pid in running:
             with contextlib.suppress(OSError):
@@ -142,19 +147,19 @@ def _stop_and_kill(spared: Collection[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _descendants(spared: Collection[int]) -> dict[int, bytes]:
+def _list_descendants(spared_children: Collection[int]) -> dict[int, bytes]:
     """Return the states of all descendants by pid."""
-    processes = _processes()
+    processes = _list_processes()
     children: dict[int, list[int]] = {}
     for pid, (_, parent) in processes.items():
         children.setdefault(parent, []).append(pid)
-    descendants = [pid for pid in children.get(os.getpid(), ()) if pid not in spared]
-    for pid in descendants:  # Grows while it is walked.
+    descendants = [pid for pid in children.get(os.getpid(), ()) if pid not in spared_children]
+    for pid in descendants:  # The list grows in the loop.
         descendants += children.get(pid, ())
     return {pid: processes[pid][0] for pid in descendants}
 
 
-def _processes() -> dict[int, tuple[bytes, int]]:
+def _list_processes() -> dict[int, tuple[bytes, int]]:
     """Return the state and the parent of each process in /proc."""
     processes = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -164,7 +169,7 @@ def _processes() -> dict[int, tuple[bytes, int]]:
     return processes
 
 
-def _group(pid: int) -> int:
+def _process_group(pid: int) -> int:
     """Return the process group of a process; 0 if it has ended."""
     with contextlib.suppress(OSError):
         return os.getpgid(pid)
@@ -180,12 +185,15 @@ def reap() -> dict[int, int]:
     return statuses
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     """List the children of this process's only thread."""
-    own = os.getpid()
-    with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{own}/children") as file:
+    own_pid = os.getpid()
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(f"/proc/self/task/{own_pid}/children") as file,
+    ):
         return list(map(int, file.read().split()))
-    return [pid for pid, (_, parent) in _processes().items() if parent == own]
+    return [pid for pid, (_, parent) in _list_processes().items() if parent == own_pid]
 
 
 def remove_shared_memory() -> None:
@@ -204,22 +212,22 @@ def pin(directories: Sequence[int]) -> None:
 
 
 def confine(
-    readable: Iterable[str], kernel: control_messages.KernelParameters
+    readable_paths: Iterable[str], kernel: control_messages.KernelParameters
 ) -> tuple[str, str, list[int]]:
     """Confine this single-threaded process irrevocably, after `pin`.
 
-    `readable` are directories of the Python environment.
+    `readable_paths` are directories of the Python environment.
 
     Returns:
-        The paths of the kernel's files and saved variables; and, with doors, the descriptor for the
-        supervisor of its connections.
+        The paths of the kernel's files and saved variables; and, if it has doors, a descriptor for
+        the supervisor of its connections.
     """
-    real_home = os.readlink(_path(_DATA))
-    # Opened with the present rights, as the session's id may be unable to walk to some paths.
+    real_home = os.readlink(_descriptor_path(_DATA))
+    # Prepared before the change of user, because the session's user may not reach all paths.
     ruleset = landlock.prepare(
         [
-            *_READABLE,
-            *readable,
+            *_READABLE_PATHS,
+            *readable_paths,
             *(_SKILLS, _LAYERS, _TOOLS),
         ],
         [_DATA, _VARIABLES, _TEMPORARY],
@@ -227,10 +235,12 @@ def confine(
         usable_by_name=(_SHARED_MEMORY,),
         ports=(),
     )
-    _become_and_enforce(ruleset, kernel.uid if kernel.has_own_id else None)
-    is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
-    home = rootfs.DATA if is_linked else _path(_DATA)
-    _set_temporary_directory(_path(_TEMPORARY))
+    _switch_user_and_enforce(ruleset, kernel.uid if kernel.has_own_id else None)
+    is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(
+        rootfs.DATA, _descriptor_path(_DATA)
+    )
+    home = rootfs.DATA if is_linked else _descriptor_path(_DATA)
+    _set_temporary_directory(_descriptor_path(_TEMPORARY))
     os.environ["PWD"] = home
     _show_home_as(real_home, home)
     syscalls.drop_capabilities()
@@ -239,31 +249,35 @@ def confine(
         has_namespaces=False, has_shared_id=not kernel.has_own_id, has_doors=has_doors
     )
     listener = syscalls.install_filter(program, is_supervised=has_doors)
-    return home, _path(_VARIABLES), [listener] if has_doors else []
+    return home, _descriptor_path(_VARIABLES), [listener] if has_doors else []
 
 
 def confine_program(
-    *, readable: Iterable[str], writable: str, uid: int | None, has_network: bool
+    *, readable_paths: Iterable[str], writable_directory: str, uid: int | None, has_network: bool
 ) -> None:
     """Confine this single-threaded process irrevocably, before it executes a program.
 
     Args:
-        readable: paths that it may read, besides the system's.
-        writable: its working directory, with home and temporary files.
+        readable_paths: paths that it may read, besides the system's.
+        writable_directory: its working directory, with home and temporary files.
         uid: its own user id; None for the present one, which others have, too.
-        has_network: whether it has the container's network, but no Unix sockets.
+        has_network: whether it has the container's network (without Unix sockets) or none.
     """
-    # Opened with the present rights, as the program's user may be unable to walk there.
-    _pin(os.open(writable, os.O_PATH | os.O_DIRECTORY), _TEMPORARY)
-    home = _path(_TEMPORARY)
+    # Opened before the change of user, because the program's user may not reach it.
+    _pin(os.open(writable_directory, os.O_PATH | os.O_DIRECTORY), _TEMPORARY)
+    home = _descriptor_path(_TEMPORARY)
     os.chdir(home)
     os.environ.update(HOME=home, TMPDIR=home)
     ruleset = landlock.prepare(
-        [*_READABLE, *readable], [_TEMPORARY], _DEVICES, ports=None if has_network else ()
+        [*_READABLE_PATHS, *readable_paths],
+        [_TEMPORARY],
+        _DEVICES,
+        ports=None if has_network else (),
     )
-    _become_and_enforce(ruleset, uid)
+    _switch_user_and_enforce(ruleset, uid)
     syscalls.drop_capabilities()
-    # Another bot in this container may give a program the same id; this Landlock is one wall less.
+    # Another bot in this container may give the same id to a program. An old Landlock does not
+    # keep the two from signalling each other, so the filter has to.
     has_shared_id = uid is None or syscalls.landlock_abi() < _SIGNALS_ABI
     program = seccomp.build(
         has_namespaces=False, has_shared_id=has_shared_id, has_network=has_network
@@ -271,28 +285,28 @@ def confine_program(
     syscalls.install_filter(program)
 
 
-def _become_and_enforce(ruleset: int, uid: int | None) -> None:
+def _switch_user_and_enforce(ruleset: int, uid: int | None) -> None:
     """Switch to another user id, if given, and enforce a ruleset, irrevocably."""
     if uid is not None:
-        # This needs a capability that is lost with the id.
+        # This needs a capability that is lost with the former id.
         syscalls.drop_bounding_capabilities()
         switch_user(uid)
-    # After the change of credentials, which clears both.
+    # After the change of credentials, which resets the next two.
     syscalls.set_dumpable(True)
     syscalls.die_with_parent(signal.SIGKILL)
     syscalls.forbid_new_privileges()
     landlock.enforce(ruleset)
-    # Files in shared directories, such as /dev/shm, must be private.
+    # New files must be private, for example those in /dev/shm, which sessions share.
     os.umask(0o077)
 
 
-def _path(descriptor: int) -> str:
+def _descriptor_path(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _pin(descriptor: int, number: int) -> None:
-    """Move a descriptor to a number that the filter keeps open, even in started programs."""
-    os.dup2(descriptor, number, inheritable=True)
+def _pin(descriptor: int, pinned_number: int) -> None:
+    """Move a descriptor to a number that the filter keeps open, even in programs of code."""
+    os.dup2(descriptor, pinned_number, inheritable=True)
     os.close(descriptor)
 
 
@@ -304,25 +318,27 @@ def _set_temporary_directory(path: str) -> None:
     tempfile.tempdir = None
 
 
-def _show_home_as(real: str, shown_path: str) -> None:
+def _show_home_as(real_path: str, shown_path: str) -> None:
     """Let `os.getcwd` return the path that people know for the session's files."""
-    get_directory = os.getcwd
+    get_real_directory = os.getcwd
 
     def getcwd() -> str:
-        path = get_directory()
-        if path == real or path.startswith(f"{real}/"):
-            return shown_path + path.removeprefix(real)
+        path = get_real_directory()
+        if path == real_path or path.startswith(f"{real_path}/"):
+            return shown_path + path.removeprefix(real_path)
         return path
 
     getcwd.__module__, getcwd.__qualname__ = "os", "getcwd"
     os.getcwd = getcwd
 
 
-def set_search_paths(readable: Iterable[str]) -> None:
+def set_search_paths(readable_paths: Iterable[str]) -> None:
     """Set PATH and `sys.path` to directories that kernels can read."""
-    os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _path(_TOOLS))
-    os.environ["PIP_PYTHON"] = f"{_path(_TOOLS)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
-    visible = ("/usr/", *(f"{path}/" for path in readable))
-    sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(visible)]
+    os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _descriptor_path(_TOOLS))
+    os.environ["PIP_PYTHON"] = (
+        f"{_descriptor_path(_TOOLS)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
+    )
+    visible_prefixes = ("/usr/", *(f"{path}/" for path in readable_paths))
+    sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(visible_prefixes)]
     # Last, so that no module of a skill hides another one.
-    sys.path.append(_path(_SKILLS) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))
+    sys.path.append(_descriptor_path(_SKILLS) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from typing import Any
 
 MAX_PACKET_BYTES = 64 * 1024
-# A kernel gets its listeners, namespaces, and an entrance to each hierarchy of cgroups.
+# A kernel gets listeners, namespaces, and a cgroup.procs file for each hierarchy of cgroups.
 _MAX_DESCRIPTORS = 32
 _MAX_REASON_CHARACTERS = 1000
-_HERE = os.path.dirname(__file__)
+_GUEST_DIRECTORY = os.path.dirname(__file__)
 
 
 class StartError(Exception):
@@ -36,46 +36,46 @@ class Configuration(Message):
     """To the fork server: what its kernels have in common.
 
     Attributes:
-        walls: what keeps them apart; see `confinement`.
+        walls: the kind of walls between kernels, a constant of `confinement`.
         is_mapped_outside: whether the bot maps user ids into the server's user namespace.
         first_uid: first id of sessions without namespaces; 0 if they have the bot's.
-        tools: directory for programs of all kernels, if there are no namespaces.
+        tools_directory: for programs of all kernels, if there are no namespaces.
         uid: the bot's user id.
         gid: the bot's group id.
-        readable: directories of the Python environment.
-        hidden: paths below `readable` that kernels must not see.
+        readable_paths: directories of the Python environment.
+        hidden_paths: paths below `readable_paths` that kernels must not see.
         packages: names of installed packages.
-        absent: groups of libraries that are not installed, by module.
-        workspaces: the directory of all workspaces.
-        layers: the directory of installed packages; empty if nothing can be installed.
-        skills: the directory that all kernels see at /skills.
-        cores: processors that a kernel sees.
+        missing_groups: by module, the group of libraries that would have it, if not installed.
+        workspaces_directory: contains all workspaces.
+        layers_directory: of installed packages; empty if none can be installed.
+        skills_directory: what all kernels see at /skills.
+        visible_cores: number of processors that a kernel sees.
         preload: modules to import before kernels are forked.
         output_bytes: limit of what an execution prints.
         workspace_bytes: limit of a workspace.
-        cpu_cores: processors that a session may use up.
-        displays: limit of what an execution displays.
+        cpu_cores: processor time that a session may use, in processors.
+        max_displays: of an execution.
     """
 
     walls: str
     is_mapped_outside: bool
     first_uid: int
-    tools: str
+    tools_directory: str
     uid: int
     gid: int
-    readable: list[str]
-    hidden: list[str]
+    readable_paths: list[str]
+    hidden_paths: list[str]
     packages: list[str]
-    absent: dict[str, str]
-    workspaces: str
-    layers: str
-    skills: str
-    cores: int
+    missing_groups: dict[str, str]
+    workspaces_directory: str
+    layers_directory: str
+    skills_directory: str
+    visible_cores: int
     preload: list[str]
     output_bytes: int
     workspace_bytes: int
     cpu_cores: float
-    displays: int
+    max_displays: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +85,9 @@ class KernelParameters:
     Attributes:
         uid: user id in the fork server's user namespace, if it has one.
         has_own_id: whether the processes of this user are only this session's.
-        channels: number of its Jupyter channels.
+        channel_count: number of its Jupyter channels.
         home: working directory.
-        affinity: processors to run on if no cgroup bounds the share of the cores.
+        affinity: processors to run on, if no cgroup limits the processor time.
         doors: ports of its network where the bot may listen.
         temporary_bytes: size of /tmp, and of shared memory.
         proc_files: texts of files in /proc, by name.
@@ -96,7 +96,7 @@ class KernelParameters:
 
     uid: int
     has_own_id: bool
-    channels: int
+    channel_count: int
     home: str
     affinity: list[int]
     doors: list[int]
@@ -129,7 +129,8 @@ class ServerReady(Message):
     Attributes:
         python: version of the kernels' Python.
         missing: why modules could not be preloaded, by their names.
-        shared_id_reason: why sessions without namespaces have the bot's user id; empty if not.
+        shared_id_reason: why sessions without namespaces have the bot's user id; empty if they
+            have their own.
         doors_refusal: why sessions without namespaces cannot have doors; empty if they can.
     """
 
@@ -184,9 +185,9 @@ class InitReady(Message):
 
 @dataclasses.dataclass(frozen=True)
 class StartKernel(Message):
-    """To init, with entrances to cgroups: start the kernel.
+    """To init, with the cgroup.procs files to join: start the kernel.
 
-    The key comes directly from the bot: in the fork server's memory, later kernels would have it.
+    The key comes directly from the bot, because later kernels inherit the fork server's memory.
     """
 
     key: str
@@ -199,16 +200,16 @@ class ForkKernel(Message):
 
 @dataclasses.dataclass(frozen=True)
 class ConfineKernel(Message):
-    """To the kernel's process, with entrances to cgroups, listeners and namespaces: join them."""
+    """To the kernel's process, with cgroup.procs files, listeners and namespaces: confine it."""
 
     kernel: KernelParameters
     key: str
-    entrance_count: int
+    cgroup_file_count: int
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelEntered(Message):
-    """To init, with the pidfd if it is not the parent: the process has joined."""
+    """To init, with the kernel's pidfd unless init is its parent: it is in the namespaces."""
 
     pid: int
 
@@ -291,20 +292,20 @@ def decode(packet: bytes) -> Message:
     try:
         content = json.loads(packet)
         kind = _KINDS[content["type"]]
-        return typing.cast(Message, _read(kind, content["fields"]))
+        return typing.cast(Message, _parse(kind, content["fields"]))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError("not a message") from error
 
 
 _KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
-# Evaluated here, before processes are forked that read a message or two each.
+# Evaluated once, before processes are forked that read a message or two each.
 _TYPE_HINTS: dict[type, dict[str, Any]] = {
     KernelParameters: typing.get_type_hints(KernelParameters),
     **{kind: typing.get_type_hints(kind) for kind in _KINDS.values()},
 }
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _parse(kind: Any, value: Any) -> Any:
     """Check a decoded value against a type, and build the value if it is a dataclass.
 
     Raises:
@@ -314,11 +315,11 @@ def _read(kind: Any, value: Any) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _TYPE_HINTS[kind]
-        return kind(**{name: _read(hints.get(name), value[name]) for name in value})
+        return kind(**{name: _parse(hints.get(name), value[name]) for name in value})
     if origin is list and isinstance(value, list):
-        return [_read(parts[0], item) for item in value]
+        return [_parse(parts[0], item) for item in value]
     if origin is dict and isinstance(value, dict):
-        return {key: _read(parts[1], item) for key, item in value.items()}
+        return {key: _parse(parts[1], item) for key, item in value.items()}
     plain_kinds = parts if origin is types.UnionType else (kind,)
     if type(value) in plain_kinds or (kind is float and type(value) is int):
         return value
@@ -336,14 +337,14 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
     return (decode(packet), descriptors) if packet else None
 
 
-def failure(error: Exception) -> StartFailed:
-    """Describe what failed, and at which step: this package's functions on the way, outermost
-    first.
-    """
+def describe_failure(error: Exception) -> StartFailed:
+    """Describe an error, with the last functions of this package on its way, outermost first."""
     if isinstance(error, StartError):
         reason = str(error)
     else:
         codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-        steps = [code.co_name for code in codes if os.path.dirname(code.co_filename) == _HERE]
+        steps = [
+            code.co_name for code in codes if os.path.dirname(code.co_filename) == _GUEST_DIRECTORY
+        ]
         reason = f"{type(error).__name__}: {error} (in {' → '.join(steps[-3:])})"
     return StartFailed(reason[:_MAX_REASON_CHARACTERS])

@@ -1,7 +1,7 @@
 """`connections`: the data that the bot lets code query, as objects of the kernel.
 
-The objects hold a name, but no address or secret. The bot answers over HTTP on a port of this
-kernel's own network, with frames of an Arrow stream, and a last frame with the result.
+The objects hold a name, but no address or secret. The bot answers over HTTP on a port of the
+kernel's loopback: frames of an Arrow stream, then a frame with the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from IPython import get_ipython
 from . import tool_functions
 
 _FRAME_HEAD = struct.Struct(">cI")
-_DATA = b"A"
+_DATA_FRAME = b"A"
 _BUFFER_BYTES = 1024 * 1024
 
 _port = 0
@@ -38,25 +38,27 @@ class QueryError(Exception):
 class Connections(Mapping[str, "Connection"]):
     """All data connections by name."""
 
-    def _listed(self) -> dict[str, str]:
-        answer = _request("", {})
+    def _fetch_descriptions(self) -> dict[str, str]:
+        answer = _send_request("", {})
         return {connection["name"]: connection["about"] for connection in answer["connections"]}
 
     def __getitem__(self, name: str) -> Connection:
-        listed = self._listed()
-        if name not in listed:
-            raise KeyError(f"{name!r} is no data connection here; there are: {', '.join(listed)}")
-        return Connection(name, listed[name])
+        descriptions = self._fetch_descriptions()
+        if name not in descriptions:
+            raise KeyError(
+                f"{name!r} is no data connection here; there are: {', '.join(descriptions)}"
+            )
+        return Connection(name, descriptions[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._listed())
+        return iter(self._fetch_descriptions())
 
     def __len__(self) -> int:
-        return len(self._listed())
+        return len(self._fetch_descriptions())
 
     def __repr__(self) -> str:
-        listed = self._listed()
-        lines = [f"{name}: {about}" for name, about in listed.items()]
+        descriptions = self._fetch_descriptions()
+        lines = [f"{name}: {about}" for name, about in descriptions.items()]
         return "\n".join(lines) or "no data connections"
 
     def __reduce__(self) -> Any:
@@ -74,7 +76,7 @@ class Connection:
         return f"{self.name}: {self.description}"
 
     def __getattr__(self, name: str) -> Any:
-        # Such as `cursor`, which pandas.read_sql looks for.
+        # For example `cursor`, which pandas.read_sql looks for.
         query_call = f"connections[{self.__dict__.get('name', '')!r}].query('SELECT …')"
         raise AttributeError(f"A data connection has no {name!r}: ask it by {query_call}")
 
@@ -107,7 +109,7 @@ class Connection:
         return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
 
     def _open_answer(self, request: dict[str, Any]) -> _Answer:
-        """Return the bot's answer, after a person has allowed the statement if needed."""
+        """Return the bot's answer; if a person has to allow the statement, ask first."""
         answer = _Answer(f"{self.name}/query", request)
         if answer.needs_approval():
             answer.close()
@@ -126,7 +128,7 @@ class Connection:
         """Return the tables that can be queried, as a DataFrame."""
         import pandas
 
-        tables = self._listed("tables", "")
+        tables = self._fetch_entries("tables", "")
         columns = ["name", "rows", "comment", "columns"]
         rows = [
             [
@@ -139,9 +141,9 @@ class Connection:
         ]
         return pandas.DataFrame(rows, columns=columns)
 
-    def _listed(self, kind: str, name: str) -> list[dict[str, Any]]:
-        """Return what there is, and say if that is not all."""
-        answer = _request(f"{self.name}/{kind}", {"name": name} if name else {})
+    def _fetch_entries(self, kind: str, name: str) -> list[dict[str, Any]]:
+        """Return descriptions of tables or files, and print a notice if some are missing."""
+        answer = _send_request(f"{self.name}/{kind}", {"name": name} if name else {})
         if notice := answer.get("notice"):
             sys.stderr.write(f"{self.name}: {notice}\n")
         entries: list[dict[str, Any]] = answer[kind]
@@ -151,24 +153,24 @@ class Connection:
         """Return the columns of a table and their types, as a DataFrame."""
         import pandas
 
-        ((description),) = _request(f"{self.name}/tables", {"name": table})["tables"]
+        (description,) = _send_request(f"{self.name}/tables", {"name": table})["tables"]
         if not description["columns"]:
             sys.stderr.write(f"{self.name}: {description['name']} {description['comment']}\n")
         return pandas.DataFrame(description["columns"], columns=["column", "type"])
 
     def files(self, prefix: str = "") -> Any:
-        """Return the files whose names begin so, as a DataFrame."""
+        """Return the files whose names begin with `prefix`, as a DataFrame."""
         import pandas
 
-        files = self._listed("files", prefix)
-        frame = pandas.DataFrame(files, columns=["name", "size", "at"])
-        frame["at"] = pandas.to_datetime(frame["at"], unit="s", utc=True)
-        return frame
+        files = self._fetch_entries("files", prefix)
+        table = pandas.DataFrame(files, columns=["name", "size", "at"])
+        table["at"] = pandas.to_datetime(table["at"], unit="s", utc=True)
+        return table
 
     def get(self, name: str) -> str:
         """Copy a file into /mnt/data and return its path there."""
-        stored = _request(f"{self.name}/get", {"name": name})["name"]
-        return f"/mnt/data/{stored}"
+        file_name = _send_request(f"{self.name}/get", {"name": name})["name"]
+        return f"/mnt/data/{file_name}"
 
 
 class _Answer(io.RawIOBase):
@@ -213,7 +215,7 @@ class _Answer(io.RawIOBase):
 
     def _read_frame(self) -> None:
         kind, length = _FRAME_HEAD.unpack(self._read_exactly(_FRAME_HEAD.size))
-        if kind == _DATA:
+        if kind == _DATA_FRAME:
             self._remaining_bytes = length
             return
         self.result = json.loads(self._read_exactly(length))
@@ -232,8 +234,8 @@ class _Answer(io.RawIOBase):
         try:
             self._read_frame()
         except BaseException:
-            # After KeyboardInterrupt too: the traceback keeps the connection alive, so the query
-            # would continue.
+            # After KeyboardInterrupt too: its traceback would keep the connection open, and the
+            # query running.
             self.close()
             raise
         return bool(self.result.get("is_approval_wanted"))
@@ -246,7 +248,7 @@ class _Answer(io.RawIOBase):
         return self.result
 
 
-def _request(path: str, request: dict[str, Any]) -> dict[str, Any]:
+def _send_request(path: str, request: dict[str, Any]) -> dict[str, Any]:
     answer = _Answer(path, request)
     try:
         return answer.finish()
@@ -292,10 +294,10 @@ def _encode_parameter(value: Any) -> Any:
 
 
 def install(
-    variables: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = ""
+    variables: dict[str, Any], hidden_variables: dict[str, Any], port: int, *, refusal: str = ""
 ) -> None:
     """Define `connections` for code."""
     global _port, _refusal
     _port, _refusal = port, refusal
     if "connections" not in variables:
-        variables["connections"] = hidden["connections"] = Connections()
+        variables["connections"] = hidden_variables["connections"] = Connections()

@@ -1,8 +1,8 @@
 """Tables as structured data rather than HTML, for platforms with tables of their own.
 
-Only the head of a table is sent. The whole table can be viewed and saved by its handle while it
-lives; the last few small ones are kept alive for that. Results of duckdb are queries that may be
-large and slow, so their first rows are fetched once, when they are displayed.
+Only the head of a table is sent. As long as the table exists, all of it can be viewed and saved by
+its handle; references to the last few small tables keep them alive for that. A result of duckdb is
+a query that may be large and slow, so its first rows are fetched once, when it is displayed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import interpreter_state, safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _MAX_ROWS = 20
-# With the columns of an index, still no more than the bot accepts.
+# With an index of a few columns, still no more than the bot accepts.
 _MAX_COLUMNS = 95
 _MAX_CELL_CHARACTERS = 499
 _MAX_HANDLES = 500
@@ -34,9 +34,9 @@ _MAX_FETCHED_CELLS = 8_000_000
 _tables: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept_tables: collections.deque[Any] = collections.deque(maxlen=_MAX_KEPT_TABLES)
 _fetched_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-# The variables that are saved, and displayed tables that were restored with others.
-_variables: dict[str, Any] = {}
-_restored: dict[str, Any] = {}
+_saved_variables: dict[str, Any] = {}
+# By handle, a table or the name of the variable with the table.
+_restored_handles: dict[str, Any] = {}
 
 
 class TableFormatter(formatters.BaseFormatter):
@@ -62,7 +62,7 @@ def install(display_formatter: Any) -> None:
     for module in ("duckdb._relation", "duckdb", "_duckdb"):
         formatter.for_type_by_name(module, "DuckDBPyRelation", _describe_relation)
     display_formatter.formatters[MIME] = formatter
-    interpreter_state.register("tables", _collect_handles, _restored.update)
+    interpreter_state.register("tables", _collect_handles, _restored_handles.update)
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, MIME]
 
@@ -78,20 +78,20 @@ def _describe_frame(frame: Any, source: Any = None) -> dict[str, Any]:
     {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
     """
     head = frame.iloc[:_MAX_ROWS, :_MAX_COLUMNS]
-    names = [_cell(name) if name is not None else "" for name in head.index.names]
-    columns = [_heading(name) for name in head.columns]
+    index_names = [_format_cell(name) if name is not None else "" for name in head.index.names]
+    columns = [_format_heading(name) for name in head.columns]
     values = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
-    keys = [key if isinstance(key, tuple) else (key,) for key in head.index.tolist()]
+    index_keys = [key if isinstance(key, tuple) else (key,) for key in head.index.tolist()]
     rows = [
-        [*map(_cell, key), *(_cell(column[number]) for column in values)]
-        for number, key in enumerate(keys)
+        [*map(_format_cell, key), *(_format_cell(column[row_number]) for column in values)]
+        for row_number, key in enumerate(index_keys)
     ]
     return {
-        "columns": names + columns,
+        "columns": index_names + columns,
         "rows": rows,
         "row_count": int(frame.shape[0]),
         "column_count": int(frame.shape[1]),
-        "index_count": len(names),
+        "index_count": len(index_names),
         "handle": _register(frame if source is None else source),
     }
 
@@ -100,12 +100,12 @@ def _describe_table(table: Any) -> dict[str, Any]:
     """Return the head of a table of polars or pyarrow, as `_describe_frame` does."""
     source = table_columns.read(table)
     rows = slice(0, min(source.row_count, _MAX_ROWS))
-    numbers = range(min(source.column_count, _MAX_COLUMNS))
-    columns = [source.column(number).cells(rows) for number in numbers]
-    cells = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
+    column_numbers = range(min(source.column_count, _MAX_COLUMNS))
+    columns = [source.column(number).cells(rows) for number in column_numbers]
+    column_texts = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
     return {
-        "columns": list(map(source.name, numbers)),
-        "rows": [list(row) for row in zip(*cells, strict=True)],
+        "columns": list(map(source.name, column_numbers)),
+        "rows": [list(row) for row in zip(*column_texts, strict=True)],
         "row_count": source.row_count,
         "column_count": source.column_count,
         "index_count": 0,
@@ -131,7 +131,7 @@ def save(handle: str, name: str) -> bool:
     Raises:
         FileExistsError: a file of that name exists.
     """
-    table = _table(handle)
+    table = _find_table(handle)
     if table is None:
         return False
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -160,52 +160,54 @@ def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
         table.to_csv(file, mode="wb", encoding="utf-8")
 
 
-def view(handle: str, request: str, state: int) -> str | None:
+def view(handle: str, request: str, execution_count: int) -> str | None:
     """Answer a request about a displayed table, see `table_views`; None if it was freed."""
-    table = _table(handle)
-    return None if table is None else table_views.answer(table, request, (handle, state))
+    table = _find_table(handle)
+    return None if table is None else table_views.answer(table, request, (handle, execution_count))
 
 
-def handle_of(table: Any) -> str:
-    """Return the handle of a table that others keep alive: its present one, or a new one."""
+def ensure_handle(table: Any) -> str:
+    """Return the handle of a table, a new one if it has none; the caller keeps the table alive."""
     handles = (handle for handle, reference in _tables.items() if reference() is table)
     return next(handles, "") or _new_handle(table)
 
 
 def begin_saving(variables: dict[str, Any]) -> None:
-    """Remember which variables are saved: a child that saves them also saves displayed tables."""
-    global _variables
-    _variables = variables
+    """Remember the variables of a save, which then also saves the handles of their tables."""
+    global _saved_variables
+    _saved_variables = variables
 
 
 def _collect_handles() -> dict[str, Any]:
-    """Return by handle the names of variables that are tables, and small other tables."""
-    names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
+    """Return by handle the name of a variable that is the table, or else the table if small."""
+    names = {
+        id(value): name for name, value in _saved_variables.items() if not name.startswith("_")
+    }
     kept_ids = {id(table) for table in _kept_tables}
-    saved: dict[str, Any] = {}
+    names_and_tables: dict[str, Any] = {}
     for handle, reference in _tables.items():
         if (table := reference()) is None:
             continue
         if id(table) in names:
-            saved[handle] = names[id(table)]
+            names_and_tables[handle] = names[id(table)]
         elif id(table) in kept_ids and size_bytes(table) <= _MAX_SAVED_BYTES:
-            saved[handle] = table
-    return saved
+            names_and_tables[handle] = table
+    return names_and_tables
 
 
 def restore_handles(variables: dict[str, Any]) -> None:
     """Connect handles of tables with the restored variables."""
-    for handle, saved in _restored.items():
-        table = variables.get(saved) if isinstance(saved, str) else saved
+    for handle, name_or_table in _restored_handles.items():
+        table = variables.get(name_or_table) if isinstance(name_or_table, str) else name_or_table
         if table is None:
             continue
         _tables[handle] = weakref.ref(table)
-        if table is saved:
+        if table is name_or_table:
             _kept_tables.append(table)
-    _restored.clear()
+    _restored_handles.clear()
 
 
-def _table(handle: str) -> Any:
+def _find_table(handle: str) -> Any:
     return _tables[handle]() if handle in _tables else None
 
 
@@ -218,7 +220,7 @@ def _register(frame: Any) -> str:
 
 
 def _new_handle(frame: Any) -> str:
-    # Random, not a counter: a button made for an earlier kernel must not find another table.
+    # Random, because with a counter, a button for an earlier kernel's table could find another.
     handle = f"t{secrets.randbelow(10**12)}"
     _tables[handle] = weakref.ref(frame)
     while len(_tables) > _MAX_HANDLES:
@@ -234,10 +236,10 @@ def size_bytes(table: Any) -> int:
     return int(table.nbytes if hasattr(table, "nbytes") else table.estimated_size())
 
 
-def _heading(name: Any) -> str:
-    return " / ".join(map(_cell, name)) if isinstance(name, tuple) else _cell(name)
+def _format_heading(name: Any) -> str:
+    return " / ".join(map(_format_cell, name)) if isinstance(name, tuple) else _format_cell(name)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     text = format(value, ".6g") if isinstance(value, float) else str(value)
     return text if len(text) <= _MAX_CELL_CHARACTERS else text[:_MAX_CELL_CHARACTERS] + "…"

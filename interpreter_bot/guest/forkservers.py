@@ -64,7 +64,7 @@ class _ForkServer:
         self._channel = channel
         self._configuration = configuration
         self._has_namespaces = configuration.walls == confinement.NAMESPACES
-        self._workspaces = configuration.workspaces
+        self._workspaces = configuration.workspaces_directory
         self._kernels: dict[int, tuple[int, int]] = {}
         """By process descriptor: pid of a kernel, and the link to its init."""
         self._shared_id_reason = self._doors_refusal = ""
@@ -93,11 +93,11 @@ class _ForkServer:
         syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
         syscalls.umount("/proc")
         trees = rootfs.MountTrees(
-            configuration.readable,
-            configuration.hidden,
-            configuration.workspaces,
-            skills=configuration.skills,
-            layers=configuration.layers,
+            configuration.readable_paths,
+            configuration.hidden_paths,
+            configuration.workspaces_directory,
+            skills_directory=configuration.skills_directory,
+            layers_directory=configuration.layers_directory,
         )
         os.close(package_parent)
         # Only its original user could walk to the paths above; from here on it needs no groups.
@@ -106,11 +106,13 @@ class _ForkServer:
         os.setresuid(0, 0, 0)
         # After the change of credentials, which clears this setting.
         syscalls.die_with_parent(signal.SIGKILL)
-        trees.enter(cores=configuration.cores)
+        trees.enter(visible_cores=configuration.visible_cores)
         syscalls.forbid_new_privileges()
         os.environ.update(
             installer_refusals.install(
-                rootfs.TOOLS, configuration.packages, can_install=bool(configuration.layers)
+                rootfs.TOOLS,
+                configuration.packages,
+                can_install=bool(configuration.layers_directory),
             )
         )
         rootfs.cover_uv()
@@ -241,7 +243,7 @@ class _ForkServer:
         except OSError as error:
             # The init may have ended, which may be the reason.
             with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
-                control_messages.send(init, control_messages.failure(error))
+                control_messages.send(init, control_messages.describe_failure(error))
         else:
             if pid == 0:
                 self._run_as_kernel(link, *namespaces)
@@ -291,7 +293,7 @@ class _ContainerForkServer(_ForkServer):
         refusal = "the bot is not root"
         if configuration.first_uid:
             refusal = container_walls.own_id_refusal(
-                configuration.first_uid, configuration.readable
+                configuration.first_uid, configuration.readable_paths
             )
         has_own_ids = not refusal
         if configuration.uid == 0 and not has_own_ids:
@@ -299,7 +301,7 @@ class _ContainerForkServer(_ForkServer):
                 f"code would run as root, because {refusal}. Change that, or start the bot as a "
                 "plain user"
             )
-        if missing_support := container_walls.missing_support(has_own_ids=has_own_ids):
+        if missing_support := container_walls.describe_missing_support(has_own_ids=has_own_ids):
             raise OSError(missing_support)
         # Build once for all children.
         for has_doors in (False, True):
@@ -314,16 +316,18 @@ class _ContainerForkServer(_ForkServer):
         syscalls.set_dumpable(False)
         os.environ.update(
             installer_refusals.install(
-                configuration.tools,
+                configuration.tools_directory,
                 configuration.packages,
-                can_install=bool(configuration.layers),
+                can_install=bool(configuration.layers_directory),
             )
         )
-        rootfs.offer_ffmpeg(configuration.tools)
+        rootfs.offer_ffmpeg(configuration.tools_directory)
         container_walls.pin_shared(
-            skills=configuration.skills, layers=configuration.layers, tools=configuration.tools
+            skills_directory=configuration.skills_directory,
+            layers_directory=configuration.layers_directory,
+            tools_directory=configuration.tools_directory,
         )
-        container_walls.set_search_paths(configuration.readable)
+        container_walls.set_search_paths(configuration.readable_paths)
 
     def split_off_init_server(self) -> None:
         """Do nothing: keepers are copies of this process."""
@@ -385,7 +389,7 @@ class _ContainerForkServer(_ForkServer):
         del self._kernels[pidfd]
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        container_walls.end_descendants(spared=[pid for pid, _ in self._kernels.values()])
+        container_walls.end_descendants(spared_children=[pid for pid, _ in self._kernels.values()])
 
 
 def _data_bytes() -> int:

@@ -44,7 +44,7 @@ def run_init(init: Init, channel: socket.socket) -> NoReturn:
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
-            control_messages.send(channel, control_messages.failure(error))
+            control_messages.send(channel, control_messages.describe_failure(error))
     finally:
         os._exit(status)
 
@@ -99,7 +99,7 @@ class Init(abc.ABC):
         """Confine this process, start the kernel, and serve until the kernel or the bot ends."""
         self._confine()
         # The bot binds them to addresses that code cannot look up.
-        listeners = _new_sockets(self._kernel.channels)
+        listeners = _new_sockets(self._kernel.channel_count)
         pidfd = os.pidfd_open(os.getpid())
         doors = self._create_doors(self._kernel.doors)
         self._send(control_messages.InitReady(), pidfd, *listeners, *doors)
@@ -118,7 +118,7 @@ class Init(abc.ABC):
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self._fork_kernel(request.key, entry_files, listeners)
         started = control_messages.KernelStarted()
-        self._send_sockets(started, self._kernel.channels, os.dup(self._kernel_fd))
+        self._send_sockets(started, self._kernel.channel_count, os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
     def _wait_for_kernel(self, kind: type[T]) -> tuple[T, list[int]]:
@@ -167,7 +167,7 @@ class _NamespaceInit(Init):
             confinement.enter_namespaces(
                 temporary_bytes=self._kernel.temporary_bytes,
                 uid=self._kernel.uid,
-                readable=self._configuration.readable,
+                readable_paths=self._configuration.readable_paths,
             )
         confinement.prefer_as_oom_victim()
         if self._has_namespaces:

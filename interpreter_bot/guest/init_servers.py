@@ -104,7 +104,7 @@ class InitServer:
                 self._run_as_init(socket.socket(fileno=link), request.kernel)
         except OSError as error:
             with socket.socket(fileno=link) as bot, contextlib.suppress(OSError):
-                control_messages.send(bot, control_messages.failure(error))
+                control_messages.send(bot, control_messages.describe_failure(error))
         else:
             os.close(link)
 

@@ -86,7 +86,7 @@ class GuestShell(package_requests.InstallingShell):
 
     def answer_bot(self, name: str, *arguments: Any) -> None:
         """Answer a call of the bot, whose code calls this method."""
-        bot_calls.answer(self, name, *arguments)
+        bot_calls.handle_call(self, name, *arguments)
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""

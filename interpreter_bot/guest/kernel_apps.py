@@ -431,15 +431,15 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.kernel._stdout, self.kernel._stderr = printer.streams
         self.kernel.home = spec.home
         self.kernel.standard_input = standard_input.StandardInput(self.kernel.raw_input)
-        self.kernel.max_displays = spec.configuration.displays * (1 + _UPDATES_PER_DISPLAY)
+        self.kernel.max_displays = spec.configuration.max_displays * (1 + _UPDATES_PER_DISPLAY)
         thread.start(printer)
 
 
 def warm_up(configuration: control_messages.Configuration) -> None:
     """Create the shell and run cells in it, so that first uses do not slow down kernels."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
-    shell.can_install = bool(configuration.layers)
-    shell.absent = configuration.absent
+    shell.can_install = bool(configuration.layers_directory)
+    shell.missing_groups = configuration.missing_groups
     _app().make_kernel()
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = _NullSocket()
     shell.set_parent({})
@@ -487,7 +487,7 @@ def run(spec: kernel_processes.KernelSpec) -> None:
     threads = r"This process .* is multi-threaded, use of \w+\(\) may lead to deadlocks"
     warnings.filterwarnings("ignore", threads, DeprecationWarning)
     loop = asyncio.new_event_loop()
-    background_errors.watch(loop)
+    background_errors.install_handlers(loop)
     asyncio.set_event_loop(loop)
     _app().start_confined(spec)
 

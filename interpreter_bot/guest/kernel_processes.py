@@ -76,7 +76,7 @@ def run_in_container(
         # Before the limit of descriptors, which is below the pinned numbers.
         container_walls.pin(directories)
         _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
-        home, variables, notifiers = container_walls.confine(configuration.readable, kernel)
+        home, variables, notifiers = container_walls.confine(configuration.readable_paths, kernel)
         control_messages.send(link, control_messages.KernelConfined(), notifiers)
         for notifier in notifiers:
             # With it, code could answer its own calls.
@@ -98,7 +98,7 @@ def _run(
             spec = confine()
         except Exception as error:
             # The only broad `except` of this process: it cannot report a failed start otherwise.
-            control_messages.send(link, control_messages.failure(error))
+            control_messages.send(link, control_messages.describe_failure(error))
         else:
             link.close()
             run_kernel(spec)
@@ -118,7 +118,7 @@ def _join(link: socket.socket) -> tuple[control_messages.ConfineKernel, list[int
     """Join the cgroups and namespaces of the init; return its request and the listeners."""
     request, descriptors = _receive(link)
     assert isinstance(request, control_messages.ConfineKernel)
-    count, channels = request.entrance_count, request.kernel.channels
+    count, channels = request.cgroup_file_count, request.kernel.channel_count
     entry_files, descriptors = descriptors[:count], descriptors[count:]
     # Join the cgroups first, before memory is allocated for the kernel.
     for entry_file in entry_files:
@@ -152,7 +152,7 @@ def _confine(
     _receive(link)
     _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
     if is_walled:
-        landlock.restrict_kernel(configuration.readable)
+        landlock.restrict_kernel(configuration.readable_paths)
         confinement.confine()
     control_messages.send(link, control_messages.KernelConfined())
 

@@ -117,7 +117,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
 
     can_install = False
     """Whether the bot can be asked for packages."""
-    absent: Mapping[str, str] = types.MappingProxyType({})
+    missing_groups: Mapping[str, str] = types.MappingProxyType({})
     """Groups of libraries that are not installed, by the modules that they have."""
     _may_offer = False
     _installed = ""
@@ -125,7 +125,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
     def handle_missing_import(self, error: BaseException) -> str | None:
         """Return a notice about a missing module, mostly empty; None if the cell runs again."""
         if not self.can_install:
-            return _group_hint(self.absent, error)
+            return _group_hint(self.missing_groups, error)
         if not self._may_offer:
             return ""
         notice, has_failed = install_for_import(self.kernel, error)

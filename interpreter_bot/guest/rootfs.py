@@ -73,16 +73,23 @@ class MountTrees:
     """Mount trees cloned from the host, opened while its paths can still be walked."""
 
     def __init__(
-        self, readable: list[str], hidden: list[str], workspaces: str, *, skills: str, layers: str
+        self,
+        readable_paths: list[str],
+        hidden_paths: list[str],
+        workspaces_directory: str,
+        *,
+        skills_directory: str,
+        layers_directory: str,
     ) -> None:
         """Open everything that the new root will show.
 
         Args:
-            readable: paths shown read-only at the same path, besides the system's.
-            hidden: directories below these that look empty (the bot's own package).
-            workspaces: host directory of all workspaces; may be empty.
-            layers: host directory of installed packages; may be empty.
-            skills: host directory of the operator's skills, including later ones; may be empty.
+            readable_paths: paths shown read-only at the same path, besides the system's.
+            hidden_paths: directories below these that look empty (the bot's own package).
+            workspaces_directory: the host's, of all workspaces; may be empty.
+            layers_directory: the host's, of installed packages; may be empty.
+            skills_directory: the host's, of the operator's skills, to which more may be added
+                later; may be empty.
 
         Raises:
             OSError: a path cannot be walked to, or the machine forbids mounting.
@@ -90,7 +97,7 @@ class MountTrees:
         self._links: dict[str, str] = {}
         self._readable: dict[str, int] = {}
         self._directories: set[str] = set()
-        for path in (*_SYSTEM_DIRECTORIES, *_CONFIGURATION, *readable):
+        for path in (*_SYSTEM_DIRECTORIES, *_CONFIGURATION, *readable_paths):
             if os.path.islink(path):
                 self._links[path] = os.readlink(path)
             elif os.path.exists(path) and not self._is_covered(path):
@@ -100,21 +107,23 @@ class MountTrees:
         self._devices = {
             name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
         }
-        self._workspaces = syscalls.open_tree(workspaces) if workspaces else -1
-        self._layers = syscalls.open_tree(layers) if layers else -1
-        self._skills = syscalls.open_tree(skills) if skills else -1
+        self._workspaces = syscalls.open_tree(workspaces_directory) if workspaces_directory else -1
+        self._layers = syscalls.open_tree(layers_directory) if layers_directory else -1
+        self._skills = syscalls.open_tree(skills_directory) if skills_directory else -1
         # By its real path: the descriptor this was imported through is of a namespace already left.
         self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still visible.
         self._proc = syscalls.open_tree("/proc")
-        self._hidden = [path for path in hidden if os.path.isdir(path) and self._is_covered(path)]
+        self._hidden = [
+            path for path in hidden_paths if os.path.isdir(path) and self._is_covered(path)
+        ]
 
     def _is_covered(self, path: str) -> bool:
         return any(
             pathlib.PurePath(path).is_relative_to(path_shown) for path_shown in self._readable
         )
 
-    def enter(self, *, cores: int) -> None:
+    def enter(self, *, visible_cores: int) -> None:
         """Build the root, move into it and detach the host's; kernels see `cores` processors."""
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
@@ -140,7 +149,7 @@ class MountTrees:
         if self._workspaces >= 0:
             attach(self._workspaces, root + WORKSPACES, is_directory=True)
         attach(self._proc, root + HOST_PROC, is_directory=True)
-        _create_remaining_files(root, cores=cores)
+        _create_remaining_files(root, visible_cores=visible_cores)
         offer_ffmpeg(TOOLS, root)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
@@ -151,9 +160,9 @@ class MountTrees:
         os.makedirs(HOME)
 
 
-def mount_temporary(readable: list[str], options: str) -> None:
+def mount_temporary(readable_paths: list[str], options: str) -> None:
     """Mount a new /tmp over the present one, except for environments that live below it."""
-    below = [path for path in readable if pathlib.PurePath(path).is_relative_to("/tmp")]
+    below = [path for path in readable_paths if pathlib.PurePath(path).is_relative_to("/tmp")]
     trees = {path: (syscalls.open_tree(path), os.path.isdir(path)) for path in below}
     syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     for path, (tree, is_directory) in trees.items():
@@ -199,15 +208,15 @@ def _link(target: str, path: str) -> None:
     os.symlink(target, path)
 
 
-def offer_ffmpeg(tools: str, root: str = "") -> None:
+def offer_ffmpeg(tools_directory: str, root: str = "") -> None:
     """Link a package's ffmpeg into a directory of PATH; a system's own comes first."""
     for entry in sys.path:
         for program in glob.glob(f"{glob.escape(root + entry)}/imageio_ffmpeg/binaries/ffmpeg-*"):
-            _link(program.removeprefix(root), f"{root}{tools}/ffmpeg")
+            _link(program.removeprefix(root), f"{root}{tools_directory}/ffmpeg")
             return
 
 
-def _create_remaining_files(root: str, *, cores: int) -> None:
+def _create_remaining_files(root: str, *, visible_cores: int) -> None:
     """Create the directories and small files that do not come from the host."""
     for path in (
         DATA,
@@ -223,7 +232,7 @@ def _create_remaining_files(root: str, *, cores: int) -> None:
     os.symlink("/usr/share/zoneinfo/UTC", root + "/etc/localtime")
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
-    span = f"0-{cores - 1}\n" if cores > 1 else "0\n"
+    span = f"0-{visible_cores - 1}\n" if visible_cores > 1 else "0\n"
     processors = {f"/sys/devices/system/cpu/{name}": span for name in ("online", "possible")}
     # Also under its own name, where the host could not be renamed: looking up its address is
     # common.

@@ -107,7 +107,7 @@ def _refusal_of_namespaces() -> str:
 def _refusal_of_container(walls: SandboxWalls) -> str:
     """Return why a program cannot have the walls of the level `container`; empty if it can."""
     is_root = not os.getuid()
-    reason = container_walls.missing_support(has_own_ids=is_root)
+    reason = container_walls.describe_missing_support(has_own_ids=is_root)
     if is_root and not reason:
         reason = container_walls.own_id_refusal(walls.uid, walls.readable)
     return reason
@@ -171,8 +171,8 @@ def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
     if uid is not None:
         os.chown(walls.temporary, uid, uid)
     container_walls.confine_program(
-        readable=[*walls.readable, *(_NETWORK_FILES if walls.has_network else ())],
-        writable=walls.temporary,
+        readable_paths=[*walls.readable, *(_NETWORK_FILES if walls.has_network else ())],
+        writable_directory=walls.temporary,
         uid=uid,
         has_network=walls.has_network,
     )
@@ -183,11 +183,11 @@ def _enter_sandbox(walls: SandboxWalls) -> None:
     """Enter a root that shows the system's files and the directories of the walls."""
     readable = walls.readable
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    trees = rootfs.MountTrees(readable, [], "", skills="", layers="")
+    trees = rootfs.MountTrees(readable, [], "", skills_directory="", layers_directory="")
     names = _NETWORK_FILES if walls.has_network else ()
     network_trees = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
     directories = {path for path in network_trees if os.path.isdir(path)}
-    trees.enter(cores=os.cpu_count() or 1)
+    trees.enter(visible_cores=os.cpu_count() or 1)
     for path, tree in network_trees.items():
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
         syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
@@ -197,7 +197,7 @@ def _enter_sandbox(walls: SandboxWalls) -> None:
     confinement.enter_namespaces(
         temporary_bytes=walls.temporary_bytes,
         uid=0,
-        readable=readable,
+        readable_paths=readable,
         has_network=walls.has_network,
     )
 

@@ -69,7 +69,7 @@ def open_file(path: str, sheet: str) -> dict[str, Any]:
         while len(_cache) > _MAX_KEPT_TABLES:
             _cache.popitem(last=False)
     table, is_cut, sheets, notes = _cache[key]
-    handle = dataframe_displays.handle_of(table)
+    handle = dataframe_displays.ensure_handle(table)
     return {"handle": handle, "is_cut": is_cut, "sheets": sheets, "notes": notes}
 
 

@@ -69,5 +69,5 @@ def _describe_table(value: Any) -> dict[str, Any]:
     return {
         "shape": [source.row_count, source.column_count - source.index_count],
         "size_bytes": dataframe_displays.size_bytes(value),
-        "handle": dataframe_displays.handle_of(value),
+        "handle": dataframe_displays.ensure_handle(value),
     }

@@ -103,7 +103,7 @@ def build(
     return control_messages.KernelParameters(
         uid=uid,
         has_own_id=has_own_id,
-        channels=len(CHANNELS),
+        channel_count=len(CHANNELS),
         home=unwalled_home or "/mnt/data",
         affinity=affinity,
         doors=list(doors),

@@ -97,7 +97,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         forged = await house.run(
             "import guest.data_connection_objects as there, guest.tool_functions as asking, json\n"
             "wish = {'sql': 'delete from orders', 'parameters': {}}\n"
-            "print(there._request('till/query', wish))\n"
+            "print(there._send_request('till/query', wish))\n"
             "try:\n"
             "    asking.ask(get_ipython().kernel,"
             " {'do': 'allow statement', 'connection': 'sales', **wish})\n"
@@ -105,12 +105,12 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
             "    print(error)\n"
             "asking.ask(get_ipython().kernel, {'do': 'allow statement', 'connection': 'till',"
             " 'sql': 'delete from orders where id = 9', 'parameters': {}})\n"
-            "print(there._request('till/query', wish))",
+            "print(there._send_request('till/query', wish))",
             replies.Reply(approvals=["-- To run on till:\ndelete from orders where id = 9"]),
         )
         assert plain(forged).count("is_approval_wanted") == 2
         later = await house.run(
-            "print(there._request('till/query', {'sql': 'delete from orders where id = 9',"
+            "print(there._send_request('till/query', {'sql': 'delete from orders where id = 9',"
             " 'parameters': {}}))"
         )
         assert "is_approval_wanted" in plain(later), "what was allowed in a turn ends with it"

@@ -128,7 +128,7 @@ def complete(shell):
     def look(before, space=SPACE):
         shell.user_ns.clear()
         shell.user_ns.update(space)
-        return completions.answer(shell, before)
+        return completions.find_in_child(shell, before)
 
     return look
 

@@ -30,7 +30,7 @@ def null():
 KERNEL = control_messages.KernelParameters(
     uid=7,
     has_own_id=True,
-    channels=3,
+    channel_count=3,
     home="/mnt/data",
     affinity=[0, 1],
     doors=[],
