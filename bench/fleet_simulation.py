@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import placement_offers
-from interpreter_bot.kernels import admissions, kernel_capacity, launchers, spares
+from interpreter_bot.kernels import admissions, kernel_capacity, live_kernels, spares
 
 _MIB = settings.MIB
 # Of `kernels.json` and `loads.json` on two cores: a start, and what loading variables adds.
@@ -70,7 +70,7 @@ SMALL = Shape(hosts=60, sessions=3000, people=1200, deaths=3)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Kernel:
-    """Stands for a launched kernel, its provisioner, and what it uses."""
+    """Stands for a kernel, its provisioner, and what it uses."""
 
     session: _Session
     bytes: int
@@ -83,10 +83,8 @@ class _Kernel:
         return self.session.person
 
     @property
-    def kernel(self) -> _Kernel:
+    def provisioner(self) -> _Kernel:
         return self
-
-    provisioner = kernel
 
     def usage(self) -> _Kernel:
         return self
@@ -108,7 +106,7 @@ class _Session:
 @dataclasses.dataclass(eq=False, slots=True)
 class _Host:
     number: int
-    live: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
     used_bytes: int = 0
     starting: int = 0
     queue: admissions.FairQueue = dataclasses.field(default_factory=admissions.FairQueue)
@@ -242,7 +240,7 @@ class Simulation:
         return chosen
 
     def _use(self, session: _Session, host: _Host, asked: float) -> None:
-        kernel = host.live.get(session.key)
+        kernel = host.kernels.get(session.key)
         if kernel is not None:
             self._execute(kernel, host, asked)
         elif host.is_draining:
@@ -258,19 +256,23 @@ class Simulation:
 
     def _start(self, session: _Session, host: _Host, asked: float) -> None:
         """Make room as `kernel_capacity` does, and start a kernel."""
-        life, live = host.life, cast(dict[str, launchers.LaunchedKernel], host.live)
-        held = {key for key, one in host.live.items() if one.is_busy}
+        life, kernels = host.life, cast(dict[str, live_kernels.Kernel], host.kernels)
+        held = {key for key, one in host.kernels.items() if one.is_busy}
         # What one person may have counts on each host: nothing counts it over all.
         try:
             own = kernel_capacity.find_own_to_evict(
-                session.person, live, starting=0, max_kernels=self._settings.per_person, leased=held
+                session.person,
+                kernels,
+                starting=0,
+                max_kernels=self._settings.per_person,
+                leased=held,
             )
             if own is not None:
                 self._evict(host, own)
             while not spares.has_room(
-                self._settings, live.values(), host.starting - 1, machine_bytes=_MACHINE_BYTES
+                self._settings, kernels.values(), host.starting - 1, machine_bytes=_MACHINE_BYTES
             ):
-                self._evict(host, kernel_capacity.find_to_evict(session.person, live, held))
+                self._evict(host, kernel_capacity.find_to_evict(session.person, kernels, held))
         except errors.PoolFullError:
             self.figures.refused += 1
             self._next_start(host)
@@ -286,7 +288,7 @@ class Simulation:
             if host.life != life:
                 self._turn(session, asked)
                 return
-            host.live[session.key] = kernel
+            host.kernels[session.key] = kernel
             host.used_bytes += kernel.bytes
             self._next_start(host)
             self._execute(kernel, host, asked)
@@ -328,14 +330,14 @@ class Simulation:
         self._end(host, key)
 
     def _end(self, host: _Host, key: str) -> None:
-        kernel = host.live.pop(key)
+        kernel = host.kernels.pop(key)
         kernel.is_alive = False
         host.used_bytes -= kernel.bytes
 
     def _reap(self) -> None:
         """End kernels that were idle for long, and look how the memory is used."""
         for host in self._up:
-            for key, one in list(host.live.items()):
+            for key, one in list(host.kernels.items()):
                 if not one.is_busy and self._now - one.last_used > self._settings.idle_seconds:
                     self._end(host, key)
                 elif not one.is_busy and self._now - one.last_used > 300:
@@ -361,7 +363,7 @@ class Simulation:
 
     def _leave(self, host: _Host) -> None:
         """End all that a host's process had."""
-        for key in list(host.live):
+        for key in list(host.kernels):
             self._end(host, key)
         waiting, host.waiting, host.starting = host.waiting, {}, 0
         host.queue = admissions.FairQueue()

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from bench import measured_bots, metrics, sample_sizes
-from interpreter_bot.kernels import launchers
+from interpreter_bot.kernels import live_kernels
 
 # Where sessions can be frozen, each is long before this ends.
 _SETTLE_SECONDS = 30.0
@@ -51,15 +51,15 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 
 async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
     figures: dict[str, Any] = {"used": [], "thawing_ms": []}
-    kernels = {"concurrent": count + 10, "spares": 2, "freeze_seconds": _FREEZE_SECONDS}
-    async with measured_bots.open_pool(groups=groups, **kernels) as pool:
+    options = {"concurrent": count + 10, "spares": 2, "freeze_seconds": _FREEZE_SECONDS}
+    async with measured_bots.open_pool(groups=groups, **options) as pool:
         for number in range(count):
             await measured_bots.execute(
                 await pool.take(str(number)), measured_bots.IMPORT_STACK_CODE
             )
-        sessions = list(pool.live.values())
-        usages = [session.provisioner.usage() for session in sessions]
-        figures["how"] = _how(sessions[0])
+        kernels = list(pool.kernels.values())
+        usages = [kernel.provisioner.usage() for kernel in kernels]
+        figures["how"] = _how(kernels[0])
         await asyncio.sleep(_SETTLE_SECONDS)
         for _ in range(_LOOKS):
             before = sum(usage.cpu_seconds() for usage in usages)
@@ -68,7 +68,7 @@ async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
             used, took = time.process_time() - used, time.monotonic() - began
             used += sum(usage.cpu_seconds() for usage in usages) - before
             figures["used"].append(100 * used / took)
-        frozen = [session.kernel for session in sessions if session.kernel.is_frozen]
+        frozen = [kernel for kernel in kernels if kernel.is_frozen]
         figures["frozen"] = len(frozen)
         for kernel in frozen[:_THAWED]:
             thawing, usual = [await measured_bots.time_trip(kernel) for _ in range(2)]
@@ -76,10 +76,10 @@ async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
     return figures
 
 
-def _how(session: launchers.LaunchedKernel) -> str:
-    if session.provisioner.can_freeze:
+def _how(kernel: live_kernels.Kernel) -> str:
+    if kernel.provisioner.can_freeze:
         return "control groups"
-    is_grouped = session.provisioner.usage().is_counted
+    is_grouped = kernel.provisioner.usage().is_counted
     return "control groups that cannot freeze" if is_grouped else _WATCHED
 
 

@@ -77,8 +77,8 @@ async def _run_bot(count: int, seconds: float) -> dict[str, Any]:
             figures["all_started"] = measured_bots.milliseconds(started)
             figures["unanswered"] = answered.count(False)
             by_step["all live"] = measured_bots.resident_megabytes()
-            if len(pool.live) != count:
-                raise RuntimeError(f"{len(pool.live)} sessions are alive")
+            if len(pool.kernels) != count:
+                raise RuntimeError(f"{len(pool.kernels)} sessions are alive")
             async with measured_bots.running_meanwhile(
                 measured_bots.record_lags(figures["lags_idle"])
             ):

@@ -21,8 +21,8 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             async with pool.lease(f"session {number}") as lease:
                 await measured_bots.execute(await lease.kernel(), measured_bots.IMPORT_STACK_CODE)
         await asyncio.sleep(_SETTLE_SECONDS)
-        for launched in pool.live.values():
-            private_bytes, proportional_bytes, missed = _memory(launched.provisioner.usage().pids())
+        for kernel in pool.kernels.values():
+            private_bytes, proportional_bytes, missed = _memory(kernel.provisioner.usage().pids())
             private.append(private_bytes)
             proportional.append(proportional_bytes)
             unseen += missed

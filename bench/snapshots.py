@@ -10,7 +10,7 @@ from typing import Final
 
 from bench import measured_bots, metrics, sample_sizes, snapshot_edge_cases
 from interpreter_bot import values
-from interpreter_bot.kernels import launchers, live_kernels, pools, session_forks
+from interpreter_bot.kernels import live_kernels, pools, session_forks
 
 _FRAME: Final = """
 import numpy, pandas
@@ -110,7 +110,7 @@ async def _odd() -> metrics.Measure:
         await measured_bots.execute(await pool.take("odd"), snapshot_edge_cases.CODE)
         await _save(pool, "odd")
         await _bring_back(pool, "odd", "Plain")
-        saved = pool.live["odd"].kernel.restored
+        saved = pool.kernels["odd"].restored
     assert saved is not None, "nothing came back"
     lost = {name: why for name, why in saved.lost if name in snapshot_edge_cases.NAMES}
     every = len(snapshot_edge_cases.NAMES)
@@ -127,13 +127,13 @@ async def _save(pool: pools.Pool, key: str) -> float:
 
 async def _cpu_of_saving(pool: pools.Pool, key: str) -> float:
     """Milliseconds of processor time that it takes to save a session where nothing is new."""
-    launched = pool.live[key]
-    usage = launched.provisioner.usage()
+    kernel = pool.kernels[key]
+    usage = kernel.provisioner.usage()
     # What saved it before is waited for with the next code, and counts then.
-    await measured_bots.time_trip(launched.kernel)
+    await measured_bots.time_trip(kernel)
     before = await asyncio.to_thread(usage.cpu_seconds)
     await pool.save_variables(key)
-    await measured_bots.time_trip(launched.kernel)
+    await measured_bots.time_trip(kernel)
     return 1000 * (await asyncio.to_thread(usage.cpu_seconds) - before)
 
 
@@ -147,7 +147,7 @@ async def _wait_for_checkpoint(pool: pools.Pool, key: str) -> float:
 
 async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
     """Milliseconds that an execution takes longer while its session is saved."""
-    kernel = pool.live[key].kernel
+    kernel = pool.kernels[key]
     saving = asyncio.create_task(pool.save_variables(key))
     await asyncio.sleep(0.2)
     during, usual = [await measured_bots.time_trip(kernel) for _ in range(2)]
@@ -157,8 +157,8 @@ async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
 
 async def _bring_back(pool: pools.Pool, key: str, code: str) -> float:
     """Milliseconds from a kernel's start to the first result with old variables."""
-    pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It is lost.")
-    await pool.live[key].kernel.provisioner.ended.wait()
+    pool.kernels[key].kill_with_reason(values.Ending.STOPPED, "It is lost.")
+    await pool.kernels[key].provisioner.ended.wait()
     await measured_bots.wait_for_spares(pool, 2)
     begun = time.perf_counter()
     await measured_bots.execute(await pool.take(key), code)
@@ -170,10 +170,10 @@ def _timed_restore(pool: pools.Pool, into: list[float]) -> Iterator[None]:
     """Note how many milliseconds a kernel that is there already takes to have variables back."""
     restore = pool.snapshots.restore
 
-    async def timed(launched: launchers.LaunchedKernel) -> bool:
+    async def timed(kernel: live_kernels.Kernel) -> bool:
         begun = time.perf_counter()
         try:
-            return await restore(launched)
+            return await restore(kernel)
         finally:
             into.append(measured_bots.milliseconds(begun))
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
-    launchers,
     live_kernels,
     package_installations,
     pools,
@@ -103,7 +102,7 @@ async def probe(config: settings.Settings) -> ProbeResults:
         with canaries(pathlib.Path(name), trial, config) as facts:
             async with pools.Pool.open(trial) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
-                return await _probe_kernels(pool.live["one"], pool.live["two"], facts)
+                return await _probe_kernels(pool.kernels["one"], pool.kernels["two"], facts)
 
 
 def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
@@ -202,8 +201,8 @@ def _shared_memory(name: str) -> Iterator[str]:
 
 
 async def _probe_kernels(
-    first: launchers.LaunchedKernel,
-    second: launchers.LaunchedKernel,
+    first: live_kernels.Kernel,
+    second: live_kernels.Kernel,
     facts: dict[str, Any],
 ) -> ProbeResults:
     host_views = (_view_from_host(first.provisioner), _view_from_host(second.provisioner))
@@ -224,7 +223,7 @@ async def _probe_kernels(
     with _listen_at_doors(first.provisioner) as ports:
         for name in _CHECKS[walls]:
             check_results |= await run_checks(
-                first.kernel, f"in_kernel_{name}.py", facts | {"doors": ports}
+                first, f"in_kernel_{name}.py", facts | {"doors": ports}
             )
     if changed := [
         path
@@ -244,32 +243,28 @@ async def _probe_kernels(
     )
 
 
-def _own_places(
-    launched: launchers.LaunchedKernel, walls: forkserver_clients.Walls
-) -> tuple[str, ...]:
+def _own_places(kernel: live_kernels.Kernel, walls: forkserver_clients.Walls) -> tuple[str, ...]:
     """List directories in which a kernel has files open, by the paths that the kernel sees."""
-    if walls is forkserver_clients.Walls.NAMESPACES or launched.workspace is None:
+    if walls is forkserver_clients.Walls.NAMESPACES or kernel.workspace is None:
         return ("/tmp/", "/mnt/data")  # noqa: S108
-    tools = launched.provisioner.host_context.runtime / "tools-"
-    return str(launched.workspace.directory.parent), str(tools)
+    tools = kernel.provisioner.host_context.runtime / "tools-"
+    return str(kernel.workspace.directory.parent), str(tools)
 
 
-async def _foreign_targets(
-    launched: launchers.LaunchedKernel, facts: Mapping[str, Any]
-) -> dict[str, Any]:
+async def _foreign_targets(kernel: live_kernels.Kernel, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Describe files and processes of the bot and of another kernel that checks try to reach."""
-    await _execute(launched.kernel, "open('neighbour', 'w').write('neighbour')")
-    assert launched.workspace is not None, "it was taken for a session"  # noqa: S101
-    directory = str(launched.workspace.directory)
-    first, *_, kernel = launched.provisioner.usage().clocks()
+    await _execute(kernel, "open('neighbour', 'w').write('neighbour')")
+    assert kernel.workspace is not None, "it was taken for a session"  # noqa: S101
+    directory = str(kernel.workspace.directory)
+    first_pid, *_, kernel_pid = kernel.provisioner.usage().clocks()
     return {
         "files": [*facts["files"], f"{directory}/neighbour"],
         "foreign_files": [*facts["foreign_files"], f"{directory}/neighbour"],
         "foreign_directories": [*facts["foreign_directories"], directory],
         "processes_of_others": {
             "the bot": os.getpid(),
-            "another session's first process": first,
-            "another session's kernel": kernel,
+            "another session's first process": first_pid,
+            "another session's kernel": kernel_pid,
         },
     }
 

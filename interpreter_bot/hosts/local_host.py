@@ -22,7 +22,6 @@ from interpreter_bot.hosts import (
     ports,
 )
 from interpreter_bot.kernels import (
-    launchers,
     live_kernels,
     machine_exhaustion,
     machines,
@@ -188,10 +187,10 @@ class LocalHost:
 
     async def variables(self, key: str) -> session_variables.SessionVariables:
         saved = await self.pool.saved_variables(key)
-        launched = self.pool.live.get(key)
-        if launched is None or not launched.kernel.is_alive:
+        kernel = self.pool.kernels.get(key)
+        if kernel is None or not kernel.is_alive:
             return session_variables.SessionVariables(saved=saved)
-        namespace = launched.kernel.namespace
+        namespace = kernel.namespace
         return session_variables.SessionVariables(namespace.names, namespace.unlisted_count, saved)
 
     async def fork(
@@ -211,8 +210,8 @@ class LocalHost:
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
         """Open a kernel's doors; None if it has none, or has ended."""
-        launched = self._find_launched(kernel_id)
-        doors = None if launched is None else launched.provisioner.doors()
+        kernel = self._find_kernel(kernel_id)
+        doors = None if kernel is None else kernel.provisioner.doors()
         if doors is None:
             return None
         ask = functools.partial(self.ask_person, kernel_id)
@@ -221,9 +220,9 @@ class LocalHost:
         return kernel_doors.ListeningDoors(*doors, ask=ask)
 
     async def ask_person(self, kernel_id: str, question: values.InputRequested) -> str:
-        if (launched := self._find_launched(kernel_id)) is None:
+        if (kernel := self._find_kernel(kernel_id)) is None:
             raise errors.KernelError
-        return await launched.kernel.ask(question)
+        return await kernel.ask(question)
 
     async def set_up_doors(self, kernel_id: str, code: str) -> None:
         """Run the bot's code that sets up a kernel's doors.
@@ -231,15 +230,15 @@ class LocalHost:
         Raises:
             KernelError: the code did not run to its end, such as after a stop.
         """
-        if (launched := self._find_launched(kernel_id)) is not None:
-            finished, _ = await launched.kernel.run_bot_code(code)
+        if (kernel := self._find_kernel(kernel_id)) is not None:
+            finished, _ = await kernel.run_bot_code(code)
             if finished.ending is not values.Ending.OK:
                 raise errors.KernelError
 
-    def _find_launched(self, kernel_id: str) -> launchers.LaunchedKernel | None:
-        for launched in self.pool.live.values():
-            if launched.kernel.id == kernel_id and launched.kernel.is_alive:
-                return launched
+    def _find_kernel(self, kernel_id: str) -> live_kernels.Kernel | None:
+        for kernel in self.pool.kernels.values():
+            if kernel.id == kernel_id and kernel.is_alive:
+                return kernel
         return None
 
     def reach(self, key: str) -> code_activity.Reach:
@@ -291,14 +290,13 @@ class LocalHost:
     ) -> Mapping[str, ports.KernelStatus]:
         now = time.monotonic()
         by_key = {}
-        for key, launched in self.pool.live.items():
+        for key, kernel in self.pool.kernels.items():
             if keys is None or key in keys:
-                kernel = launched.kernel
                 by_key[key] = ports.KernelStatus(
                     kernel_id=kernel.id,
                     is_busy=kernel.is_busy,
                     idle_seconds=0.0 if kernel.is_busy else now - kernel.last_used,
-                    memory_bytes=launched.provisioner.usage().counted_bytes(),
+                    memory_bytes=kernel.provisioner.usage().counted_bytes(),
                     loss_reason="" if kernel.is_alive else kernel.loss_reason,
                     is_frozen=kernel.is_frozen,
                 )
@@ -308,20 +306,20 @@ class LocalHost:
         await self.pool.release(key)
 
     async def save(self, key: str) -> bool:
-        if (launched := self.pool.live.get(key)) is not None:
+        if (kernel := self.pool.kernels.get(key)) is not None:
             await self.pool.save_variables(key)
         saved = await self.pool.saved_variables(key)
-        if launched is None or not launched.kernel.is_alive:
+        if kernel is None or not kernel.is_alive:
             return saved is not None
-        state = launched.kernel.id, launched.kernel.run_count
+        state = kernel.id, kernel.run_count
         return saved is not None and (saved.kernel_id, saved.run_count) == state
 
     async def end_session(self, key: str, reason: str) -> None:
         await self.save(key)
-        launched = self.pool.live.get(key)
+        kernel = self.pool.kernels.get(key)
         await self.pool.run_without_kernel(key, _keep_files)
-        if launched is not None:
-            await self._report_loss(key, launched.kernel, reason)
+        if kernel is not None:
+            await self._report_loss(key, kernel, reason)
 
     async def offer(self, key: str) -> placement_offers.Offer:
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)

@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.kernels import execution_streams, launchers, package_installations
+from interpreter_bot.kernels import (
+    execution_streams,
+    live_kernels,
+    package_installations,
+)
 from interpreter_bot.kernels.packages import import_names, lock_files, pip_arguments
 from interpreter_bot.wording import package_words
 
@@ -21,11 +25,11 @@ class Installer:
     def __init__(
         self,
         installations: package_installations.Installations,
-        launched: launchers.LaunchedKernel,
+        kernel: live_kernels.Kernel,
     ) -> None:
 
         self._installations = installations
-        self._launched = launched
+        self._kernel = kernel
         self._config = installations.config
 
     async def __call__(
@@ -53,9 +57,9 @@ class Installer:
         ask: execution_streams.Ask | None,
     ) -> tuple[str, list[str]]:
         requirements = pip_arguments.read(arguments)
-        lock, summary = await self._installations.plan(self._launched, requirements)
+        lock, summary = await self._installations.plan(self._kernel, requirements)
         if not lock:
-            versions = self._installations.installed_versions(self._launched)
+            versions = self._installations.installed_versions(self._kernel)
             installed = [f"{name} {versions[name]}" for name in pip_arguments.names(requirements)]
             return package_words.already_there(", ".join(installed)), []
         if ask is not None:
@@ -69,16 +73,14 @@ class Installer:
     ) -> tuple[str, list[str]]:
         """Install the package that a missing module probably comes from, if the person agrees."""
         package = import_names.package_of(
-            module, self._installations.installed_versions(self._launched)
+            module, self._installations.installed_versions(self._kernel)
         )
         lock_files.check_names([package], self._config)
         is_sure = import_names.is_sure(module, package, self._config.allow)
         if self._config.missing != "install" or not is_sure:
             # Ask before the index sees the name: it may be that of a private module.
             await self._require_agreement(module, package, ask)
-        lock, summary = await self._installations.plan(
-            self._launched, pip_arguments.read([package])
-        )
+        lock, summary = await self._installations.plan(self._kernel, pip_arguments.read([package]))
         return await self._add(lock, summary, show_text)
 
     async def _require_agreement(
@@ -106,5 +108,5 @@ class Installer:
         self, lock: lock_files.Lock, summary: str, show_text: Callable[[str], None]
     ) -> tuple[str, list[str]]:
         show_text(package_words.installing(summary))
-        path = await self._installations.add(self._launched, lock)
+        path = await self._installations.add(self._kernel, lock)
         return package_words.installed(summary), [path]

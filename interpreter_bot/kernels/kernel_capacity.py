@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launchers, spares
+from interpreter_bot.kernels import launchers, live_kernels, spares
 from interpreter_bot.wording import run_words
 
 # Some changes are not reported, such as the death of a kernel, so waiting starts check again.
@@ -30,7 +30,7 @@ _RECHECK_SECONDS: Final = 1.0
 class Room:
     """Room for one kernel, with a spare kernel if one was ready."""
 
-    spare: launchers.LaunchedKernel | None = None
+    spare: live_kernels.Kernel | None = None
 
 
 class LeaseHolders(Container[str]):
@@ -60,17 +60,17 @@ class RoomReservations:
 
     def __init__(
         self,
-        kernels: settings.Kernels,
+        config: settings.Kernels,
         *,
-        live: Mapping[str, launchers.LaunchedKernel],
+        kernels: Mapping[str, live_kernels.Kernel],
         holders: LeaseHolders,
         shutdowns: launchers.Shutdowns,
         save: Callable[[str], asyncio.Task[None] | None],
         end_kernel: Callable[[str, str], Awaitable[None]],
     ) -> None:
         """Reserve nothing yet; `save` returns None if there is nothing to save."""
+        self._config = config
         self._kernels = kernels
-        self._live = live
         self._holders = holders
         self._shutdowns = shutdowns
         self._save = save
@@ -120,7 +120,7 @@ class RoomReservations:
                 if spare_kernels.launching is not None:
                     await asyncio.wait({spare_kernels.launching})
                     continue
-                other = find_to_evict(person, self._live, self._holders)
+                other = find_to_evict(person, self._kernels, self._holders)
                 if (saving := self._save(other)) is not None:
                     return saving
                 await self._end_kernel(other, run_words.STOPPED_FOR_OTHERS)
@@ -161,28 +161,28 @@ class RoomReservations:
         starting_or_ending = (
             self._reserved.total() + spare_kernels.kernel_count + len(self._shutdowns)
         )
-        return spares.has_room(self._kernels, self._live.values(), starting_or_ending)
+        return spares.has_room(self._config, self._kernels.values(), starting_or_ending)
 
     def last_used(self) -> float:
         """Return when a live kernel was used last, in monotonic seconds; a leased one is in use."""
         now = time.monotonic()
         # The model may think for long about what to run next.
         uses = (
-            now if key in self._holders else launched.kernel.last_used
-            for key, launched in self._live.items()
+            now if key in self._holders else kernel.last_used
+            for key, kernel in self._kernels.items()
         )
         return max(uses, default=-math.inf)
 
     def _own_kernel_to_evict(self, person: str) -> str | None:
-        max_kernels, starting = self._kernels.per_person, self._reserved[person]
+        max_kernels, starting = self._config.per_person, self._reserved[person]
         return find_own_to_evict(
-            person, self._live, starting=starting, max_kernels=max_kernels, leased=self._holders
+            person, self._kernels, starting=starting, max_kernels=max_kernels, leased=self._holders
         )
 
 
 def find_own_to_evict(
     person: str,
-    live: Mapping[str, launchers.LaunchedKernel],
+    kernels: Mapping[str, live_kernels.Kernel],
     *,
     starting: int,
     max_kernels: int,
@@ -190,16 +190,17 @@ def find_own_to_evict(
 ) -> str | None:
     """Return the session that loses its kernel to a new one of the same person.
 
-    None means that the person is below the limit, of which 0 means none. `live` are all kernels by
-    session, `starting` counts the person's starting kernels, and `leased` sessions are not idle.
+    None means that the person is below the limit; `max_kernels` 0 means no limit. `kernels` are all
+    kernels by session, `starting` counts the person's starting kernels, and `leased` sessions are
+    not idle.
 
     Raises:
         PoolFullError: the person is at the limit, and all their kernels are in use.
     """
     own = {
-        k: launched
-        for k, launched in live.items()
-        if launched.person == person and launched.kernel.is_alive
+        key: kernel
+        for key, kernel in kernels.items()
+        if kernel.person == person and kernel.is_alive
     }
     if not max_kernels or len(own) + starting < max_kernels:
         return None
@@ -210,7 +211,7 @@ def find_own_to_evict(
 
 
 def find_to_evict(
-    person: str, live: Mapping[str, launchers.LaunchedKernel], leased: Container[str]
+    person: str, kernels: Mapping[str, live_kernels.Kernel], leased: Container[str]
 ) -> str:
     """Return the session whose idle kernel is evicted for a new kernel of a person.
 
@@ -220,38 +221,36 @@ def find_to_evict(
     Raises:
         PoolFullError: no kernel can be evicted.
     """
-    alive = [launched for launched in live.values() if launched.kernel.is_alive]
-    counts = collections.Counter(launched.person for launched in alive)
+    alive = [kernel for kernel in kernels.values() if kernel.is_alive]
+    counts = collections.Counter(kernel.person for kernel in alive)
     used_bytes: collections.Counter[str] = collections.Counter()
-    for launched in alive:
-        used_bytes[launched.person] += spares.room_bytes(launched)
-    idle = _idle(live, leased)
-    owners = {
-        launched.person for launched in idle.values() if counts[launched.person] >= counts[person]
-    }
-    if person in {launched.person for launched in idle.values()}:
+    for kernel in alive:
+        used_bytes[kernel.person] += spares.room_bytes(kernel)
+    idle = _idle(kernels, leased)
+    owners = {kernel.person for kernel in idle.values() if counts[kernel.person] >= counts[person]}
+    if person in {kernel.person for kernel in idle.values()}:
         owners = {person}
     if not owners:
         raise errors.PoolFullError(run_words.ALL_KERNELS_USED)
     largest_room = max(used_bytes[owner] for owner in owners)
     return _longest_idle(
         {
-            key: launched
-            for key, launched in idle.items()
-            if launched.person in owners and used_bytes[launched.person] == largest_room
+            key: kernel
+            for key, kernel in idle.items()
+            if kernel.person in owners and used_bytes[kernel.person] == largest_room
         }
     )
 
 
 def _idle(
-    live: Mapping[str, launchers.LaunchedKernel], leased: Container[str]
-) -> dict[str, launchers.LaunchedKernel]:
+    kernels: Mapping[str, live_kernels.Kernel], leased: Container[str]
+) -> dict[str, live_kernels.Kernel]:
     return {
-        key: launched
-        for key, launched in live.items()
-        if launched.kernel.is_alive and not launched.kernel.is_busy and key not in leased
+        key: kernel
+        for key, kernel in kernels.items()
+        if kernel.is_alive and not kernel.is_busy and key not in leased
     }
 
 
-def _longest_idle(idle: Mapping[str, launchers.LaunchedKernel]) -> str:
-    return min(idle, key=lambda key: idle[key].kernel.last_used)
+def _longest_idle(idle: Mapping[str, live_kernels.Kernel]) -> str:
+    return min(idle, key=lambda key: idle[key].last_used)

@@ -7,64 +7,35 @@ that code in the kernel could read.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import logging
 import uuid
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors
 from interpreter_bot.kernels import live_kernels
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 
 _log = logging.getLogger(__name__)
 
+_START_SECONDS = 30.0
 _DEATH_SECONDS = 5.0
 _MAX_PARALLEL_ENDS = 8
 
 
-@dataclasses.dataclass(slots=True)
-class LaunchedKernel:
-    """A started kernel with its provisioner.
+async def attach_workspace(kernel: live_kernels.Kernel, workspace: workspaces.Workspace) -> None:
+    """Give a kernel a session's files.
 
-    Attributes:
-        kernel: ready to execute.
-        provisioner: attaches workspaces, measures what the session uses, and ends it.
-        connection: to the kernel; open once it runs.
-        start_seconds: how long the start may take.
-        workspace: the attached workspace, if any.
-        person: key of the person who used the kernel last; see `kernel_capacity`.
-        weight: the session's part of that person's share of processor and disk.
-        layers: packages installed for the session: a lock for each name of a layer.
+    Raises:
+        KernelStartError: the files cannot be attached, or the kernel is dead.
+        OSError: the files cannot be opened.
     """
-
-    kernel: live_kernels.Kernel
-    provisioner: provisioners.ForkProvisioner
-    connection: clients.Client
-    start_seconds: float
-    workspace: workspaces.Workspace | None = None
-    person: str = ""
-    weight: float = 1.0
-    layers: dict[str, lock_files.Lock] = dataclasses.field(default_factory=dict)
-
-    async def attach(self, workspace: workspaces.Workspace) -> None:
-        """Give the kernel a session's files.
-
-        Raises:
-            KernelStartError: the files cannot be attached, or the kernel is dead.
-            OSError: the files cannot be opened.
-        """
-        await self.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
-        if self.provisioner.starts_when_attached:
-            await _open(self.connection, self.provisioner, seconds=self.start_seconds)
-        self.provisioner.is_used = True
-        self.workspace = workspace
-
-    async def end(self) -> None:
-        """Kill the kernel and clean up after it."""
-        await _end(self.provisioner, self.connection)
+    await kernel.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
+    if kernel.provisioner.starts_when_attached:
+        await _open(kernel.connection, kernel.provisioner)
+    kernel.provisioner.is_used = True
+    kernel.workspace = workspace
 
 
 class Launcher:
@@ -72,17 +43,15 @@ class Launcher:
 
     def __init__(
         self,
-        kernels: settings.Kernels,
         host_context: provisioners.ProvisionerContext,
         *,
         grace_seconds: float,
     ) -> None:
         """Code has `grace_seconds` to react to an interrupt before its kernel is killed."""
-        self._kernels = kernels
         self._host_context = host_context
         self._grace_seconds = grace_seconds
 
-    async def launch(self) -> LaunchedKernel:
+    async def launch(self) -> live_kernels.Kernel:
         """Start a kernel that waits for its workspace.
 
         Raises:
@@ -92,35 +61,32 @@ class Launcher:
         provisioner = provisioners.ForkProvisioner(kernel_id, self._host_context)
         connection = None
         try:
-            async with asyncio.timeout(self._kernels.start_seconds):
+            async with asyncio.timeout(_START_SECONDS):
                 key = await provisioner.launch()
                 connection = clients.Client(key.encode(), provisioner.connect)
                 if not provisioner.starts_when_attached:
-                    await _open(connection, provisioner, seconds=self._kernels.start_seconds)
+                    await _open(connection, provisioner)
         except BaseException as error:
             if provisioner.has_process:
                 await _end(provisioner, connection)
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError from error
             raise
-        kernel = live_kernels.Kernel(
+        return live_kernels.Kernel(
             provisioner,
             connection,
             id=kernel_id,
             limits=self._host_context.limits,
             interrupt_grace_seconds=self._grace_seconds,
         )
-        return LaunchedKernel(kernel, provisioner, connection, self._kernels.start_seconds)
 
 
-async def _open(
-    connection: clients.Client, provisioner: provisioners.ForkProvisioner, *, seconds: float
-) -> None:
+async def _open(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:
     opening = asyncio.create_task(connection.open(), name="connecting")
     death = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
         tasks: set[asyncio.Task[object]] = {opening, death}
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             raise errors.KernelStartError
         opening.result()
@@ -161,9 +127,9 @@ class Shutdowns:
     def __len__(self) -> int:
         return len(self._all)
 
-    async def end(self, launched: LaunchedKernel, key: str = "") -> None:
+    async def end(self, kernel: live_kernels.Kernel, key: str = "") -> None:
         """End the kernel of session `key`, and return when none of its processes runs."""
-        ending = asyncio.create_task(self._end(launched), name="end kernel")
+        ending = asyncio.create_task(self._end(kernel), name="end kernel")
         self._all.add(ending)
         ending.add_done_callback(self._all.discard)
         if key:
@@ -184,9 +150,9 @@ class Shutdowns:
         """Wait until all have ended, and return the exception of each, or None."""
         return await asyncio.gather(*self._all, return_exceptions=True)
 
-    async def _end(self, launched: LaunchedKernel) -> None:
+    async def _end(self, kernel: live_kernels.Kernel) -> None:
         async with self._slots:
-            await launched.end()
+            await _end(kernel.provisioner, kernel.connection)
 
     def _on_ended(self, key: str, ending: asyncio.Task[None]) -> None:
         if self._by_key.get(key) is ending:

@@ -22,6 +22,8 @@ from interpreter_bot.kernels import (
     execution_streams,
     outputs,
 )
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 from interpreter_bot.wording import run_words
@@ -49,6 +51,8 @@ class Kernel:
 
     Attributes:
         id: unique among all kernels ever.
+        provisioner: attaches workspaces, measures what the session uses, and ends the kernel.
+        connection: open once the kernel runs.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Kernel:
     ) -> None:
         self.id = id
         self.provisioner = provisioner
-        self._connection = connection
+        self.connection = connection
         self._limits = limits
         self._grace_seconds = interrupt_grace_seconds
         self._lock = asyncio.Lock()
@@ -71,6 +75,14 @@ class Kernel:
         self._listener: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
         self._death_reason = run_words.crash_sentence(None)
+        self.workspace: workspaces.Workspace | None = None
+        """The attached workspace, if any."""
+        self.person = ""
+        """Key of the person who used the kernel last; see `kernel_capacity`."""
+        self.weight = 1.0
+        """The session's part of that person's share of processor and disk."""
+        self.layers: dict[str, lock_files.Lock] = {}
+        """Packages installed for the session: the lock of each layer, by the layer's name."""
         self.last_used = time.monotonic()
         self.namespace = outputs.VariableNames()
         """Names that code has defined, as of the last reply."""
@@ -232,7 +244,7 @@ class Kernel:
 
         self._is_interrupted = False
         listener = execution_streams.ExecutionStream(
-            self._connection,
+            self.connection,
             outputs.OutputReader(self._limits),
             show=show_unless_interrupt,
             ask=ask,
@@ -260,11 +272,11 @@ class Kernel:
         finally:
             self._listener = None
             await listener.close()
-            self._connection.drop_unfinished()
+            self.connection.drop_unfinished()
             if listener.has_lost_output and self.is_alive:
                 # If that fails, the next execution notices and reports it.
                 with contextlib.suppress(sockets.LostSocket):
-                    await self._connection.renew_output()
+                    await self.connection.renew_output()
 
     async def _await_end(
         self,

@@ -149,7 +149,5 @@ class MachineExhaustion:
         _log.error(
             "the machine's memory is nearly used up; ended for it: %s", memory_bytes[suspect]
         )
-        suspect.launched.kernel.kill_with_reason(
-            values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT
-        )
+        suspect.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
         self._reset()

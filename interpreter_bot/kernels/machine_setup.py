@@ -12,6 +12,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels import (
     installation_requests,
     launchers,
+    live_kernels,
     machines,
     package_installations,
 )
@@ -81,7 +82,7 @@ class MachineSetup:
                 await self.host_context.server.stop_if_unused()
 
     async def attach(
-        self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace, key: str
+        self, kernel: live_kernels.Kernel, workspace: workspaces.Workspace, key: str
     ) -> None:
         """Give a kernel the workspace and the installed packages of session `key`.
 
@@ -91,12 +92,12 @@ class MachineSetup:
         # The fork server may have died since it forked the kernel.
         await self.ensure_fork_server()
         try:
-            await launched.attach(workspace)
+            await launchers.attach_workspace(kernel, workspace)
         except OSError as error:
             raise errors.KernelStartError(host_words.NO_FILES) from error
         if self.packages is not None:
-            await self.packages.provide(launched, key)
-            launched.kernel.install = installation_requests.Installer(self.packages, launched)
+            await self.packages.provide(kernel, key)
+            kernel.install = installation_requests.Installer(self.packages, kernel)
 
 
 def _host_context(machine: machines.Machine) -> provisioners.ProvisionerContext:

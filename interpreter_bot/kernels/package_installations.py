@@ -16,7 +16,7 @@ import pydantic
 from packaging import requirements
 
 from interpreter_bot import code_activity, errors, kernel_calls, settings, values
-from interpreter_bot.kernels import launchers
+from interpreter_bot.kernels import live_kernels
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import (
     layers,
@@ -68,7 +68,7 @@ class Installations:
             used_names=self._used_layer_names,
         )
         self._base_versions = environment.distributions
-        self._launched: dict[str, launchers.LaunchedKernel] = {}
+        self._kernels: dict[str, live_kernels.Kernel] = {}
         self._resolutions: cachetools.TTLCache[_ResolutionKey, lock_files.Lock] = (
             cachetools.TTLCache(_MAX_RESOLUTIONS, _RESOLUTION_SECONDS)
         )
@@ -113,46 +113,44 @@ class Installations:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
 
     def _drop_ended(self) -> None:
-        self._launched = {
-            key: launched for key, launched in self._launched.items() if launched.kernel.is_alive
-        }
+        self._kernels = {key: kernel for key, kernel in self._kernels.items() if kernel.is_alive}
 
     def _used_layer_names(self, person: str | None = None) -> set[str]:
         """Return the names of the layers that live kernels use: of all people, or of one."""
         self._drop_ended()
         return {
             name
-            for launched in self._launched.values()
-            if person in (None, launched.person)
-            for name in launched.layers
+            for kernel in self._kernels.values()
+            if person in (None, kernel.person)
+            for name in kernel.layers
         }
 
-    async def provide(self, launched: launchers.LaunchedKernel, key: str) -> None:
+    async def provide(self, kernel: live_kernels.Kernel, key: str) -> None:
         """Give a new kernel the packages of session `key`.
 
         If some are not available any more, its `restore_notice` says so.
         """
         self._drop_ended()
-        self._launched[launched.kernel.id] = launched
+        self._kernels[kernel.id] = kernel
         try:
             async with asyncio.timeout(_RESTORE_SECONDS):
-                await self._restore(launched, key)
+                await self._restore(kernel, key)
         except (errors.PackagesError, TimeoutError) as error:
             _log.warning("a session's packages are missing", exc_info=error)
-            launched.kernel.restore_notice = package_words.packages_missing(
+            kernel.restore_notice = package_words.packages_missing(
                 reason=str(error) or package_words.DOWNLOAD_TOO_SLOW
             )
-        if launched.layers:
-            code = kernel_calls.use_packages([self._path(name) for name in launched.layers])
-            finished, _ = await launched.kernel.run_bot_code(code, seconds=_USE_SECONDS)
+        if kernel.layers:
+            code = kernel_calls.use_packages([self._path(name) for name in kernel.layers])
+            finished, _ = await kernel.run_bot_code(code, seconds=_USE_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
 
-    async def _restore(self, launched: launchers.LaunchedKernel, key: str) -> None:
+    async def _restore(self, kernel: live_kernels.Kernel, key: str) -> None:
         """Obtain the packages of the session's channel, then those installed in the session.
 
         Raises:
-            PackagesError: some are not available; the others are in `launched.layers`.
+            PackagesError: some are not available; the others are in `kernel.layers`.
         """
         last_error: errors.PackagesError | None = None
         session_key = values.parse_key(key)
@@ -165,27 +163,27 @@ class Installations:
                 channel_locks.append(await asyncio.shield(self._prepare_once(channel_packages)))
             except errors.PackagesError as error:
                 last_error = error
-        session_locks = await asyncio.to_thread(_read_locks, launched)
+        session_locks = await asyncio.to_thread(_read_locks, kernel)
         for lock in filter(None, [*channel_locks, *session_locks]):
             try:
                 if lock in session_locks:
                     # The operator may have denied a package since.
                     lock_files.check_names([package.name for package in lock], self.config)
-                launched.layers[await self._layers.obtain(lock)] = lock
+                kernel.layers[await self._layers.obtain(lock)] = lock
             except errors.PackagesError as error:
                 last_error = error
         if last_error is not None:
             raise last_error
 
     async def plan(
-        self, launched: launchers.LaunchedKernel, requested: Sequence[requirements.Requirement]
+        self, kernel: live_kernels.Kernel, requested: Sequence[requirements.Requirement]
     ) -> tuple[lock_files.Lock, str]:
         """Resolve an installation, and return the lock of added packages with a summary.
 
         Raises:
             PackagesError: it is not possible, or not allowed.
         """
-        versions = self.installed_versions(launched)
+        versions = self.installed_versions(kernel)
         missing = [
             requirement
             for requirement in requested
@@ -193,51 +191,51 @@ class Installations:
         ]
         names = pip_arguments.names(missing)
         lock_files.check_names(names, self.config)
-        lock = await self._resolve(missing, versions, launched.person) if missing else ()
+        lock = await self._resolve(missing, versions, kernel.person) if missing else ()
         if lock:
             lock_files.check(lock, versions, self.config)
-            if len(launched.layers) >= _MAX_LAYERS:
+            if len(kernel.layers) >= _MAX_LAYERS:
                 raise errors.PackagesError(package_words.SESSION_FULL)
         return lock, lock_files.summary(lock, names)
 
-    async def add(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
+    async def add(self, kernel: live_kernels.Kernel, lock: lock_files.Lock) -> str:
         """Install a planned lock for a kernel, and return the directory that code sees.
 
         Raises:
             PackagesError: packages are not available, or too large.
         """
-        name = await self._obtain_layer(launched, lock)
-        if (report := launched.kernel.on_installation) is not None:
+        name = await self._obtain_layer(kernel, lock)
+        if (report := kernel.on_installation) is not None:
             report(code_activity.InstalledLayer(name, lock_files.requirements(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
-            *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),
+            *(kernel.person, kernel.id, ", ".join(map(str, lock))),
         )
-        await asyncio.to_thread(self._record_layers, launched)
+        await asyncio.to_thread(self._record_layers, kernel)
         return self._path(name)
 
-    async def _obtain_layer(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
+    async def _obtain_layer(self, kernel: live_kernels.Kernel, lock: lock_files.Lock) -> str:
         """Obtain a layer for a kernel, within the share of its person.
 
         Raises:
             PackagesError: it cannot be built, or exceeds the share.
         """
         # One at a time for each person, so that the share is checked against all their layers.
-        async with self._person_locks.setdefault(launched.person, asyncio.Lock()):
-            name = await self._layers.obtain(lock, launched.person)
-            used = {name, *launched.layers, *self._used_layer_names(launched.person)}
+        async with self._person_locks.setdefault(kernel.person, asyncio.Lock()):
+            name = await self._layers.obtain(lock, kernel.person)
+            used = {name, *kernel.layers, *self._used_layer_names(kernel.person)}
             if self._layers.size_bytes(used) > _MAX_SHARE_OF_PERSON * self.config.cache_bytes:
                 raise errors.PackagesError(package_words.PERSON_FULL)
-            launched.layers[name] = lock
+            kernel.layers[name] = lock
         return name
 
     def forget(self, workspace: workspaces.Workspace) -> None:
         """Forget a session's packages, so that its next kernel has only the common ones."""
         workspace.packages_file.unlink(missing_ok=True)
 
-    def installed_versions(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
+    def installed_versions(self, kernel: live_kernels.Kernel) -> dict[str, str]:
         """Return the versions of all packages in a kernel, by name."""
-        added = (package for lock in launched.layers.values() for package in lock)
+        added = (package for lock in kernel.layers.values() for package in lock)
         return dict(self._base_versions) | {package.name: package.version for package in added}
 
     async def _resolve(
@@ -280,13 +278,13 @@ class Installations:
             await self._layers.obtain(lock)
         return lock
 
-    def _record_layers(self, launched: launchers.LaunchedKernel) -> None:
-        if launched.workspace is None:
+    def _record_layers(self, kernel: live_kernels.Kernel) -> None:
+        if kernel.workspace is None:
             return
-        file = launched.workspace.packages_file
+        file = kernel.workspace.packages_file
         new = file.with_suffix(".new")
         try:
-            new.write_bytes(_LOCKS.dump_json(tuple(launched.layers.values())))
+            new.write_bytes(_LOCKS.dump_json(tuple(kernel.layers.values())))
             new.replace(file)
         except OSError:
             _log.exception("the session's next kernel will not have these packages")
@@ -300,11 +298,11 @@ def directory(config: settings.Settings) -> pathlib.Path:
     return config.paths.data / "packages"
 
 
-def _read_locks(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ...]:
-    if launched.workspace is None:
+def _read_locks(kernel: live_kernels.Kernel) -> tuple[lock_files.Lock, ...]:
+    if kernel.workspace is None:
         return ()
     try:
-        return _LOCKS.validate_json(launched.workspace.packages_file.read_bytes())
+        return _LOCKS.validate_json(kernel.workspace.packages_file.read_bytes())
     except FileNotFoundError:
         return ()
     except (OSError, ValueError):

@@ -72,11 +72,9 @@ class Pool:
         self._workspaces = files
         self.snapshots = session_snapshots
         """The saved variables of its sessions."""
-        self._launcher = launchers.Launcher(
-            config.kernels, host.host_context, grace_seconds=grace_seconds
-        )
-        self._live: dict[str, launchers.LaunchedKernel] = {}
-        self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
+        self._launcher = launchers.Launcher(host.host_context, grace_seconds=grace_seconds)
+        self._kernels: dict[str, live_kernels.Kernel] = {}
+        self._starting: dict[str, asyncio.Task[live_kernels.Kernel]] = {}
         self._holders = kernel_capacity.LeaseHolders()
         self.on_loss: OnKernelLoss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
@@ -84,7 +82,7 @@ class Pool:
         self._shutdowns = launchers.Shutdowns()
         self._rooms = kernel_capacity.RoomReservations(
             config.kernels,
-            live=self._live,
+            kernels=self._kernels,
             holders=self._holders,
             shutdowns=self._shutdowns,
             save=self._start_saving,
@@ -141,13 +139,13 @@ class Pool:
             pool = cls(config, host, machine.files, session_snapshots, grace_seconds=grace_seconds)
             try:
                 async with watchdog_loop.watching(
-                    pool.live, pool._starting, config, session_snapshots
+                    pool.kernels, pool._starting, config, session_snapshots
                 ):
                     pool._spares.refill_soon()
                     try:
                         yield pool
                     finally:
-                        await session_snapshots.save_all(pool.live.values())
+                        await session_snapshots.save_all(pool.kernels.values())
             finally:
                 await pool._close()
 
@@ -167,14 +165,14 @@ class Pool:
         return bool(self._machine_setup.host_context.doors)
 
     @property
-    def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
+    def kernels(self) -> MappingProxyType[str, live_kernels.Kernel]:
         """Live kernels, by session."""
-        return MappingProxyType(self._live)
+        return MappingProxyType(self._kernels)
 
     @property
     def sessions(self) -> tuple[str, ...]:
         """Sessions that have a kernel, or are about to."""
-        return (*self._live, *self._starting)
+        return (*self._kernels, *self._starting)
 
     @property
     def spare_count(self) -> int:
@@ -204,13 +202,13 @@ class Pool:
             if not self._has_kernel(key):
                 self._ensure_start(key)
             elif person:
-                self._live[key].person = person
+                self._kernels[key].person = person
             yield Lease(self, key)
         finally:
             self._holders.remove(key, person)
             self._rooms.note_change()
-            if (launched := self._live.get(key)) is not None:
-                launched.kernel.last_used = time.monotonic()
+            if (kernel := self._kernels.get(key)) is not None:
+                kernel.last_used = time.monotonic()
 
     async def take(self, key: str, on_wait: OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
@@ -223,14 +221,14 @@ class Pool:
         """
         # A kernel takes no code before its variables are back.
         if self._has_kernel(key) and key not in self._starting:
-            kernel = self._live[key].kernel
+            kernel = self._kernels[key]
             kernel.last_used = time.monotonic()
             return kernel
         starting = self._ensure_start(key)
         if on_wait is not None:
             await self._report_wait(key, starting, on_wait)
         # The cancellation of one caller must not take the kernel from the others.
-        return (await asyncio.shield(starting)).kernel
+        return await asyncio.shield(starting)
 
     async def _report_wait(self, key: str, starting: asyncio.Future[Any], on_wait: OnWait) -> None:
         """Call `on_wait` with each new reason for the wait, until the start ends."""
@@ -249,11 +247,11 @@ class Pool:
                 on_wait("")
 
     def _has_kernel(self, key: str) -> bool:
-        launched = self._live.get(key)
-        is_alive = launched is not None and launched.kernel.is_alive
+        kernel = self._kernels.get(key)
+        is_alive = kernel is not None and kernel.is_alive
         return is_alive and key not in self._file_work
 
-    def _ensure_start(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
+    def _ensure_start(self, key: str) -> asyncio.Task[live_kernels.Kernel]:
         """Start a session's kernel, or return the start under way."""
         starting = self._starting.get(key)
         if starting is None:
@@ -265,7 +263,7 @@ class Pool:
             starting.add_done_callback(functools.partial(self._on_started, key))
         return starting
 
-    def _on_started(self, key: str, starting: asyncio.Task[launchers.LaunchedKernel]) -> None:
+    def _on_started(self, key: str, starting: asyncio.Task[live_kernels.Kernel]) -> None:
         self._starting.pop(key, None)
         self._unlock_if_unused(key)
         self._spares.refill_soon()
@@ -275,82 +273,80 @@ class Pool:
 
     async def _start(
         self, key: str, *, file_work: asyncio.Task[None] | None
-    ) -> launchers.LaunchedKernel:
+    ) -> live_kernels.Kernel:
         if file_work is not None:
             # Otherwise the files of the new kernel would be deleted with the old ones.
             await asyncio.wait({file_work})
         # The files change their owner only after the former kernel's last process has ended.
         await self._shutdowns.wait_for(key)
-        if (former_kernel := self._live.get(key)) is not None:
-            await self.end_kernel(key, former_kernel.kernel.loss_reason)
-        launched = await self._obtain_kernel(key)
-        if not await self.snapshots.restore(launched):
+        if (former_kernel := self._kernels.get(key)) is not None:
+            await self.end_kernel(key, former_kernel.loss_reason)
+        kernel = await self._obtain_kernel(key)
+        if not await self.snapshots.restore(kernel):
             await self.end_kernel(key)
-            launched = await self._obtain_kernel(key)
-            await self.snapshots.note_failed_restore(launched)
+            kernel = await self._obtain_kernel(key)
+            await self.snapshots.note_failed_restore(kernel)
         if former_kernel is not None:
-            launched.kernel.loss_notice = variable_words.new_python(
-                reason=former_kernel.kernel.loss_reason
-            )
-        return launched
+            kernel.loss_notice = variable_words.new_python(reason=former_kernel.loss_reason)
+        return kernel
 
-    async def _obtain_kernel(self, key: str) -> launchers.LaunchedKernel:
+    async def _obtain_kernel(self, key: str) -> live_kernels.Kernel:
         """Take a spare or start a kernel, and attach the session's files."""
         person = self._holders.person(key)
         room = await self._rooms.reserve(key, person, self._spares)
-        launched = room.spare
+        kernel = room.spare
         try:
-            if launched is None:
+            if kernel is None:
                 async with self._admissions.place(key, person):
-                    launched = await self._launch()
+                    kernel = await self._launch()
             try:
                 workspace = self._workspaces.get(key)
                 await self.locks.acquire(workspace)
-                await self._machine_setup.attach(launched, workspace, key)
+                await self._machine_setup.attach(kernel, workspace, key)
             except BaseException:
-                await self._shutdowns.end(launched)
+                await self._shutdowns.end(kernel)
                 raise
-            launched.kernel.last_used = time.monotonic()
-            launched.person = person
-            self._live[key] = launched
+            kernel.last_used = time.monotonic()
+            kernel.person = person
+            self._kernels[key] = kernel
         finally:
             self._rooms.free(person)
-        return launched
+        return kernel
 
-    async def _launch(self) -> launchers.LaunchedKernel:
+    async def _launch(self) -> live_kernels.Kernel:
         await self._machine_setup.ensure_fork_server()
         return await self._launcher.launch()
 
     def _has_sessions(self) -> bool:
-        return any((self._live, self._starting, self._file_work, self._shutdowns))
+        return any((self._kernels, self._starting, self._file_work, self._shutdowns))
 
-    async def _launch_spare(self) -> launchers.LaunchedKernel:
+    async def _launch_spare(self) -> live_kernels.Kernel:
         async with self._admissions.place(""):
             return await self._launch()
 
     def _start_saving(self, key: str) -> asyncio.Task[None] | None:
-        return self.snapshots.start_saving(self._live[key])
+        return self.snapshots.start_saving(self._kernels[key])
 
     async def end_kernel(self, key: str, reason: str = "") -> None:
         """End a session's kernel, if it has one, and unlock the session for other processes.
 
         `reason` is a sentence for people; it is empty if a person asked for the end.
         """
-        launched = self._live.pop(key, None)
-        if launched is None:
+        kernel = self._kernels.pop(key, None)
+        if kernel is None:
             return
         _log.info("a kernel ended: %s", reason or "as asked")
-        launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or run_words.SESSION_ENDED)
-        await self._shutdowns.end(launched, key)
-        if key not in self._live and key not in self._starting:
-            await self.snapshots.tidy(launched.workspace)
+        kernel.kill_with_reason(values.Ending.STOPPED, reason or run_words.SESSION_ENDED)
+        await self._shutdowns.end(kernel, key)
+        if key not in self._kernels and key not in self._starting:
+            await self.snapshots.tidy(kernel.workspace)
         if reason and self.on_loss is not None:
-            await self.on_loss(key, launched.kernel, reason)
+            await self.on_loss(key, kernel, reason)
         self._unlock_if_unused(key)
 
     def _unlock_if_unused(self, key: str) -> None:
         """Unlock a session for other processes, unless this one still works for it."""
-        if not any(key in tasks for tasks in (self._live, self._starting, self._file_work)):
+        if not any(key in tasks for tasks in (self._kernels, self._starting, self._file_work)):
             self.locks.release(workspaces.Workspaces.name_of(key))
 
     async def reap(self, idle_seconds: float | None = None) -> int:
@@ -364,7 +360,7 @@ class Pool:
         default_seconds = self.settings.kernels.idle_seconds
         used_before = time.monotonic() - (default_seconds if idle_seconds is None else idle_seconds)
         reaps = [
-            self._reap_if_idle(key, launched, used_before) for key, launched in self._live.items()
+            self._reap_if_idle(key, kernel, used_before) for key, kernel in self._kernels.items()
         ]
         # All at once: an end takes time, in which a person may start to use the next idle kernel.
         results = await asyncio.gather(*reaps, return_exceptions=True)
@@ -374,14 +370,13 @@ class Pool:
         return results.count(True)
 
     async def _reap_if_idle(
-        self, key: str, launched: launchers.LaunchedKernel, used_before: float
+        self, key: str, kernel: live_kernels.Kernel, used_before: float
     ) -> bool:
-        kernel = launched.kernel
         is_idle = kernel.last_used < used_before and key not in self._holders
         is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
-        if self._live.get(key) is not launched or not is_due:
+        if self._kernels.get(key) is not kernel or not is_due:
             return False
-        if kernel.is_alive and self.snapshots.save_if_due(launched):
+        if kernel.is_alive and self.snapshots.save_if_due(kernel):
             return False  # Its variables are being saved; the next call ends it.
         await self.end_kernel(
             key, run_words.STOPPED_WHEN_IDLE if kernel.is_alive else kernel.loss_reason
@@ -394,7 +389,7 @@ class Pool:
 
     async def save_variables(self, key: str) -> None:
         """Save the variables of an unused live session, if code ran since the last save."""
-        await self.snapshots.save(self._live[key])
+        await self.snapshots.save(self._kernels[key])
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
         """Return which variables a session's next kernel will restore; None if there are none."""
@@ -451,9 +446,9 @@ class Pool:
         for task in (starting := list(self._starting.values())):
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        live = list(self._live.values())
-        self._live.clear()
-        ends = [self._spares.close(), *map(self._shutdowns.end, live), *self._file_work.values()]
+        kernels = list(self._kernels.values())
+        self._kernels.clear()
+        ends = [self._spares.close(), *map(self._shutdowns.end, kernels), *self._file_work.values()]
         results = await asyncio.gather(*ends, return_exceptions=True)
         for result in [*results, *await self._shutdowns.wait_for_all()]:
             if isinstance(result, BaseException):

@@ -46,13 +46,13 @@ class SessionForks:
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
-        launched, in_thread = self._pool.live.get(key), workspace_io.in_thread
+        kernel, in_thread = self._pool.kernels.get(key), workspace_io.in_thread
         past_state = None
         if checkpoint:
             past_state = await in_thread(checkpoints.read, source.checkpoints, checkpoint)
-        elif launched is not None and launched.kernel.is_alive:
-            await self._pool.snapshots.save(launched)
-            if launched.kernel.is_busy:
+        elif kernel is not None and kernel.is_alive:
+            await self._pool.snapshots.save(kernel)
+            if kernel.is_busy:
                 raise errors.KernelError(session_words.SESSION_BUSY)
         files = source.directory
         if past_state is not None and not past_state.flaw:
@@ -105,21 +105,21 @@ class SessionForks:
         Variables are saved first if that is quick. Otherwise the checkpoint refers to the variables
         saved last, and counts the executions since then.
         """
-        launched, session_snapshots = self._pool.live.get(key), self._pool.snapshots
+        kernel, session_snapshots = self._pool.kernels.get(key), self._pool.snapshots
         max_checkpoints = self._pool.settings.snapshots.checkpoints
         if (
-            launched is None
-            or launched.workspace is None
+            kernel is None
+            or kernel.workspace is None
             or not (session_snapshots.is_used and max_checkpoints)
         ):
             return
         # The code that runs next would interrupt the save.
-        await session_snapshots.save(launched, max_wait_seconds=_MAX_WAIT_SECONDS)
+        await session_snapshots.save(kernel, max_wait_seconds=_MAX_WAIT_SECONDS)
         try:
-            async with session_snapshots.lock(launched.workspace):
-                missed_runs = launched.kernel.run_count - launched.kernel.run_count_at_save
+            async with session_snapshots.lock(kernel.workspace):
+                missed_runs = kernel.run_count - kernel.run_count_at_save
                 await workspace_io.in_thread(
-                    self._write_checkpoint, launched.workspace, name, missed_runs
+                    self._write_checkpoint, kernel.workspace, name, missed_runs
                 )
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
@@ -171,7 +171,7 @@ class SessionForks:
                 has changed.
             WorkspaceError: the operating system refuses.
         """
-        launched, session_snapshots = self._pool.live.get(key), self._pool.snapshots
+        kernel, session_snapshots = self._pool.kernels.get(key), self._pool.snapshots
         workspace, in_thread = await self._pool.workspace(key), workspace_io.in_thread
         checkpoint = await in_thread(checkpoints.read, workspace.checkpoints, name)
         snapshot, has_flaws = None, bool(checkpoint.flaw)
@@ -186,11 +186,7 @@ class SessionForks:
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
         if requires_everything and has_flaws:
             raise errors.KernelError(variable_words.OLD_VARIABLES_PARTLY_SAVED)
-        if (
-            launched is not None
-            and not session_snapshots.interrupt(launched)
-            and launched.kernel.is_busy
-        ):
+        if kernel is not None and not session_snapshots.interrupt(kernel) and kernel.is_busy:
             raise errors.KernelError(session_words.SESSION_BUSY)
 
         def replace_state() -> None:

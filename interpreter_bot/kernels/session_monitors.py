@@ -17,7 +17,7 @@ from concurrent import futures
 from typing import Final, ParamSpec, TypeVar
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import launchers, snapshots
+from interpreter_bot.kernels import live_kernels, snapshots
 from interpreter_bot.kernels.files import directory_contents, workspaces
 from interpreter_bot.wording import run_words
 
@@ -73,7 +73,7 @@ class SessionMonitor:
     """Monitor of one kernel. At most one thread works for it at a time.
 
     Attributes:
-        launched: the kernel.
+        kernel: the kernel.
         usage: measures its session.
         disk_bytes: its session's disk usage at the last check, or what its processes have written
             in total if that is more: deleted files that are still open are in no directory.
@@ -84,7 +84,7 @@ class SessionMonitor:
 
     def __init__(
         self,
-        launched: launchers.LaunchedKernel,
+        kernel: live_kernels.Kernel,
         config: settings.Settings,
         saved: snapshots.Snapshots,
         pace: Pace,
@@ -92,7 +92,7 @@ class SessionMonitor:
         memory_threads: futures.Executor,
         disk_threads: futures.Executor,
     ) -> None:
-        self.launched = launched
+        self.kernel = kernel
         self.disk_bytes = 0
         self.has_grown = self._has_earlier_check = False
         self.check_done = asyncio.Event()
@@ -103,10 +103,10 @@ class SessionMonitor:
             + HEADROOM_BYTES
         )
         self._snapshots = saved
-        can_freeze = launched.provisioner.can_freeze
+        can_freeze = kernel.provisioner.can_freeze
         self._freeze_seconds = (can_freeze and config.kernels.freeze_seconds) or math.inf
         self._memory_threads, self._disk_threads = memory_threads, disk_threads
-        self.usage = launched.provisioner.usage()
+        self.usage = kernel.provisioner.usage()
         self._clocks: Mapping[int, int] = {}
         is_counted = self.usage.is_counted
         self._idle_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
@@ -117,7 +117,7 @@ class SessionMonitor:
         self._next_check = time.monotonic()
         self._next_busy_check = self._next_check
         self._next_idle_check = self._next_check + self._idle_seconds
-        self._max_tasks = None if launched.provisioner.has_own_id else limits.processes
+        self._max_tasks = None if kernel.provisioner.has_own_id else limits.processes
         self._check_requested = asyncio.Event()
         self._is_disk_check_requested = False
         self._is_finished = False
@@ -130,11 +130,11 @@ class SessionMonitor:
         try:
             while True:
                 await self._check_requested.wait()
-                if self._is_finished or not self.launched.kernel.is_alive:
+                if self._is_finished or not self.kernel.is_alive:
                     return
                 failures = 0 if await self._check_or_log() else failures + 1
-                is_frozen = self.launched.kernel.is_frozen
-                if not is_frozen and not self._snapshots.save_if_due(self.launched):
+                is_frozen = self.kernel.is_frozen
+                if not is_frozen and not self._snapshots.save_if_due(self.kernel):
                     await self._freeze_if_idle()
                 if failures == _MAX_FAILURES:
                     _log.error("a session cannot be checked; its limits are not watched")
@@ -144,13 +144,13 @@ class SessionMonitor:
     @property
     def is_active(self) -> bool:
         """Whether anything in the session ran since the last check, or may run now."""
-        kernel = self.launched.kernel
+        kernel = self.kernel
         return kernel.is_busy or (not kernel.is_frozen and self.usage.has_run_since(self._clocks))
 
     @property
     def is_running(self) -> bool:
         """Whether code of an execution ran since the last check; false while it only waits."""
-        return self.launched.kernel.is_busy and self.usage.has_run_since(self._clocks)
+        return self.kernel.is_busy and self.usage.has_run_since(self._clocks)
 
     def tick(self, *, is_current: bool, running_count: int = 1) -> None:
         """Request a check if one is due; called at each tick.
@@ -158,7 +158,7 @@ class SessionMonitor:
         `is_current` is false once the session no longer has this kernel. `running_count` counts all
         sessions that run or start.
         """
-        kernel = self.launched.kernel
+        kernel = self.kernel
         self._pause_seconds = running_count / self._checks_per_second
         self._is_finished = not (is_current and kernel.is_alive)
         is_new = self._executions != kernel.executions
@@ -172,14 +172,14 @@ class SessionMonitor:
     def _is_due(self, *, is_overdue: bool) -> bool:
         """Return whether to check now; `is_overdue` means that code has run for a whole pause."""
         now = time.monotonic()
-        kernel = self.launched.kernel
+        kernel = self.kernel
         if now < self._next_check or kernel.is_frozen:
             return False
         if now >= self._next_check + self._max_seconds_unchecked:
             return True
         if is_overdue and self.is_running:
             return True
-        if self._snapshots.is_due(self.launched):
+        if self._snapshots.is_due(self.kernel):
             return True
         if now >= kernel.last_used + self._freeze_seconds:
             return True
@@ -188,7 +188,7 @@ class SessionMonitor:
         return now >= idle_check and self.usage.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
-        kernel = self.launched.kernel
+        kernel = self.kernel
         if not kernel.is_busy and time.monotonic() >= kernel.last_used + self._freeze_seconds:
             await kernel.freeze()
 
@@ -243,15 +243,15 @@ class SessionMonitor:
         if self.usage.is_counted:
             await self._read_clocks_then(lambda: None)
         elif (violation := await self._memory_violation()) and not self._interrupt_saving():
-            self.launched.kernel.kill_with_reason(*violation)
+            self.kernel.kill_with_reason(*violation)
             return
-        if self.launched.workspace is not None:
-            await self._enforce_disk_limits(self.launched.workspace)
+        if self.kernel.workspace is not None:
+            await self._enforce_disk_limits(self.kernel.workspace)
 
     def _interrupt_saving(self) -> bool:
         """Interrupt the bot's own save in a session over its limits; return whether one ran."""
         self._force_next_check()
-        return self._snapshots.interrupt(self.launched)
+        return self._snapshots.interrupt(self.kernel)
 
     def _force_next_check(self) -> None:
         """Ensure another check, even if no process runs meanwhile."""
@@ -297,9 +297,7 @@ class SessionMonitor:
         )
         if saved.is_over_limit:
             if not self._interrupt_saving():
-                self.launched.kernel.kill_with_reason(
-                    values.Ending.STOPPED, run_words.SAVED_FOLDER_FULL
-                )
+                self.kernel.kill_with_reason(values.Ending.STOPPED, run_words.SAVED_FOLDER_FULL)
         elif temporary_share > max(1, share):
             self._interrupt_or_kill(temporary_share, run_words.temporary_full(self._limits))
         elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
@@ -321,7 +319,7 @@ class SessionMonitor:
         return workspace.measure(), saved, workspace.measure_temporary(), stored_bytes
 
     def _interrupt_or_kill(self, share: float, reason: str) -> None:
-        kernel = self.launched.kernel
+        kernel = self.kernel
         if share <= 1:
             self._was_interrupted = False
         elif share > _KILL_SHARE or (not kernel.is_busy and not self._was_interrupted):

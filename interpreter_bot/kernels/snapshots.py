@@ -23,7 +23,6 @@ from typing import Final
 
 from interpreter_bot import errors, kernel_calls, settings, values
 from interpreter_bot.kernels import (
-    launchers,
     live_kernels,
     snapshot_generations,
     snapshot_manifests,
@@ -91,55 +90,55 @@ class Snapshots:
         """Whether variables are saved at all."""
         return bool(self._key.secret)
 
-    def is_due(self, launched: launchers.LaunchedKernel) -> bool:
+    def is_due(self, kernel: live_kernels.Kernel) -> bool:
         """Return whether an idle session should be saved now."""
-        idle_seconds = time.monotonic() - launched.kernel.last_used
-        if idle_seconds < min(_PAUSE_SECONDS, self._idle_seconds) or not self._is_unsaved(launched):
+        idle_seconds = time.monotonic() - kernel.last_used
+        if idle_seconds < min(_PAUSE_SECONDS, self._idle_seconds) or not self._is_unsaved(kernel):
             return False
-        return idle_seconds >= self._idle_seconds or self._is_cheap(launched)
+        return idle_seconds >= self._idle_seconds or self._is_cheap(kernel)
 
-    def _is_cheap(self, launched: launchers.LaunchedKernel) -> bool:
+    def _is_cheap(self, kernel: live_kernels.Kernel) -> bool:
         """Return whether a session can be saved after each execution."""
         limits = self._config
         return (
             limits.checkpoints > 0
             and self.busy_count <= self._max_busy  # else saving would slow down people's code
-            and launched.kernel.is_saved_quickly(_QUICK_SECONDS)
-            and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
+            and kernel.is_saved_quickly(_QUICK_SECONDS)
+            and (kernel.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
 
-    def save_if_due(self, launched: launchers.LaunchedKernel) -> bool:
+    def save_if_due(self, kernel: live_kernels.Kernel) -> bool:
         """Start to save a session if a save is due; return whether anything is still unsaved."""
-        if self.is_due(launched):
-            self._start_saving(launched, _SAVE_SECONDS)
-        return launched.kernel.id in self._saving or self._is_unsaved(launched)
+        if self.is_due(kernel):
+            self._start_saving(kernel, _SAVE_SECONDS)
+        return kernel.id in self._saving or self._is_unsaved(kernel)
 
-    def start_saving(self, launched: launchers.LaunchedKernel) -> asyncio.Task[None] | None:
+    def start_saving(self, kernel: live_kernels.Kernel) -> asyncio.Task[None] | None:
         """Start to save a session; None if nothing is new, or it cannot be saved."""
-        if self._is_unsaved(launched):
-            self._start_saving(launched, _SAVE_SECONDS)
-        return self._saving.get(launched.kernel.id)
+        if self._is_unsaved(kernel):
+            self._start_saving(kernel, _SAVE_SECONDS)
+        return self._saving.get(kernel.id)
 
     async def save(
-        self, launched: launchers.LaunchedKernel, *, max_wait_seconds: float | None = None
+        self, kernel: live_kernels.Kernel, *, max_wait_seconds: float | None = None
     ) -> None:
         """Save a session now, if anything is new; with a bounded wait only if saving is cheap."""
-        may_save = max_wait_seconds is None or self._is_cheap(launched)
-        saving = self.start_saving(launched) if may_save else self._saving.get(launched.kernel.id)
+        may_save = max_wait_seconds is None or self._is_cheap(kernel)
+        saving = self.start_saving(kernel) if may_save else self._saving.get(kernel.id)
         if saving is not None:
             await asyncio.wait({saving}, timeout=max_wait_seconds)
 
-    def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
+    def interrupt(self, kernel: live_kernels.Kernel) -> bool:
         """Cancel the save of a session; return whether there was one."""
-        saving = self._saving.get(launched.kernel.id)
+        saving = self._saving.get(kernel.id)
         return saving is not None and saving.cancel()
 
-    async def save_all(self, kernels: Iterable[launchers.LaunchedKernel]) -> None:
+    async def save_all(self, kernels: Iterable[live_kernels.Kernel]) -> None:
         """Save all changed sessions before the bot ends."""
         seconds = self._config.end_seconds
-        for launched in kernels:
-            if self._is_unsaved(launched):
-                self._start_saving(launched, seconds / _MAX_WRITING_FACTOR)
+        for kernel in kernels:
+            if self._is_unsaved(kernel):
+                self._start_saving(kernel, seconds / _MAX_WRITING_FACTOR)
         if self._saving:
             await asyncio.wait(self._saving.values(), timeout=seconds)
         if unfinished := list(self._saving.values()):
@@ -192,21 +191,20 @@ class Snapshots:
         """Return the lock to hold while a session's saved variables change."""
         return self._locks.setdefault(workspace.name, asyncio.Lock())
 
-    async def restore(self, launched: launchers.LaunchedKernel) -> bool:
+    async def restore(self, kernel: live_kernels.Kernel) -> bool:
         """Restore saved variables into a session's new kernel; return whether it is still alive.
 
         Its `restored` lists the restored variables, its `restore_notice` the others.
         """
-        kernel = launched.kernel
         try:
-            snapshot = await self._tidy_and_find(launched.workspace)
+            snapshot = await self._tidy_and_find(kernel.workspace)
         except errors.BotError:
             _log.exception("the saved variables of a session cannot be read")
-            _keep_saved_variables(launched, variable_words.NOT_READ_NOW)
+            _keep_saved_variables(kernel, variable_words.NOT_READ_NOW)
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
-            await self._drop_unreadable(launched)
+            await self._drop_unreadable(kernel)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
         finished, failures = await kernel.run_bot_code(code, seconds=_SAVE_SECONDS)
@@ -217,42 +215,42 @@ class Snapshots:
             return False
         if finished.ending is not values.Ending.OK:
             _log.warning("variables were not restored: %s", finished)
-            _keep_saved_variables(launched, finished.reason)
+            _keep_saved_variables(kernel, finished.reason)
             return True
         try:
             await self._note_restored(kernel, snapshot, failures)
         except errors.BotError:
             _log.exception("it is unknown which variables were restored")
-            _keep_saved_variables(launched, "")
+            _keep_saved_variables(kernel, "")
         return True
 
-    async def _drop_unreadable(self, launched: launchers.LaunchedKernel) -> None:
+    async def _drop_unreadable(self, kernel: live_kernels.Kernel) -> None:
         """Drop variables that are damaged, or of another version, and let the kernel say so."""
-        if launched.workspace is None or not self.is_used:
+        if kernel.workspace is None or not self.is_used:
             return
         try:
-            async with self.lock(launched.workspace):
+            async with self.lock(kernel.workspace):
                 was_dropped = await workspace_io.in_thread(
-                    self.generations.drop_unreadable, launched.workspace
+                    self.generations.drop_unreadable, kernel.workspace
                 )
         except errors.BotError:
             _log.exception("it is unknown whether variables were saved")
             return
         if was_dropped:
-            launched.kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
+            kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
-    async def note_failed_restore(self, launched: launchers.LaunchedKernel) -> None:
+    async def note_failed_restore(self, kernel: live_kernels.Kernel) -> None:
         """Let a kernel say that the former one crashed while restoring variables."""
         try:
-            is_kept = await self._find(launched.workspace) is not None
+            is_kept = await self._find(kernel.workspace) is not None
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
             is_kept = True
         if is_kept:
-            _keep_saved_variables(launched, variable_words.CRASHED_READING)
+            _keep_saved_variables(kernel, variable_words.CRASHED_READING)
         else:
-            launched.kernel.generations.add(0)
-            launched.kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
+            kernel.generations.add(0)
+            kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session without a kernel."""
@@ -283,11 +281,10 @@ class Snapshots:
         except errors.BotError:
             _log.exception("a crash while restoring variables could not be recorded")
 
-    def _is_unsaved(self, launched: launchers.LaunchedKernel) -> bool:
-        kernel = launched.kernel
+    def _is_unsaved(self, kernel: live_kernels.Kernel) -> bool:
         return (
             self.is_used
-            and launched.workspace is not None
+            and kernel.workspace is not None
             and kernel.is_alive
             and not kernel.is_busy
             and kernel.is_savable
@@ -295,17 +292,17 @@ class Snapshots:
             and kernel.id not in self._saving
         )
 
-    def _start_saving(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
-        kernel_id = launched.kernel.id
+    def _start_saving(self, kernel: live_kernels.Kernel, seconds: float) -> None:
+        kernel_id = kernel.id
         # Recorded even if saving fails: it would fail again until code has run.
-        launched.kernel.run_count_at_attempt = launched.kernel.run_count
-        task = asyncio.create_task(self._save(launched, seconds), name="save variables")
+        kernel.run_count_at_attempt = kernel.run_count
+        task = asyncio.create_task(self._save(kernel, seconds), name="save variables")
         self._saving[kernel_id] = task
         task.add_done_callback(lambda _: self._saving.pop(kernel_id))
 
-    async def _save(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
+    async def _save(self, kernel: live_kernels.Kernel, seconds: float) -> None:
         """Save a session; the former snapshot stays current until the new one is complete."""
-        kernel, workspace = launched.kernel, launched.workspace
+        workspace = kernel.workspace
         async with self._saving_slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
                 # The bot's own code may be running; try again later.
@@ -316,36 +313,36 @@ class Snapshots:
             number = time.time_ns()
             try:
                 try:
-                    if manifest := await self._write(launched, workspace, number, seconds):
+                    if manifest := await self._write(kernel, workspace, number, seconds):
                         record = snapshot_generations.PointerRecord(
                             number=number, kernel=kernel.id, runs=runs
                         )
-                        await self._activate_or_prune(launched, workspace, record)
+                        await self._activate_or_prune(kernel, workspace, record)
                         kernel.record_disk_space(is_disk_full=manifest.is_disk_full)
                 finally:
                     kernel.record_save_duration(started)
                     # Also after an interruption: unfinished files count as the session's disk
                     # usage.
-                    await self._activate_or_prune(launched, workspace)
+                    await self._activate_or_prune(kernel, workspace)
             except Exception:
                 # The last net of this task: nobody awaits it.
                 _log.exception("variables were not saved")
 
     async def _activate_or_prune(
         self,
-        launched: launchers.LaunchedKernel,
+        kernel: live_kernels.Kernel,
         workspace: workspaces.Workspace,
         record: snapshot_generations.PointerRecord | None = None,
     ) -> None:
         """Make a live kernel's generation current, or delete files that no generation needs."""
-        work, known_numbers = workspace_io.in_thread, launched.kernel.generations
+        work, known_numbers = workspace_io.in_thread, kernel.generations
         async with self.lock(workspace):
             # If the kernel has died, the next one may be using these files.
-            if launched.kernel.is_alive and record is not None:
+            if kernel.is_alive and record is not None:
                 if await work(self.generations.activate, workspace, record, known_numbers):
-                    launched.kernel.run_count_at_save = record.runs
+                    kernel.run_count_at_save = record.runs
                 self.on_saved(workspace)
-            elif launched.kernel.is_alive:
+            elif kernel.is_alive:
                 await work(self.generations.prune, workspace, known_numbers)
 
     @contextlib.asynccontextmanager
@@ -361,13 +358,13 @@ class Snapshots:
 
     async def _write(
         self,
-        launched: launchers.LaunchedKernel,
+        kernel: live_kernels.Kernel,
         workspace: workspaces.Workspace,
         number: int,
         seconds: float,
     ) -> snapshot_manifests.Manifest | None:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
-        kernel, runs = launched.kernel, launched.kernel.run_count
+        runs = kernel.run_count
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
         work, started = workspace_io.in_thread, time.monotonic()
         try:
@@ -394,7 +391,7 @@ class Snapshots:
                 await kernel.run_bot_code("", seconds=_FORK_SECONDS)
 
 
-def _keep_saved_variables(launched: launchers.LaunchedKernel, reason: str) -> None:
+def _keep_saved_variables(kernel: live_kernels.Kernel, reason: str) -> None:
     """Let a kernel say that it restored nothing, and keep it from replacing the saved variables."""
-    launched.kernel.is_savable = False
-    launched.kernel.restore_notice = variable_words.not_restored(reason)
+    kernel.is_savable = False
+    kernel.restore_notice = variable_words.not_restored(reason)

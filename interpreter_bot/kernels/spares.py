@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launchers, machines
+from interpreter_bot.kernels import live_kernels, machines
 
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
@@ -25,27 +25,27 @@ _MEMORY_SHARE = 0.8
 _PAUSE_SECONDS = 0.05
 
 
-def room_bytes(launched: launchers.LaunchedKernel) -> int:
+def room_bytes(kernel: live_kernels.Kernel) -> int:
     """Return the memory that a live kernel counts for: at least the minimum of an idle one."""
-    return max(launched.provisioner.usage().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
+    return max(kernel.provisioner.usage().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
 
 
 def has_room(
-    kernels: settings.Kernels,
-    live: Iterable[launchers.LaunchedKernel],
+    config: settings.Kernels,
+    kernels: Iterable[live_kernels.Kernel],
     starting_or_ending: int,
     *,
     machine_bytes: int = 0,
 ) -> bool:
     """Return whether one more kernel fits, by the configured number or share of memory.
 
-    `live` are the sessions' kernels, of which dead ones take no room. Spares and kernels that are
-    starting or ending are only counted. `machine_bytes` 0 means this machine's memory.
+    `kernels` are those of sessions; dead ones take no room. Spares and kernels that are starting or
+    ending are only counted, in `starting_or_ending`. `machine_bytes` 0 means this machine's memory.
     """
-    alive = [launched for launched in live if launched.kernel.is_alive]
+    alive = [kernel for kernel in kernels if kernel.is_alive]
     idle_kernels = starting_or_ending + 1
-    if kernels.concurrent:
-        return len(alive) + idle_kernels <= kernels.concurrent
+    if config.concurrent:
+        return len(alive) + idle_kernels <= config.concurrent
     budget_bytes = (machine_bytes or machines.memory_bytes()) * _MEMORY_SHARE
     used_bytes = sum(map(room_bytes, alive))
     return used_bytes + idle_kernels * _IDLE_KERNEL_BYTES <= budget_bytes
@@ -58,10 +58,10 @@ class Spares:
         self,
         count: int,
         *,
-        launch: Callable[[], Awaitable[launchers.LaunchedKernel]],
+        launch: Callable[[], Awaitable[live_kernels.Kernel]],
         may_launch: Callable[[], bool],
         prepare: Callable[[], Awaitable[object]],
-        end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
+        end: Callable[[live_kernels.Kernel], Awaitable[None]],
         rest_seconds: float = 0.0,
         stop_server: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class Spares:
         self._stop_server = stop_server
         self._rest_seconds = rest_seconds or math.inf
         self._last_used = time.monotonic()
-        self._ready: list[launchers.LaunchedKernel] = []
+        self._ready: list[live_kernels.Kernel] = []
         self.launching: asyncio.Future[None] | None = None
         """Done once the starting spare is ready or has failed; None while none starts."""
         self._refill_task: asyncio.Task[None] | None = None
@@ -93,14 +93,14 @@ class Spares:
         """How many kernels the spares count for, including the starting one."""
         return len(self._ready) + (self.launching is not None)
 
-    async def take(self) -> launchers.LaunchedKernel | None:
+    async def take(self) -> live_kernels.Kernel | None:
         """Return a live spare, if there is one."""
         while self._ready:
-            launched = self._ready.pop()
-            if launched.kernel.is_alive:
-                return launched
+            kernel = self._ready.pop()
+            if kernel.is_alive:
+                return kernel
             _log.warning("a spare kernel had died")
-            await self._end(launched)
+            await self._end(kernel)
         return None
 
     async def maintain(self, *, last_used: float, is_needed: bool) -> None:
@@ -128,19 +128,19 @@ class Spares:
             if not self._may_launch():
                 return
             launching = self.launching = asyncio.get_running_loop().create_future()
-            launched = None
+            kernel = None
             try:
-                launched = await self._launch()
-                if not launched.provisioner.starts_when_attached:
-                    await launched.kernel.run_bot_code(
+                kernel = await self._launch()
+                if not kernel.provisioner.starts_when_attached:
+                    await kernel.run_bot_code(
                         _WARM_UP_CODE, seconds=_WARM_UP_SECONDS, is_silent=True
                     )
             except errors.BotError:
                 _log.exception("no spare kernel could be started")
                 return
             finally:
-                if launched is not None:
-                    self._ready.append(launched)
+                if kernel is not None:
+                    self._ready.append(kernel)
                 self.launching = None
                 launching.set_result(None)
 

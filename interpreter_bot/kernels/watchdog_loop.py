@@ -29,7 +29,7 @@ from typing import Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import (
-    launchers,
+    live_kernels,
     machine_exhaustion,
     session_monitors,
     snapshots,
@@ -52,7 +52,7 @@ _RECOVERY_SECONDS: Final = 1.0
 
 @contextlib.asynccontextmanager
 async def watching(
-    live: Mapping[str, launchers.LaunchedKernel],
+    kernels: Mapping[str, live_kernels.Kernel],
     starting: Sized,
     config: settings.Settings,
     saved: snapshots.Snapshots,
@@ -62,7 +62,7 @@ async def watching(
     async def watch_for_ever() -> None:
         while True:
             try:
-                await watch(live, starting, config, saved)
+                await watch(kernels, starting, config, saved)
             except Exception:
                 # Any exception: unwatched limits would be worse.
                 _log.critical("the watchdog failed and is restarted", exc_info=True)
@@ -77,19 +77,19 @@ async def watching(
 
 
 async def watch(
-    live: Mapping[str, launchers.LaunchedKernel],
+    kernels: Mapping[str, live_kernels.Kernel],
     starting: Sized,
     config: settings.Settings,
     saved: snapshots.Snapshots,
     pace: session_monitors.Pace = session_monitors.PACE,
 ) -> None:
-    """Watch all live kernels for ever; `live` and `starting` are read again at each tick."""
+    """Watch all live kernels for ever; `kernels` and `starting` are read again at each tick."""
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
     memory_guard, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
 
-    async def monitor_session(key: str, launched: launchers.LaunchedKernel) -> None:
+    async def monitor_session(key: str, kernel: live_kernels.Kernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(
-            launched, config, saved, pace, memory_threads=memory_threads, disk_threads=disk_threads
+            kernel, config, saved, pace, memory_threads=memory_threads, disk_threads=disk_threads
         )
         try:
             await monitor.watch()
@@ -101,28 +101,26 @@ async def watch(
         async with asyncio.TaskGroup() as tasks:
             for tick in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(pace.tick_seconds)
-                unfrozen = {
-                    key: launched for key, launched in live.items() if not launched.kernel.is_frozen
-                }
+                unfrozen = {key: kernel for key, kernel in kernels.items() if not kernel.is_frozen}
                 saved.busy_count = len(starting) + share_among_people(unfrozen.values())
-                for key in monitors_by_session.keys() - live.keys():
+                for key in monitors_by_session.keys() - kernels.keys():
                     monitors_by_session[key].tick(is_current=False)
                 # Each tick checks another part of the frozen sessions.
-                frozen = itertools.islice(live.items(), tick, None, _FROZEN_TICKS)
+                frozen = itertools.islice(kernels.items(), tick, None, _FROZEN_TICKS)
                 # Starting sessions count up to a bound.
                 running_count = min(len(starting), pace.max_starting) + sum(
                     monitors_by_session[key].is_running
                     for key in unfrozen
                     if key in monitors_by_session
                 )
-                for key, launched in (unfrozen | dict(frozen)).items():
+                for key, kernel in (unfrozen | dict(frozen)).items():
                     if monitor := monitors_by_session.get(key):
                         monitor.tick(
-                            is_current=monitor.launched is launched, running_count=running_count
+                            is_current=monitor.kernel is kernel, running_count=running_count
                         )
-                    is_new = monitor is None or monitor.launched is not launched
-                    if is_new and launched.kernel.is_alive:
-                        tasks.create_task(monitor_session(key, launched), name=f"monitor of {key}")
+                    is_new = monitor is None or monitor.kernel is not kernel
+                    if is_new and kernel.is_alive:
+                        tasks.create_task(monitor_session(key, kernel), name=f"monitor of {key}")
                 is_machine_tick = tick % _IDLE_MACHINE_TICKS == 0
                 if not (unfrozen or is_machine_tick):
                     continue
@@ -174,7 +172,7 @@ async def _kill_largest_disk_user(monitors: Sequence[session_monitors.SessionMon
     ]
     if suspects:
         largest = max(suspects, key=lambda monitor: (monitor.hides_writes, monitor.disk_bytes))
-        largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.DISK_FULL)
+        largest.kernel.kill_with_reason(values.Ending.STOPPED, run_words.DISK_FULL)
 
 
 def _resident_bytes() -> int:
@@ -194,12 +192,10 @@ async def _kill_largest_writer(monitors: Sequence[session_monitors.SessionMonito
     if monitors:
         _, largest_writer = max(zip(written_bytes, monitors, strict=True), key=lambda pair: pair[0])
         _log.critical("the bot uses too much memory; ending the session that writes most")
-        largest_writer.launched.kernel.kill_with_reason(
-            values.Ending.STOPPED, run_words.TOO_MUCH_SENT
-        )
+        largest_writer.kernel.kill_with_reason(values.Ending.STOPPED, run_words.TOO_MUCH_SENT)
 
 
-def share_among_people(awake: Collection[launchers.LaunchedKernel]) -> int:
+def share_among_people(awake: Collection[live_kernels.Kernel]) -> int:
     """Divide processor and disk among people, and each person's share among their sessions.
 
     A person's busy sessions together weigh as much as one busy session of another person. An idle
@@ -209,13 +205,11 @@ def share_among_people(awake: Collection[launchers.LaunchedKernel]) -> int:
     Returns:
         The number of busy kernels.
     """
-    kernels = collections.Counter(launched.person for launched in awake)
-    busy = collections.Counter(launched.person for launched in awake if launched.kernel.is_busy)
-    for launched in awake:
-        session_count = (
-            busy[launched.person] if launched.kernel.is_busy else kernels[launched.person]
-        )
-        if launched.weight != (weight := 1 / session_count):
-            launched.weight = weight
-            launched.provisioner.set_weight(weight)
+    totals = collections.Counter(kernel.person for kernel in awake)
+    busy = collections.Counter(kernel.person for kernel in awake if kernel.is_busy)
+    for kernel in awake:
+        session_count = busy[kernel.person] if kernel.is_busy else totals[kernel.person]
+        if kernel.weight != (weight := 1 / session_count):
+            kernel.weight = weight
+            kernel.provisioner.set_weight(weight)
     return busy.total()

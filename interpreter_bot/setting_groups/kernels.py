@@ -101,8 +101,6 @@ class Kernels(fields.Group):
     """A kernel that is unused for this long is frozen, with everything its code left running, until
     it is used again. 0 means never. Takes control groups of version 2, which may be there beside
     those of version 1."""
-    start_seconds: fields.Seconds = 30.0
-    """Time for a kernel to start once it is its turn."""
 
 
 class Sandbox(fields.Group):

@@ -241,17 +241,17 @@ class Bot:
 
     def pids(self, key: str) -> list[int]:
         """Host process ids of a session, its first process first."""
-        return self.pool.live[key].provisioner.usage().pids()
+        return self.pool.kernels[key].provisioner.usage().pids()
 
     @property
     def has_groups(self) -> bool:
         """Whether control groups hold the sessions; without, what nobody can count is refused."""
-        one = next(iter(self.pool.live.values()))
+        one = next(iter(self.pool.kernels.values()))
         return one.provisioner.usage().counted_bytes() is not None
 
     def memory_bytes(self, key: str) -> int:
         """What a session uses, counted from outside."""
-        return self.pool.live[key].provisioner.usage().memory_bytes()
+        return self.pool.kernels[key].provisioner.usage().memory_bytes()
 
     async def forget_all(self) -> None:
         """End every session, with its files; the next call waits for that."""

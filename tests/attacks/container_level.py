@@ -53,13 +53,13 @@ def parent_of(pid: int) -> int:
 
 def directory_of(bot: boxes.Bot, key: str) -> pathlib.Path:
     """Where the sockets of a session's kernel are."""
-    name = bot.pool.live[key].kernel.id[:8]
+    name = bot.pool.kernels[key].id[:8]
     return next(bot.settings.paths.runtime.glob(f"*/{name}"))
 
 
 async def spare_of(bot: boxes.Bot) -> int:
     """A kernel that waits, with everything imported and not confined, for a session."""
-    taken = {pid for key in bot.pool.live for pid in bot.pids(key)}
+    taken = {pid for key in bot.pool.kernels for pid in bot.pids(key)}
     found: list[int] = []
 
     def look() -> list[int]:

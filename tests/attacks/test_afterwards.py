@@ -65,14 +65,14 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
     async def attack(name):
         ran = await bot.run(code(*WAYS[name]), key=key_of(name))
         assert ran.ending is values.Ending.OK, ran
-        launched = bot.pool.live[key_of(name)]
-        before = launched.provisioner.usage().oom_kills()
+        kernel = bot.pool.kernels[key_of(name)]
+        before = kernel.provisioner.usage().oom_kills()
         await asyncio.sleep(WAIT_SECONDS)
         is_by_group = name.startswith("memory") and bot.has_groups
 
         def is_caught():
-            is_killed = is_by_group and launched.provisioner.usage().oom_kills() > before
-            return is_killed or not launched.kernel.is_alive
+            is_killed = is_by_group and kernel.provisioner.usage().oom_kills() > before
+            return is_killed or not kernel.is_alive
 
         assert await boxes.until(is_caught, PATIENCE_SECONDS), name
         if not is_by_group:
@@ -81,18 +81,18 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
                 "memory": run_words.over_memory(limits.memory_bytes),
                 "disk": run_words.workspace_full(limits),
             }
-            assert launched.kernel.loss_reason == reasons[name.split()[0]]
+            assert kernel.loss_reason == reasons[name.split()[0]]
 
     await asyncio.gather(*map(attack, WAYS))
 
 
 async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, key_of, files):
     await bot.run(code(FORK, "fork", BY_THREAD), key=key_of())
-    launched = bot.pool.live[key_of()]
+    kernel = bot.pool.kernels[key_of()]
     if boxes.SHARE_ONE_ID:
         # The kernel counts by user, so it is the bot that looks, and ends the session.
-        assert await boxes.until(lambda: not launched.kernel.is_alive, PATIENCE_SECONDS)
-        assert launched.kernel.loss_reason.startswith(run_words.too_many_processes(boxes.LIMITS))
+        assert await boxes.until(lambda: not kernel.is_alive, PATIENCE_SECONDS)
+        assert kernel.loss_reason.startswith(run_words.too_many_processes(boxes.LIMITS))
         return
     workspace = await files()
 
@@ -103,4 +103,4 @@ async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, key_
     assert await boxes.until(is_over, PATIENCE_SECONDS)
     count = len(bot.pids(key_of()))
     assert boxes.LIMITS.processes // 2 < count <= boxes.LIMITS.processes + 2
-    assert launched.kernel.is_alive
+    assert kernel.is_alive

@@ -293,7 +293,7 @@ async def test_key_of_an_earlier_kernel_is_nowhere_in_memory(bot, run, key_of, m
     # The first are spares from before, and those between may be as old as the next.
     for number in range(2 * boxes.SPARES + 2):
         await run("1", key=str(number))
-    own = digests.pop(bot.pool.live[key_of(str(number))].kernel.id)
+    own = digests.pop(bot.pool.kernels[key_of(str(number))].id)
     ran = await run(boxes.code(KEYS_IN_MEMORY), key=str(number))
 
     assert own in ran.text, "its own is there to be found"

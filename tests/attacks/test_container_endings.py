@@ -135,7 +135,7 @@ async def test_temporary_files_do_not_grow_beyond_their_limit(bot, run, key_of):
     )
     assert "temporary files" in running.finished.reason, running
 
-    assert await boxes.until(lambda: not bot.pool.live[key_of()].kernel.is_alive, seconds=5)
+    assert await boxes.until(lambda: not bot.pool.kernels[key_of()].is_alive, seconds=5)
     workspace = await bot.pool.workspace(key_of())
     held = await asyncio.to_thread(workspace.measure_temporary)
     assert held.bytes < 3 * bot.limits.temporary_bytes

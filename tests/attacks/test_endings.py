@@ -251,7 +251,7 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
         return "no"
 
     await run("import time\nx = 5")
-    kernel = bot.pool.live[key_of()].kernel
+    kernel = bot.pool.kernels[key_of()]
     # What has not begun yet does not hear an interrupt.
     begun, code = (await files()).directory / "begun", "open('begun', 'x').close(); time.sleep(30)"
     running = asyncio.create_task(run(code, ask=ask))

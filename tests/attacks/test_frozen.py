@@ -40,7 +40,7 @@ async def shared_bot():
         options = {"spares": 0, "preload": (), "freeze_seconds": 0}
         async with boxes.Bot.open(pathlib.Path(name), **options) as bot:
             await bot.run("1", key="first")
-            if not bot.pool.live["first"].provisioner.can_freeze:
+            if not bot.pool.kernels["first"].provisioner.can_freeze:
                 pytest.skip("nothing is frozen without control groups")
             yield bot
 
@@ -50,7 +50,7 @@ def freeze(bot, key_of):
     """Freeze the test's session as the watchdog does once it is idle."""
 
     async def freeze_one():
-        await bot.pool.live[key_of()].kernel.freeze()
+        await bot.pool.kernels[key_of()].freeze()
         await asyncio.sleep(0.3)
 
     return freeze_one
@@ -118,13 +118,13 @@ async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
             call("timer_settime", timer, 0, every, None)
         """)
     )
-    launched = bot.pool.live[key_of()]
+    kernel = bot.pool.kernels[key_of()]
     await asyncio.sleep(0.3)
     await freeze()
-    usage = launched.provisioner.usage()
+    usage = kernel.provisioner.usage()
     before = usage.cpu_seconds()
     await asyncio.sleep(0.5)
-    assert launched.kernel.is_alive
+    assert kernel.is_alive
     assert usage.cpu_seconds() <= before + 0.1
 
 

@@ -17,7 +17,7 @@ MIB = boxes.MIB
 
 async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
     await run("x = bytearray(100 << 20)")
-    before = bot.pool.live[key_of()].provisioner.usage().sample_load().memory_bytes
+    before = bot.pool.kernels[key_of()].provisioner.usage().sample_load().memory_bytes
 
     await run(
         boxes.code("""
@@ -26,7 +26,7 @@ async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
     """)
     )
 
-    after = bot.pool.live[key_of()].provisioner.usage().sample_load().memory_bytes
+    after = bot.pool.kernels[key_of()].provisioner.usage().sample_load().memory_bytes
     assert after - before < 60 * MIB
 
 
@@ -60,7 +60,7 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         computing = asyncio.create_task(bot.run(bystander, key="bystander", seconds=60))
         await bot.run("1", key="thief")
         await asyncio.sleep(1)
-        taken.thief = bot.pool.live["thief"].kernel
+        taken.thief = bot.pool.kernels["thief"]
         stolen = await bot.run(boxes.code(steal), key="thief")
 
         assert stolen.ending is Ending.OUT_OF_MEMORY
@@ -84,5 +84,5 @@ async def test_shared_memory_that_its_maker_left_is_found(bot, run, key_of):
         os.waitpid(maker, 0)
         """)
     )
-    usage = bot.pool.live[key_of()].provisioner.usage()
+    usage = bot.pool.kernels[key_of()].provisioner.usage()
     assert await asyncio.to_thread(usage.memory_bytes) >= 300 * MIB

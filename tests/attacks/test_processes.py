@@ -255,7 +255,7 @@ async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
     async def watch():
         nonlocal most
         while True:
-            if key_of() in bot.pool.live:
+            if key_of() in bot.pool.kernels:
                 most = max(most, len(bot.pids(key_of())))
             await asyncio.sleep(0.05)
 

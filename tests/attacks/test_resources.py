@@ -23,7 +23,7 @@ async def memory(bot, key_of):
 
     async def watch():
         while True:
-            if key_of() in bot.pool.live:
+            if key_of() in bot.pool.kernels:
                 most[0] = max(most[0], await asyncio.to_thread(bot.memory_bytes, key_of()))
             await asyncio.sleep(0.05)
 
@@ -108,7 +108,7 @@ async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, wh
 
 
 async def _held_bytes(bot, key):
-    return await asyncio.to_thread(bot.memory_bytes, key) if key in bot.pool.live else 0
+    return await asyncio.to_thread(bot.memory_bytes, key) if key in bot.pool.kernels else 0
 
 
 FILL = """
@@ -298,7 +298,7 @@ async def test_threads_end_at_the_limit(bot, run):
 
 async def test_many_processes_have_the_cores_of_one_session(bot, run, key_of):
     await run("1")
-    processes = bot.pool.live[key_of()].provisioner.usage()
+    processes = bot.pool.kernels[key_of()].provisioner.usage()
     before = processes.cpu_seconds()
 
     ran = await run(

@@ -25,7 +25,7 @@ SPIN = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(ta
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[pools.Pool]:
-    kernels = settings.Kernels(preload=(), spares=0, freeze_seconds=0, start_seconds=20)
+    kernels = settings.Kernels(preload=(), spares=0, freeze_seconds=0)
     with machine.short_directory() as place:
         paths = settings.Paths(data=place / "d", runtime=place / "r")
         limits = settings.Limits(execution_seconds=10)

@@ -21,7 +21,6 @@ import hashlib
 import json
 import pathlib
 import secrets
-import types
 from unittest import mock
 
 import sqlalchemy
@@ -234,12 +233,12 @@ class _Pool(pools.Pool):
 
     def __init__(self, directory, limits, sandbox_level):
         super().__init__(directory, limits=limits, sandbox_level=sandbox_level)
-        self.live = {}
+        self.kernels = {}
         self.directory = directory
 
     async def release(self, key):
         self._live.pop(key, None)
-        self.live.pop(key, None)
+        self.kernels.pop(key, None)
 
     async def forget(self, key):
         await self.release(key)
@@ -251,8 +250,7 @@ class _Pool(pools.Pool):
 
     def _start(self, key):
         super()._start(key)
-        kernel = self._live[key]
-        self.live[key] = types.SimpleNamespace(kernel=kernel, provisioner=kernel.provisioner)
+        self.kernels[key] = self._live[key]
 
 
 class Conversations(session_service.SessionService):

@@ -141,10 +141,10 @@ class Snapshots:
 
     is_used = False
 
-    async def save(self, launched):
+    async def save(self, kernel):
         pass
 
-    def interrupt(self, launched):
+    def interrupt(self, kernel):
         return False
 
     def lock(self, workspace):

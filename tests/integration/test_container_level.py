@@ -77,7 +77,7 @@ async def test_what_people_use_works(pool):
 async def test_temporary_files_end_with_the_kernel(pool):
     kernel = await pool.take("a")
     await kernel.execute("import tempfile; tempfile.mkstemp()", show=lambda _: None)
-    directory = pool.live["a"].workspace.temporary
+    directory = pool.kernels["a"].workspace.temporary
     assert list(directory.iterdir())
     await pool.release("a")
     assert not directory.exists()

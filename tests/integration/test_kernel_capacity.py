@@ -58,12 +58,12 @@ async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(o
         await _use(pool, "b1", "b")
         await _use(pool, "a1", "a")
         await _use(pool, "a3", "a")
-        assert set(pool.live) == {"a1", "a3", "b1"}
+        assert set(pool.kernels) == {"a1", "a3", "b1"}
         assert reasons == {"a2": run_words.STOPPED_FOR_OWN}
         # A conversation of several is of who asked last.
         await _use(pool, "b1", "a")
         await _use(pool, "a4", "a")
-        assert set(pool.live) == {"b1", "a4"}
+        assert set(pool.kernels) == {"b1", "a4"}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_conversation_beyond_the_limit_waits_and_is_told(opened, limits,
 async def test_of_a_burst_of_one_person_all_are_served_and_no_more_live_than_may(opened):
     async with opened(per_person=2, concurrent=20) as pool:
         done = await asyncio.gather(*(_use(pool, f"a{number}", "a") for number in range(6)))
-        assert sum(one.person == "a" for one in pool.live.values()) == 2
+        assert sum(one.person == "a" for one in pool.kernels.values()) == 2
         assert [one.ending for one in done] == [values.Ending.OK] * 6
 
 
@@ -104,7 +104,7 @@ async def test_who_stops_waiting_for_a_kernel_gets_none(opened):
             async with pool.lease("a2", person="a"):
                 await asyncio.sleep(0.1)
             await _until(lambda: "a2" not in pool.sessions)
-        assert set(pool.live) == {"a1"}
+        assert set(pool.kernels) == {"a1"}
 
 
 @pytest.mark.parametrize("limits", [{"per_person": 1}, {"per_person": 0, "concurrent": 1}])
@@ -113,7 +113,7 @@ async def test_variables_are_saved_before_a_kernel_makes_room(opened, limits):
         await _use(pool, "a1", "a", "import time; x = [time.time()] * 3; y = x")
         for key in ("a2", "a3", "a1"):
             await _use(pool, key, "a", f"z = {key!r}")
-            assert set(pool.live) == {key}
+            assert set(pool.kernels) == {key}
         finished = await _use(pool, "a1", "a", "assert len(x) == 3 and x is y and z == 'a1'")
         assert finished.ending is values.Ending.OK
 
@@ -138,4 +138,4 @@ async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(o
 
 
 def _cpu_seconds(pool, key):
-    return pool.live[key].provisioner.usage().cpu_seconds()
+    return pool.kernels[key].provisioner.usage().cpu_seconds()

@@ -157,7 +157,7 @@ async def test_however_many_ask_at_once_one_kernel_is_started(opened):
     async with opened() as pool:
         kernels = await asyncio.gather(*(pool.take("a") for _ in range(20)))
         assert len({id(kernel) for kernel in kernels}) == 1
-        assert len(pool.live) == 1
+        assert len(pool.kernels) == 1
 
 
 async def test_an_asker_that_goes_away_does_not_take_the_kernel_from_the_others(opened):
@@ -200,7 +200,7 @@ async def test_a_spare_that_died_is_passed_over(opened):
         await _until(lambda: pool.spare_count == 1)
         (spare,) = pool._spares._ready
         await spare.provisioner.kill()
-        await _until(lambda: not spare.kernel.is_alive)
+        await _until(lambda: not spare.is_alive)
         assert (await _run(await pool.take("a"), "1"))[1].ending is values.Ending.OK
 
 
@@ -212,7 +212,7 @@ async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened):
         idle = await pool.take("idle")
         await _run(idle, "1")
         newcomer = await pool.take("new")
-        assert set(pool.live) == {"busy", "new"}
+        assert set(pool.kernels) == {"busy", "new"}
         assert not idle.is_alive
         second = asyncio.create_task(_run(newcomer, "import time; time.sleep(60)"))
         await _until(lambda: newcomer.is_busy)
@@ -233,7 +233,7 @@ async def test_who_was_evicted_is_told_and_finds_the_files(opened):
             losses.append(loss)
 
         pool.on_loss = lost
-        former = pool.live["a"].kernel
+        former = pool.kernels["a"]
         await pool.take("b")
         kernel = await pool.take("a")
         key, gone, reason = losses[0]
@@ -267,8 +267,8 @@ async def test_a_lease_holds_until_its_last_holder_is_gone(opened):
 
 async def test_the_kernel_starts_while_the_holder_does_something_else(opened):
     async with opened() as pool, pool.lease("a") as lease:
-        await _until(lambda: "a" in pool.live)
-        started = pool.live["a"].kernel
+        await _until(lambda: "a" in pool.kernels)
+        started = pool.kernels["a"]
         assert await lease.kernel() is started
 
 
@@ -278,7 +278,7 @@ async def test_a_start_without_room_waits_for_it_before_anybody_asks(opened):
         await first.kernel()
         async with pool.lease("b") as lease:
             await held.aclose()
-            await _until(lambda: set(pool.live) == {"b"})
+            await _until(lambda: set(pool.kernels) == {"b"})
             assert (await _run(await lease.kernel(), "1"))[1].ending is values.Ending.OK
 
 
@@ -303,7 +303,7 @@ async def test_of_two_that_start_at_once_one_gets_the_only_room(opened):
         await lease.kernel()
         got = await asyncio.gather(*map(pool.take, "ab"), return_exceptions=True)
         assert [type(one) for one in got].count(errors.PoolFullError) == 1
-        assert len(pool.live) == 2
+        assert len(pool.kernels) == 2
 
 
 async def test_two_that_start_at_once_evict_only_what_they_need(opened):
@@ -311,7 +311,7 @@ async def test_two_that_start_at_once_evict_only_what_they_need(opened):
         for key in ("oldest", "older", "old"):
             await pool.take(key)
         await asyncio.gather(pool.take("a"), pool.take("b"))
-        assert set(pool.live) == {"old", "a", "b"}
+        assert set(pool.kernels) == {"old", "a", "b"}
 
 
 async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(opened, slow_starts):
@@ -371,7 +371,7 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
         await pool.take("idle")
         await asyncio.sleep(0.4)
         assert await pool.reap() == 1
-        assert set(pool.live) == {"busy"}
+        assert set(pool.kernels) == {"busy"}
         ((await pool.workspace("busy")).directory / "over").touch()
         assert (await running)[1].ending is values.Ending.OK
 
@@ -384,7 +384,7 @@ async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
     )
     async with local_startup.open_host(config) as host:
         await host.pool.take("a")
-        await _until(lambda: not host.pool.live)
+        await _until(lambda: not host.pool.kernels)
 
 
 async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened, caplog):
@@ -567,7 +567,7 @@ async def test_a_session_is_forgotten_that_is_just_being_started(opened):
         await asyncio.sleep(0)
         await pool.forget("a")
         await taking
-        assert not pool.live
+        assert not pool.kernels
 
 
 @pytest.fixture
@@ -645,10 +645,11 @@ async def test_a_session_needs_the_place_of_a_spare_that_cannot_be_started(opene
         assert (await pool.take("a")).is_alive
 
 
-async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):
+async def test_the_time_for_a_start_does_not_run_while_it_waits(opened, monkeypatch):
     # More than twice what each start is made to take: a busy machine may add as much again.
     limit = 2.5
-    async with opened(starts=1, start_seconds=limit, concurrent=20) as pool:
+    monkeypatch.setattr(launchers, "_START_SECONDS", limit)
+    async with opened(starts=1, concurrent=20) as pool:
         kind = provisioners.ForkProvisioner
         launch = kind.launch
 
@@ -700,7 +701,7 @@ async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_
         assert (await _run(await pool.take("c"), "1"))[0] == "1"
         assert _server_process(pool, "c") != former
         assert (await _run(kernel, "x + 1"))[0] == "42"
-        pids = pool.live["a"].provisioner.usage().pids()
+        pids = pool.kernels["a"].provisioner.usage().pids()
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
         assert session_metering.start_ticks(former)
@@ -734,7 +735,7 @@ async def test_kernels_outlive_a_fork_server_that_dies(opened):
         # Unknown, if the kernel was a child of the fork server.
         how = "The Python process ended unexpectedly.", "The code ended its own Python process"
         assert finished.reason.startswith(how[not machine.offers_namespaces()])
-        pids = pool.live["a"].provisioner.usage().pids()
+        pids = pool.kernels["a"].provisioner.usage().pids()
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
         await pool.release("ended")
@@ -776,12 +777,12 @@ async def test_no_kernel_gets_what_the_fork_server_holds_for_others(opened):
 
 
 def _server(pool, key="a"):
-    return pool.live[key].provisioner.host_context.server
+    return pool.kernels[key].provisioner.host_context.server
 
 
 def _server_process(pool, key="a"):
     """The pid of the bot's child that has forked a session's kernel."""
-    pid = pool.live[key].provisioner.usage().pids()[0]
+    pid = pool.kernels[key].provisioner.usage().pids()[0]
     while (parent := int(procfs.stat(pid)[1])) != os.getpid():
         pid = parent
     return pid

@@ -68,8 +68,8 @@ async def expired(pool, **limits):
 async def crash(pool, *keys):
     """Let sessions' kernels end without being saved."""
     for key in keys:
-        pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
-        await pool.live[key].provisioner.ended.wait()
+        pool.kernels[key].kill_with_reason(values.Ending.STOPPED, "It crashed.")
+        await pool.kernels[key].provisioner.ended.wait()
 
 
 async def lose(pool, key="a"):
@@ -80,7 +80,7 @@ async def lose(pool, key="a"):
 
 async def kill(pool, *keys):
     """Leave sessions, or all of a pool, without an orderly end, as a bot does that is killed."""
-    await crash(pool, *(keys or list(pool.live)))
+    await crash(pool, *(keys or list(pool.kernels)))
     await pool.reap()
 
 
@@ -210,7 +210,7 @@ async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
         for key in "abcd":
             await run(await pool.take(key), slow)
         begun = time.monotonic()
-        await pool.snapshots.save_all(pool.live.values())
+        await pool.snapshots.save_all(pool.kernels.values())
         assert time.monotonic() - begun < 30
         assert not is_saving()
         kinds = [await pool.saved_variables(key) for key in "abcd"]
@@ -254,9 +254,9 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
         saving = asyncio.create_task(pool.save_variables("a"))
         variables = (await pool.workspace("a")).variables
         await until(lambda: any(variables.glob("*/variables")))
-        assert pool.snapshots.interrupt(pool.live["a"])
+        assert pool.snapshots.interrupt(pool.kernels["a"])
         await saving
-        assert not pool.snapshots.interrupt(pool.live["a"])
+        assert not pool.snapshots.interrupt(pool.kernels["a"])
         assert not any(variables.iterdir()), "the next check would end it for what is left"
         assert await run(kernel, "type(slow).__name__") == "'Slow'"
 
@@ -435,13 +435,13 @@ async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
         await run(await pool.take("a"), "x = 1")
         told = await saved(pool)
         fill = f"import os\nopen('{VARIABLES}/x', 'wb').write(bytes(10**6))"
-        await run(pool.live["a"].kernel, fill)
+        await run(pool.kernels["a"], fill)
         variables = (await pool.workspace("a")).variables
         assert (variables / "x").exists()
         await kill(pool, "a")
         assert not (variables / "x").exists()
         assert (await pool.take("a")).restored == told
-        await run(pool.live["a"].kernel, fill)
+        await run(pool.kernels["a"], fill)
         await lose(pool)
         assert not (variables / "x").exists()
 
@@ -615,7 +615,7 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
         code = "__import__('time').sleep(0.3)"
         look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_bot_code=True))
         await until(lambda: kernel.is_busy)
-        assert pool.snapshots.interrupt(pool.live["b"])
+        assert pool.snapshots.interrupt(pool.kernels["b"])
         await asyncio.gather(saving, look, other)
         assert (await saved(pool)).names == ("x",)
 
@@ -630,13 +630,13 @@ async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened, monke
             clock.setattr(time, "monotonic", lambda: now)
             # One says nothing: the process may have been stopped in the middle of it.
             kernel.record_save_duration(now - 9.0)
-            assert pool.snapshots.is_due(pool.live["a"])
+            assert pool.snapshots.is_due(pool.kernels["a"])
             kernel.record_save_duration(now - 9.0)
-            assert not pool.snapshots.is_due(pool.live["a"])
+            assert not pool.snapshots.is_due(pool.kernels["a"])
             now += 20 * 9.0 - 1.0
-            assert not pool.snapshots.is_due(pool.live["a"])
+            assert not pool.snapshots.is_due(pool.kernels["a"])
             now += 1.0
-            assert pool.snapshots.is_due(pool.live["a"])
+            assert pool.snapshots.is_due(pool.kernels["a"])
 
 
 async def _chunks(data):
@@ -677,7 +677,7 @@ large = os.urandom(2_000_000); small = 2
         await pool.save_variables("a")
         assert await run(kernel, "print(small)") == "3\n"
         assert await run(await lose(pool), "print(small, len(large))") == "1 3000000\n"
-        kernel = pool.live["a"].kernel
+        kernel = pool.kernels["a"]
         await run(kernel, "large = 0; small = 5")
         assert (await saved(pool)).lost == ()
         # What a type's own methods cannot write is no disk of ours.

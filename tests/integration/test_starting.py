@@ -200,9 +200,9 @@ async def test_what_lies_beside_an_environment_is_not_in_sight(bot, environment,
 async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
     async with pools.Pool.open(bot) as pool:
         kernel = await pool.take("a")
-        launched = pool.live["a"]
-        pids = launched.provisioner.usage().pids()
+        kernel = pool.kernels["a"]
+        pids = kernel.provisioner.usage().pids()
         os.kill(pids[0], signal.SIGKILL)
-        await launched.provisioner.wait()
+        await kernel.provisioner.wait()
         assert not kernel.is_alive
         assert not any(map(session_metering.start_ticks, pids))

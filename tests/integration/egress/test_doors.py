@@ -179,7 +179,7 @@ async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untol
     await place.run("1")
     statuses = await place.host.statuses()
     kernel_id = statuses[values.format_key(OPEN)].kernel_id
-    kernel = place.host.pool.live[values.format_key(OPEN)].kernel
+    kernel = place.host.pool.kernels[values.format_key(OPEN)]
     telling = asyncio.create_task(
         place.host.set_up_doors(kernel_id, "import time; print(1); time.sleep(30)")
     )

@@ -585,7 +585,7 @@ async def test_loss_of_a_kernel_is_told_to_a_bot_that_listens_whoever_came_first
         async with silent.lease("lost") as lease:
             await lease.kernel()
         await bot.subscribe_losses(note)
-        host.pool.live["lost"].kernel.kill_with_reason(values.Ending.CRASHED, "It is an example.")
+        host.pool.kernels["lost"].kill_with_reason(values.Ending.CRASHED, "It is an example.")
         async with asyncio.timeout(20):
             while not told.done():
                 await host.pool.reap()

@@ -184,8 +184,8 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
         services = house.service.services
         caretaker = maintenance.Maintenance(services, house.service)
         assert await caretaker.warn_idle() == 0
-        (launched,) = services.hosts.pool.live.values()
-        launched.kernel.last_used -= 26 * 60
+        (kernel,) = services.hosts.pool.kernels.values()
+        kernel.last_used -= 26 * 60
         assert await caretaker.warn_idle() == 1
         assert await caretaker.warn_idle() == 0
     ((key, sentence),) = told
@@ -354,8 +354,8 @@ async def test_a_conversations_kernel_is_of_whoever_asked_last(opened):
         seen = []
         for person in ("u1", "u2", "u2"):
             await house.run("1", person=requests.Person(person))
-            (launched,) = house.service.services.hosts.pool.live.values()
-            seen.append(launched.person)
+            (kernel,) = house.service.services.hosts.pool.kernels.values()
+            seen.append(kernel.person)
     assert seen[0] != seen[1] == seen[2]
 
 

@@ -220,7 +220,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         await saving
         for _ in range(2):
             assert (await house.service.branches.undo(KEY)).missed_runs == 0
-            assert pool.live.get(values.format_key(KEY)) is None
+            assert pool.kernels.get(values.format_key(KEY)) is None
         assert _printed(await house.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
         monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
@@ -401,10 +401,8 @@ async def test_cells_that_made_what_was_not_kept_are_found(opened):
         await house.run("%time gen")
         await _saved(house)
         pool = house.service.services.hosts.pool
-        pool.live[values.format_key(KEY)].kernel.kill_with_reason(
-            values.Ending.STOPPED, "It ended."
-        )
-        await pool.live[values.format_key(KEY)].provisioner.ended.wait()
+        pool.kernels[values.format_key(KEY)].kill_with_reason(values.Ending.STOPPED, "It ended.")
+        await pool.kernels[values.format_key(KEY)].provisioner.ended.wait()
         (cell,) = await house.service.branches.lost_cells(KEY)
         assert cell.startswith("y = 2")
         assert _printed(await house.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"

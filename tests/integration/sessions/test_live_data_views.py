@@ -96,10 +96,10 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         assert (found.typed, found.options[0]) == (1, ("by=", "property", ""))
         assert found.signature.label.startswith("sort_values(by, *, axis=0, ascending=True")
         # One that stands still is woken, but not again for the next key.
-        (launched,) = house.service.services.hosts.pool.live.values()
-        await launched.kernel.freeze()
+        (kernel,) = house.service.services.hosts.pool.kernels.values()
+        await kernel.freeze()
         assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
-        await launched.kernel.freeze()
+        await kernel.freeze()
         queries._next_wake = time.monotonic() + 1000
         with pytest.raises(live_data_views.PythonBusyError):
             await queries.completions(KEY, "fram")
@@ -142,7 +142,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
             await looked(house, hostile)
         with pytest.raises(live_data_views.TableGoneError):
             await house.service.queries.completions(KEY, "odd.")
-        assert not house.service.services.hosts.pool.live
+        assert not house.service.services.hosts.pool.kernels
 
 
 @pytest.mark.slow
@@ -213,4 +213,4 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
         await running
         monkeypatch.setattr(live_data_views, "START_SECONDS", 60.0)
         assert (await looked(house, table)).row_count == 40
-        assert set(hosts.pool.live) == {address}
+        assert set(hosts.pool.kernels) == {address}

@@ -510,7 +510,9 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
         await house.service.reset(KEY)
         with pytest.raises(errors.BotError, match="no longer there"):
             await house.service.save_table(KEY, tables[0].handle, ANNA)
-        assert not house.service.services.hosts.pool.live, "a table alone is no reason for a kernel"
+        assert not house.service.services.hosts.pool.kernels, (
+            "a table alone is no reason for a kernel"
+        )
     assert names == [f"table-{table.handle}.csv" for table in tables[:2]]
     assert names[0] != names[1]
     assert again == names[0]

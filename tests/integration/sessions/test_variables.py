@@ -47,8 +47,8 @@ def _remarks(request):
 async def _be_idle(house):
     """Let the kernel be idle for long; its variables are saved, if they ever are."""
     pool = house.service.services.hosts.pool
-    ((key, launched),) = pool.live.items()
-    launched.kernel.last_used -= 10**6
+    ((key, kernel),) = pool.kernels.items()
+    kernel.last_used -= 10**6
     await pool.save_variables(key)
 
 
@@ -298,8 +298,8 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
             await asyncio.sleep(0.01)
             if (await house.service.services.database.sessions.find(KEY)).kernel["runs"] == 2:
                 break
-        (launched,) = pool.live.values()
-        launched.kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
+        (kernel,) = pool.kernels.values()
+        kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
         await running
         reply = await house.run("rows")
     (notice,) = _returns(reply)

@@ -1,7 +1,5 @@
 """Whose kernel goes first, and what each weighs."""
 
-import types
-
 import pytest
 
 from interpreter_bot import errors
@@ -10,14 +8,13 @@ from interpreter_bot.kernels import kernel_capacity, watchdog_loop
 _MIB = 1 << 20
 
 
-class Launched:
-    """What is looked at of a launched kernel, which is its own provisioner and usage."""
+class Kernel:
+    """What is looked at of a kernel, which is its own provisioner and usage."""
 
     def __init__(self, person, last_used, *, busy=False, megabytes=0, alive=True):
         self.person = person
-        self.kernel = types.SimpleNamespace(
-            is_alive=alive, is_busy=busy, last_used=last_used, is_frozen=False
-        )
+        self.is_alive, self.is_busy, self.last_used = alive, busy, last_used
+        self.is_frozen = False
         self.provisioner = self
         self.weight = 1.0
         self.set = []
@@ -35,35 +32,35 @@ class Launched:
 
 def test_ones_own_longest_idle_kernel_goes_before_anybody_elses():
     live = {
-        "a old": Launched("a", 2),
-        "a older, held": Launched("a", 1),
-        "b": Launched("b", 0, megabytes=900),
+        "a old": Kernel("a", 2),
+        "a older, held": Kernel("a", 1),
+        "b": Kernel("b", 0, megabytes=900),
     }
     assert kernel_capacity.find_to_evict("a", live, {"a older, held"}) == "a old"
 
 
 def test_whoever_takes_most_room_makes_it_for_who_has_none():
     live = {
-        "a": Launched("a", 1, megabytes=90),
-        "b": Launched("b", 9),
-        "b new": Launched("b", 10),
-        "b busy": Launched("b", 0, busy=True),
-        "c dead": Launched("c", 0, alive=False, megabytes=900),
+        "a": Kernel("a", 1, megabytes=90),
+        "b": Kernel("b", 9),
+        "b new": Kernel("b", 10),
+        "b busy": Kernel("b", 0, busy=True),
+        "c dead": Kernel("c", 0, alive=False, megabytes=900),
     }
     assert kernel_capacity.find_to_evict("d", live, set()) == "b"
-    live["a"] = Launched("a", 1, megabytes=900)
+    live["a"] = Kernel("a", 1, megabytes=900)
     assert kernel_capacity.find_to_evict("d", live, set()) == "a"
 
 
 def test_nobody_loses_variables_to_somebody_who_has_more_kernels():
-    live = {"a": Launched("a", 1), **{f"b{n}": Launched("b", 0, busy=True) for n in range(2)}}
+    live = {"a": Kernel("a", 1), **{f"b{n}": Kernel("b", 0, busy=True) for n in range(2)}}
     with pytest.raises(errors.PoolFullError):
         kernel_capacity.find_to_evict("b", live, set())
     assert kernel_capacity.find_to_evict("c", live, set()) == "a"
 
 
 def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
-    live = {"a1": Launched("a", 1), "a2": Launched("a", 0), "b": Launched("b", -1)}
+    live = {"a1": Kernel("a", 1), "a2": Kernel("a", 0), "b": Kernel("b", -1)}
 
     def session_to_evict(*, starting=0, max_kernels=3, leased=()):
         return kernel_capacity.find_own_to_evict(
@@ -79,11 +76,11 @@ def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
 
 
 def test_all_busy_sessions_of_a_person_weigh_as_much_as_one_of_another():
-    live = [Launched("a", 0, busy=True) for _ in range(4)]
-    live += [Launched("b", 0, busy=True), Launched("c", 0), Launched("c", 0)]
+    live = [Kernel("a", 0, busy=True) for _ in range(4)]
+    live += [Kernel("b", 0, busy=True), Kernel("c", 0), Kernel("c", 0)]
     watchdog_loop.share_among_people(live)
     assert [one.weight for one in live] == [0.25] * 4 + [1.0, 0.5, 0.5]
-    live[0].kernel.is_busy = live[1].kernel.is_busy = False
+    live[0].is_busy = live[1].is_busy = False
     watchdog_loop.share_among_people(live)
     watchdog_loop.share_among_people(live)
     assert [one.set for one in live] == [[0.25]] * 2 + [[0.25, 0.5]] * 2 + [[], [0.5], [0.5]]

@@ -19,15 +19,15 @@ async def one():
         if one.fault is not None:
             raise one.fault
         return types.SimpleNamespace(
-            kernel=types.SimpleNamespace(is_alive=True),
+            is_alive=True,
             provisioner=types.SimpleNamespace(starts_when_attached=True),
         )
 
     async def ready():
         pass
 
-    async def end(launched):
-        ended.append(launched)
+    async def end(kernel):
+        ended.append(kernel)
 
     one = spares.Spares(1, launch=launch, may_launch=lambda: True, prepare=ready, end=end)
     one.started, one.ended, one.fault = started, ended, None
@@ -45,7 +45,7 @@ async def test_who_waits_for_the_spare_being_started_finds_it_ready(one):
     one.started.set()
     await asyncio.wait({launching})
     assert (len(one), one.kernel_count, one.launching) == (1, 1, None)
-    assert (await one.take()).kernel.is_alive
+    assert (await one.take()).is_alive
     assert (len(one), one.kernel_count) == (0, 0)
 
 

@@ -62,11 +62,11 @@ class Kernel:
         self.interrupted.append((ending, reason))
 
 
-class Session:
-    """A launched kernel with its provisioner, processes and workspace, all in one."""
+class Session(Kernel):
+    """A kernel with its provisioner, processes and workspace, all in one."""
 
     def __init__(self, directory, *, reading=FINE, usage=NOTHING, stored=0, wait=None):
-        self.kernel = Kernel()
+        super().__init__()
         self.workspace = self
         self.provisioner = types.SimpleNamespace(
             usage=lambda: self, can_freeze=True, has_own_id=True
@@ -194,7 +194,7 @@ async def test_memory_is_looked_at_while_as_many_walk_through_files_as_can(tmp_p
         async with watched(tmp_path, live):
             await until(lambda: all(one.looks for one in walked))
             live["greedy"] = greedy
-            await until(lambda: greedy.kernel.condemned)
+            await until(lambda: greedy.condemned)
     finally:
         forever.set()
 
@@ -205,13 +205,13 @@ async def test_what_there_is_no_time_to_read_ends_a_session_only_if_that_happens
     readings = [late, FINE]
     busy.reading = lambda *_: readings[0] if len(readings) == 1 else readings.pop(0)
     async with watched(tmp_path, {"busy": busy, "hiding": hiding}):
-        await until(lambda: hiding.kernel.condemned)
+        await until(lambda: hiding.condemned)
         await until(lambda: len(readings) == 1)
     assert hiding.looks == 2
-    assert not busy.kernel.condemned
+    assert not busy.condemned
 
 
-class QuickKernel(Kernel):
+class QuickSession(Session):
     """Runs something else whenever one looks."""
 
     executions = property(lambda self: next(self._numbers))
@@ -220,8 +220,7 @@ class QuickKernel(Kernel):
 
 @pytest.mark.parametrize("idle_ticks", [8, 1_000_000])
 async def test_quick_code_is_looked_at_like_code_in_the_background(tmp_path, idle_ticks):
-    quick, long = Session(tmp_path), Session(tmp_path)
-    quick.kernel = QuickKernel()
+    quick, long = QuickSession(tmp_path), Session(tmp_path)
     quick.group_bytes = long.group_bytes = 0
     live = {"quick": quick, "long": long}
     async with watched(tmp_path, live, pace={"idle_ticks": idle_ticks}):
@@ -268,7 +267,7 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(tmp_pat
     # So many that nobody would be looked at for an hour.
     pace = {"idle_ticks": 100, "max_starting": 10**6}
     idle = Session(tmp_path)
-    idle.kernel.is_busy, idle.group_bytes = False, 0
+    idle.is_busy, idle.group_bytes = False, 0
     began = time.monotonic()
     async with watched(tmp_path, {"idle": idle}, starting=range(starting), pace=pace):
         await until(lambda: idle.checks)
@@ -299,9 +298,9 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
     what, ending, reason = CONDEMNED[why]
     session, other = Session(tmp_path, **what), Session(tmp_path)
     async with watched(tmp_path, {"it": session, "other": other}):
-        await until(lambda: session.kernel.condemned)
-        assert session.kernel.condemned == [(ending, reason)]
-        assert not other.kernel.condemned
+        await until(lambda: session.condemned)
+        assert session.condemned == [(ending, reason)]
+        assert not other.condemned
 
 
 INTERRUPTED = {
@@ -326,8 +325,8 @@ async def test_busy_code_is_interrupted_once_and_not_condemned(tmp_path, why):
     session = Session(tmp_path, **what)
     async with watched(tmp_path, {"it": session}):
         await until(lambda: session.looks > 5)
-        assert session.kernel.interrupted == [(values.Ending.STOPPED, reason)]
-        assert not session.kernel.condemned
+        assert session.interrupted == [(values.Ending.STOPPED, reason)]
+        assert not session.condemned
 
 
 async def test_a_guard_ends_with_its_kernel_and_a_new_one_gets_its_own(tmp_path):
@@ -346,13 +345,13 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     small, large = Session(tmp_path, stored=65 * MIB), Session(tmp_path, stored=90 * MIB)
     for one in (small, large):
         # In a control group, idle, and not its turn: nobody would look at it for a while.
-        one.group_bytes, one.kernel.is_busy = 0, False
+        one.group_bytes, one.is_busy = 0, False
     disk(MIB, MIB, MIB, 0, MIB)
     live = {"small": small, "large": large}
     async with watched(tmp_path, live, pace={"idle_ticks": 10**20}):
-        await until(lambda: small.kernel.condemned or large.kernel.condemned)
-        assert large.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
-        assert not small.kernel.condemned
+        await until(lambda: small.condemned or large.condemned)
+        assert large.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
+        assert not small.condemned
 
 
 async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
@@ -377,7 +376,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
     tmp_path, resting, group_bytes, monkeypatch
 ):
     session = Session(tmp_path)
-    session.group_bytes, session.kernel.is_busy = group_bytes, False
+    session.group_bytes, session.is_busy = group_bytes, False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
@@ -395,7 +394,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
             has_moved = session.has_run_since(session.seen_clocks)
         seen = len(looks)
         # Nor does code that only waits, as for an answer, need to be looked at.
-        session.kernel.is_busy = True
+        session.is_busy = True
         await asyncio.sleep(0.2)
         assert len(looks) == seen
         session.seen_clocks.clear()
@@ -406,7 +405,7 @@ async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     tmp_path, resting, monkeypatch
 ):
     session = Session(tmp_path)
-    session.kernel.is_busy = False
+    session.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}, pace={"max_seconds_unchecked": 0.1}):
@@ -428,7 +427,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(
     tmp_path, resting, monkeypatch
 ):
     session = Session(tmp_path, usage=dataclasses.replace(NOTHING, is_partial=True))
-    session.kernel.is_busy = False
+    session.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
@@ -441,18 +440,18 @@ async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_sy
     crowded = Session(tmp_path, reading=session_metering.Reading(tasks=129))
     crowded.provisioner.has_own_id = False
     async with watched(tmp_path, {"it": crowded}):
-        await until(lambda: crowded.kernel.condemned)
+        await until(lambda: crowded.condemned)
         reason = run_words.too_many_processes(LIMITS)
-        assert crowded.kernel.condemned == [(values.Ending.STOPPED, reason)]
+        assert crowded.condemned == [(values.Ending.STOPPED, reason)]
 
 
 async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, disk):
     large, hiding = Session(tmp_path, stored=900 * MIB), Session(tmp_path, stored=None)
     disk(MIB, MIB, MIB, 0, MIB)
     async with watched(tmp_path, {"large": large, "hiding": hiding}):
-        await until(lambda: large.kernel.condemned or hiding.kernel.condemned)
-        assert hiding.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
-        assert not large.kernel.condemned
+        await until(lambda: large.condemned or hiding.condemned)
+        assert hiding.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
+        assert not large.condemned
 
 
 async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, disk):
@@ -460,29 +459,29 @@ async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_pa
     disk(0)
     async with watched(tmp_path, {"small": small, "growing": growing}):
         await until(lambda: min(small.looks, growing.looks) > 5)
-        assert not small.kernel.condemned
+        assert not small.condemned
         growing.stored = 2 * MIB + 1
-        await until(lambda: growing.kernel.condemned)
-        assert growing.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
-        assert not small.kernel.condemned
+        await until(lambda: growing.condemned)
+        assert growing.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
+        assert not small.condemned
 
 
 async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
     tmp_path, resting, monkeypatch
 ):
     idle, busy = Session(tmp_path), Session(tmp_path)
-    idle.kernel.is_busy = False
+    idle.is_busy = False
     idle.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(idle, monkeypatch)
     async with watched(tmp_path, {"idle": idle, "busy": busy}, freeze_seconds=0.3):
-        await until(lambda: idle.kernel.is_frozen)
-        assert time.monotonic() >= idle.kernel.last_used + 0.3
+        await until(lambda: idle.is_frozen)
+        assert time.monotonic() >= idle.last_used + 0.3
         before, asked = len(looks), []
         monkeypatch.setattr(idle, "has_run_since", lambda _: asked.append(1))
         await asyncio.sleep(1.0)
         assert len(looks) == before
         assert not asked
-        assert not busy.kernel.is_frozen
+        assert not busy.is_frozen
 
 
 async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
@@ -497,12 +496,12 @@ async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, mo
 
     monkeypatch.setattr(shutil, "disk_usage", look)
     one = Session(tmp_path)
-    one.kernel.is_frozen = True
+    one.is_frozen = True
     async with watched(tmp_path, {"one": one}):
         await until(lambda: len(weighed) >= 20)
         assert set(weighed) == {0}
         assert 3 <= len(looks) <= len(weighed) / 3
-        one.kernel.is_frozen = False
+        one.is_frozen = False
         weighed.clear()
         looks.clear()
         await until(lambda: len(weighed) >= 20)
@@ -511,7 +510,7 @@ async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, mo
 
 async def test_a_session_is_never_frozen_where_the_settings_say_so(tmp_path):
     idle = Session(tmp_path)
-    idle.kernel.is_busy = False
+    idle.is_busy = False
     async with watched(tmp_path, {"idle": idle}, freeze_seconds=0):
         await until(lambda: idle.looks > 20)
-    assert not idle.kernel.is_frozen
+    assert not idle.is_frozen
