@@ -50,7 +50,7 @@ UNBUILDABLE = {
     "a user id": ({"uid": 4_000_000_000}, (0, "enter_namespaces")),
     "a resource": (
         {"rlimits": {"DATA": [1 << 30, 1 << 30], "NOFILE": [-5, -5]}},
-        (0, "_priority → limit"),
+        (0, "_priority → set_limits"),
     ),
     "a processor": ({"affinity": [4095]}, (errno.EINVAL, "_limit_and_lower_priority")),
     "a size": ({"temporary_bytes": -1}, (errno.EINVAL, "mount_temporary")),
