@@ -25,13 +25,13 @@ from interpreter_bot.wording import skill_words
 _log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "skills"
-"""Directory of copies in the data directory; kernels see it at `skill_catalogue.MOUNTED`."""
-IMPORTABLE: Final = ".python"
-"""Its directory of links to all modules; see `guest.rootfs`."""
+"""Directory of copies in the data directory; kernels see it at `skill_catalogue.MOUNT_POINT`."""
+MODULE_LINKS: Final = ".python"
+"""Directory in `DIRECTORY` with links to all modules; see `guest.rootfs.SKILL_MODULES`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Accepted:
+class _AcceptedVersion:
     """The digests of an accepted skill, and of its files."""
 
     digest: str
@@ -40,13 +40,13 @@ class _Accepted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SkillStatus:
-    """The status of a skill of the settings.
+    """The status of a skill in a directory that the settings name.
 
     Attributes:
-        name: of its directory.
+        name: the name of its directory.
         standing: whether it is used.
         skill: its present version; None if it is unusable.
-        reason: a sentence, if it is unusable.
+        reason: a sentence on why it is unusable, or empty.
         changes: files that differ from the accepted version.
     """
 
@@ -63,7 +63,7 @@ class AcceptedSkills:
     def __init__(self, directories: Sequence[pathlib.Path], data: pathlib.Path) -> None:
         self._sources = directories
         self._copies_directory = data / DIRECTORY
-        self._accepted = acceptance.Records(data, "skills", _Accepted)
+        self._accepted = acceptance.Records(data, "skills", _AcceptedVersion)
         self._catalogue: tuple[tuple[int, int], tuple[skill_files.Skill, ...]] | None = None
 
     def statuses(self) -> tuple[SkillStatus, ...]:
@@ -76,10 +76,10 @@ class AcceptedSkills:
         return tuple(self._status(name, path) for name, path in sources.items())
 
     def refresh(self) -> tuple[SkillStatus, ...]:
-        """Update the copies, so that there is one of each skill that equals its accepted version.
+        """Update the copies: each skill that equals its accepted version has one, others have none.
 
         Raises:
-            SkillError: a directory cannot be read, or written to.
+            SkillError: a directory cannot be read or written.
         """
         statuses = self.statuses()
         if not self._sources and not self._copies_directory.exists():
@@ -87,9 +87,9 @@ class AcceptedSkills:
         skills = [
             status.skill for status in statuses if status.skill and status.standing is Standing.ON
         ]
-        with _translated():
+        with _translate_errors():
             make_directory(self._copies_directory)
-            for name in self._names() - {skill.name for skill in skills}:
+            for name in self._copy_names() - {skill.name for skill in skills}:
                 _log.warning("the skill %s is off: it was changed, removed or refused", name)
                 _remove(self._copies_directory / name)
             for skill in skills:
@@ -99,17 +99,18 @@ class AcceptedSkills:
         return statuses
 
     def accept(self, name: str, digest: str) -> skill_files.Skill:
-        """Accept the present version of a skill if it has a digest; see `acceptance.check_version`.
+        """Accept the present version of a skill if `digest` names it.
 
         Raises:
-            BotError: there is no such skill, it has another digest, or it cannot be used.
+            BotError: there is no such skill, it has another digest, or it cannot be used; see
+                `acceptance.check_version`.
         """
         path = skill_files.find(self._sources).get(name)
         if path is None:
             raise skill_files.SkillError(skill_words.unknown(name))
         skill = skill_files.read(path)
         acceptance.check_version(name, digest, skill.digest)
-        self._accepted.write(name, _Accepted(skill.digest, _digests(skill)))
+        self._accepted.write(name, _AcceptedVersion(skill.digest, _file_digests(skill)))
         self.refresh()
         return skill
 
@@ -117,7 +118,7 @@ class AcceptedSkills:
         """Revoke the acceptance of a skill.
 
         Raises:
-            BotError: it was not accepted.
+            BotError: the skill was not accepted.
         """
         if name != pathlib.PurePath(name).name or not self._accepted.remove(name):
             raise skill_files.SkillError(skill_words.not_accepted(name))
@@ -132,15 +133,17 @@ class AcceptedSkills:
 
         Raises:
             FileMissingError: there is no such file.
-            SkillError: it cannot be read.
+            SkillError: the file cannot be read.
         """
         name, _, file_path = path.partition("/")
         skill = next(
             (candidate for candidate in self._read_copies() if candidate.name == name), None
         )
         if skill is None or file_path not in skill.files:
-            raise errors.FileMissingError(skill_words.no_file(f"{skill_catalogue.MOUNTED}/{path}"))
-        with _translated(), (self._copies_directory / path).open("rb") as file:
+            raise errors.FileMissingError(
+                skill_words.no_file(f"{skill_catalogue.MOUNT_POINT}/{path}")
+            )
+        with _translate_errors(), (self._copies_directory / path).open("rb") as file:
             file.seek(start)
             return file.read(max_bytes)
 
@@ -153,10 +156,10 @@ class AcceptedSkills:
         version = (status.st_ino, status.st_mtime_ns)
         if self._catalogue is None or self._catalogue[0] != version:
             skills = []
-            for name in sorted(self._names()):
+            for name in sorted(self._copy_names()):
                 try:
                     skill = skill_files.read(self._copies_directory / name)
-                    # The names of files suffice, and contents may be large.
+                    # Only the names of files are needed later, and their contents may be large.
                     files = dict.fromkeys(skill.files, b"")
                     skills.append(dataclasses.replace(skill, files=files))
                 except skill_files.SkillError:
@@ -171,10 +174,10 @@ class AcceptedSkills:
             return SkillStatus(name, Standing.UNUSABLE, reason=str(error))
         accepted = self._accepted.read(name)
         standing = acceptance.find_standing(accepted.digest if accepted else None, skill.digest)
-        changes = tuple(_changes(accepted.files, _digests(skill))) if accepted else ()
+        changes = tuple(_list_changes(accepted.files, _file_digests(skill))) if accepted else ()
         return SkillStatus(name, standing, skill, changes=changes)
 
-    def _names(self) -> set[str]:
+    def _copy_names(self) -> set[str]:
         if not self._copies_directory.is_dir():
             return set()
         return {
@@ -193,7 +196,7 @@ class AcceptedSkills:
     def _link_modules(self, skills: Iterable[skill_files.Skill]) -> None:
         """Link all modules in one directory, so that kernels need one entry of `sys.path`.
 
-        With links, modules come and go with their skills, also in running kernels.
+        As these are links, modules appear and disappear with their skills, also in running kernels.
         """
         targets: dict[str, str] = {}
         for skill in skills:
@@ -201,7 +204,7 @@ class AcceptedSkills:
                 if name in targets:
                     _log.warning("the module %s of the skill %s is hidden", name, skill.name)
                 targets.setdefault(name, f"../{skill.name}/{path}")
-        directory = self._copies_directory / IMPORTABLE
+        directory = self._copies_directory / MODULE_LINKS
         make_directory(directory)
         links = {pathlib.PurePath(target).name: target for target in targets.values()}
         for link in list(directory.iterdir()):
@@ -213,19 +216,19 @@ class AcceptedSkills:
 
 
 def prepare(data: pathlib.Path) -> pathlib.Path:
-    """Make and return the directory that kernels see at /skills, even if it stays empty.
+    """Make and return the directory that kernels see at /skills.
 
-    Kernels check only once for the directory of modules.
+    It is made even if there are no skills yet, as kernels look for the directory of modules once.
     """
     make_directory(data / DIRECTORY)
-    make_directory(data / DIRECTORY / IMPORTABLE)
+    make_directory(data / DIRECTORY / MODULE_LINKS)
     return data / DIRECTORY
 
 
 def make_directory(directory: pathlib.Path) -> None:
     """Make a directory that kernels can read, whatever the mask of this process."""
     directory.mkdir(parents=True, exist_ok=True)
-    # If a host of another user has made it, it has the right mode already.
+    # Only the owner may change the mode. A host that runs as another user has set it already.
     if directory.stat().st_mode & 0o777 != 0o755:
         directory.chmod(0o755)
 
@@ -244,9 +247,9 @@ def _write(skill: skill_files.Skill, directory: pathlib.Path) -> None:
 def _remove(directory: pathlib.Path) -> None:
     """Remove a copy, if it exists; for readers it disappears at once."""
     if directory.is_dir():
-        removed = directory.with_name(f".old-{secrets.token_hex(8)}")
-        directory.rename(removed)
-        shutil.rmtree(removed, ignore_errors=True)
+        old_copy = directory.with_name(f".old-{secrets.token_hex(8)}")
+        directory.rename(old_copy)
+        shutil.rmtree(old_copy, ignore_errors=True)
 
 
 def _is_copied(skill: skill_files.Skill, directory: pathlib.Path) -> bool:
@@ -258,7 +261,7 @@ def _is_copied(skill: skill_files.Skill, directory: pathlib.Path) -> bool:
         return False
 
 
-def _digests(skill: skill_files.Skill) -> dict[str, str]:
+def _file_digests(skill: skill_files.Skill) -> dict[str, str]:
     """Return a digest of each file, which includes whether it may be executed."""
     return {
         path: hashlib.sha256(b"%d" % (path in skill.programs) + content).hexdigest()
@@ -266,7 +269,7 @@ def _digests(skill: skill_files.Skill) -> dict[str, str]:
     }
 
 
-def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _list_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Yield the files that differ, with the kind of difference."""
     for path in sorted(before.keys() | after.keys()):
         if path not in before:
@@ -278,7 +281,7 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[st
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

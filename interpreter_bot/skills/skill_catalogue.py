@@ -11,14 +11,14 @@ from typing import Final
 
 from interpreter_bot.skills import skill_files
 
-MOUNTED: Final = "/skills"
-"""The directory of skills in kernels, which `guest.rootfs` also uses."""
+MOUNT_POINT: Final = "/skills"
+"""The directory of skills in kernels; `guest.rootfs` mounts it there."""
 _INTRODUCTION: Final = (
-    f"Your operator has written skills: instructions and files, read-only in {MOUNTED} of the "
+    f"Your operator has written skills: instructions and files, read-only in {MOUNT_POINT} of the "
     "kernel. When a task fits a skill's description, first read its SKILL.md, with read_file or in "
     "code, and follow it. Their modules can be imported."
 )
-_MORE: Final = "Further ones, in {mounted} too: {names}."
+_FURTHER_SKILLS: Final = "Further ones, in {mounted} too: {names}."
 
 
 def write(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
@@ -35,7 +35,7 @@ def write(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
         else:
             names.append(skill.name)
     catalogue = "\n".join(["<available_skills>", *entries, "</available_skills>"])
-    further = _MORE.format(mounted=MOUNTED, names=", ".join(names)) if names else ""
+    further = _FURTHER_SKILLS.format(mounted=MOUNT_POINT, names=", ".join(names)) if names else ""
     return "\n".join(filter(None, (_INTRODUCTION, catalogue, further)))
 
 
@@ -44,5 +44,5 @@ def _entry(skill: skill_files.Skill) -> str:
     return (
         f"<skill><name>{skill.name}</name>"
         f"<description>{html.escape(skill.description, quote=False)}</description>"
-        f"<location>{MOUNTED}/{skill.name}/{skill_files.HEAD_FILE}</location>{modules}</skill>"
+        f"<location>{MOUNT_POINT}/{skill.name}/{skill_files.HEAD_FILE}</location>{modules}</skill>"
     )

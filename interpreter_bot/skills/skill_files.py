@@ -1,6 +1,6 @@
 """Files and front matter of one skill, read once, with limits, and without following links.
 
-The accepted version is the one that was read here, so nothing can change in between.
+An administrator accepts exactly the bytes that were read, so nothing can change in between.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import skill_words
 
 HEAD_FILE: Final = "SKILL.md"
-MODULES: Final = "python"
-"""Directory of a skill whose modules can be imported."""
+MODULES_DIRECTORY: Final = "python"
+"""The directory in a skill with the modules that code can import."""
 _NAME: Final = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _MAX_NAME_CHARACTERS: Final = 64
 _MAX_DESCRIPTION_CHARACTERS: Final = 1024
@@ -34,7 +34,7 @@ _IGNORED_NAMES: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
 
 
 class SkillError(errors.BotError):
-    """This skill cannot be used."""
+    """A skill cannot be used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Skill:
     """A skill as it was read.
 
     Attributes:
-        name: also of its directory.
+        name: its name, and that of its directory.
         description: what it does and when to use it, one line.
         author: from its metadata; may be empty.
         files: contents by relative path.
-        programs: those of the files that may be executed.
+        programs: the paths of executable files.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Skill:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all files, with their names, lower-case hex."""
+        """SHA-256 of the names and contents of all files, lower-case hex."""
         hasher = hashlib.sha256()
         for path, content in sorted(self.files.items()):
             head = f"{path}\0{path in self.programs}\0{len(content)}\0"
@@ -66,11 +66,11 @@ class Skill:
 
     @property
     def modules(self) -> Mapping[str, str]:
-        """Modules and packages that it offers: their paths, by name."""
+        """The paths of the modules and packages that code can import, by name."""
         modules = {}
         for path in self.files:
             parts = pathlib.PurePosixPath(path).parts
-            if parts[0] != MODULES or len(parts) < 2:
+            if parts[0] != MODULES_DIRECTORY or len(parts) < 2:
                 continue
             is_package = len(parts) == 3 and parts[2] == "__init__.py"
             name = parts[1] if is_package else parts[1].removesuffix(".py")
@@ -80,7 +80,7 @@ class Skill:
 
 
 def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
-    """Find possible skills in the directories of the settings; the first of a name is used.
+    """Find possible skills in directories; of two with the same name, the first is used.
 
     Raises:
         SkillError: a directory cannot be read.
@@ -100,20 +100,20 @@ def read(directory: pathlib.Path) -> Skill:
     """Read a skill.
 
     Raises:
-        SkillError: it is no skill, contains a link, or is too large.
+        SkillError: the directory is no skill, contains a link, or is too large.
     """
     files: dict[str, bytes] = {}
     programs = set()
-    left_bytes = _MAX_SKILL_BYTES
+    remaining_bytes = _MAX_SKILL_BYTES
     try:
         root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             for path, descriptor in _open_files(root, ""):
                 with os.fdopen(descriptor, "rb") as file:
-                    content = file.read(left_bytes + 1)
+                    content = file.read(remaining_bytes + 1)
                     is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
-                left_bytes -= len(content)
-                if left_bytes < 0 or len(files) >= _MAX_FILES:
+                remaining_bytes -= len(content)
+                if remaining_bytes < 0 or len(files) >= _MAX_FILES:
                     raise SkillError(skill_words.too_large(_MAX_FILES, _MAX_SKILL_BYTES))
                 files[path] = content
                 if is_program:
@@ -132,7 +132,7 @@ def _open_files(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
     """Open all files of a directory; yield paths and descriptors, which the caller closes.
 
     Raises:
-        SkillError: it contains something else than files and directories.
+        SkillError: it contains something other than files and directories.
     """
     if prefix.count("/") > _MAX_DEPTH:
         raise SkillError(skill_words.TOO_DEEP)
@@ -141,10 +141,10 @@ def _open_files(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
             continue
         path = prefix + name
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-        # A name that is not printable could neither be shown nor requested.
+        # A name with unprintable characters could be neither shown nor requested.
         if not path.isprintable() or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise SkillError(
-                skill_words.not_a_plain_file(safe_text.harmless(safe_text.encodable(path)))
+                skill_words.not_a_plain_file(safe_text.sanitize(safe_text.replace_surrogates(path)))
             )
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -161,18 +161,18 @@ def _read_front_matter(content: bytes) -> tuple[str, str, str]:
     """Read name, description and author from the front matter; other keys are ignored.
 
     Raises:
-        SkillError: there is none, or it does not have the format.
+        SkillError: there is no front matter, or it has another format.
     """
     text = content[:_MAX_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
     preamble, mark, remainder = text.partition("---\n")
-    matter, end, _ = remainder.partition("\n---")
+    front_matter, end, _ = remainder.partition("\n---")
     if preamble or not mark or not end:
         raise SkillError(skill_words.no_front_matter(HEAD_FILE))
-    # Imported here, as importing it would be a large part of the start of `exec`.
+    # Imported on first use, as the import would be a large part of the start of `exec`.
     import yaml
 
     try:
-        fields = yaml.safe_load(matter)
+        fields = yaml.safe_load(front_matter)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SkillError(skill_words.not_yaml(HEAD_FILE)) from error
     if not isinstance(fields, dict):
@@ -187,8 +187,8 @@ def _read_front_matter(content: bytes) -> tuple[str, str, str]:
     author_name = author if isinstance(author, str) else ""
     return (
         name,
-        quantities.one_line(safe_text.harmless(description), _MAX_DESCRIPTION_CHARACTERS),
-        quantities.one_line(safe_text.harmless(author_name), _MAX_AUTHOR_CHARACTERS),
+        quantities.one_line(safe_text.sanitize(description), _MAX_DESCRIPTION_CHARACTERS),
+        quantities.one_line(safe_text.sanitize(author_name), _MAX_AUTHOR_CHARACTERS),
     )
 
 

@@ -126,7 +126,7 @@ def test_modules_can_be_imported_as_long_as_their_skill_is_on(skills, sources, s
     )
     skill = accept(skills, "acme")
     assert list(skill.modules) == ["acme_lib", "fiscal"]
-    links = shown / accepted_skills.IMPORTABLE
+    links = shown / accepted_skills.MODULE_LINKS
     assert sorted(os.listdir(links)) == ["acme_lib", "fiscal.py"]
     assert (links / "fiscal.py").read_text() == "def quarter(): return 3"
     assert "<module>fiscal</module>" in skills.catalogue(1000)
