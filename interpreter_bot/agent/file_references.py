@@ -279,7 +279,7 @@ def _prose(block: token.Token) -> str:
 def _inline_blocks(text: str, files: _Files) -> Iterator[token.Token]:
     """Iterate over the blocks of an answer that hold words: no code, no quotations' claims."""
     beginning = _beginning(text)
-    if markdown_cost.is_excessive(beginning):
+    if markdown_cost.is_slow_to_parse(beginning):
         return
     parser = markdown_it.MarkdownIt("commonmark").enable("table")
     parser.inline.ruler.before("link", "file_reference", _read_reference)

@@ -69,7 +69,7 @@ def _screen_text(outputs: Sequence[output_screens.VisibleOutput], max_characters
     excess = sum(map(len, words)) - max_characters
     if excess > 0 and places:
         printed = [
-            shortened_output.Printed(output.stream, output.text)
+            shortened_output.PrintedPiece(output.stream, output.text)
             for output in outputs
             if isinstance(output, values.Text)
         ]

@@ -451,13 +451,13 @@ def _read_question(arguments: str) -> AskPerson | Misread:
     if isinstance(value, dict):
         choices = _first(value, _CHOICE_NAMES) or ()
         value = _first(value, _QUESTION_NAMES)
-    question = safe_text.harmless(value).strip() if isinstance(value, str) else ""
+    question = safe_text.sanitize(value).strip() if isinstance(value, str) else ""
     if not question or len(question) > _MAX_QUESTION_CHARACTERS:
         limit = f"at most {_MAX_QUESTION_CHARACTERS} characters"
         return Misread(f'Nothing was asked. Give one question of {limit} as "question".')
     if not isinstance(choices, list | tuple):
         choices = str(choices).splitlines()
-    lines = (" ".join(safe_text.harmless(str(choice)).split()) for choice in choices)
+    lines = (" ".join(safe_text.sanitize(str(choice)).split()) for choice in choices)
     # What differs in its case only is the same answer.
     distinct = tuple({line.casefold(): line for line in lines if line}.values())
     if len(distinct) > _MAX_CHOICES or any(len(one) > _MAX_CHOICE_CHARACTERS for one in distinct):

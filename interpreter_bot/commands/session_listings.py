@@ -102,9 +102,9 @@ class SessionEntry:
         title = self.session.title if self.session else ""
         return [
             self.short_name,
-            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _NO_VALUE,
+            quantities.one_line(safe_text.sanitize(title), _MAX_TITLE_CHARACTERS) or _NO_VALUE,
             quantities.one_line(self.key, _MAX_KEY_CHARACTERS),
-            quantities.one_line(safe_text.harmless(self.person), _MAX_TITLE_CHARACTERS),
+            quantities.one_line(safe_text.sanitize(self.person), _MAX_TITLE_CHARACTERS),
             self.state,
             _format_size(self.status.memory_bytes if self.status else None),
             _format_age(_seconds_since(self.session.created) if self.session else None),

@@ -83,7 +83,7 @@ def _find_named(
             entry for entry in entries if name and name in (entry.key, entry.name[: len(name)])
         ]
         if len(matches) != 1:
-            safe_name = safe_text.harmless(name)
+            safe_name = safe_text.sanitize(name)
             matching_names = ", ".join(entry.short_name for entry in matches)
             raise errors.BotError(
                 operator_words.several_sessions(safe_name, matching_names)
@@ -192,7 +192,7 @@ def _find_host(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_hos
         if str(host.connection.address) == name:
             return host
     addresses = ", ".join(str(host.connection.address) for host in hosts) or "none"
-    safe_name = safe_text.harmless(name)
+    safe_name = safe_text.sanitize(name)
     raise errors.BotError(operator_words.no_host(safe_name, addresses))
 
 

@@ -75,10 +75,12 @@ def _summarize(query: code_activity.Query) -> code_activity.ShownQuery:
     """Return the present state of a query, for people."""
     return code_activity.ShownQuery(
         query.connection,
-        safe_text.revealed(safe_text.clipped(query.statement.strip(), _MAX_SHOWN_CHARACTERS)).text,
+        safe_text.reveal_hidden(
+            safe_text.truncate(query.statement.strip(), _MAX_SHOWN_CHARACTERS)
+        ).text,
         rows=query.rows,
         seconds=round(query.seconds, 3),
-        reason=safe_text.revealed(query.reason).text,
+        reason=safe_text.reveal_hidden(query.reason).text,
     )
 
 

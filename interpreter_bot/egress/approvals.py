@@ -96,7 +96,7 @@ class Approvals:
             contact.method,
             contact.host,
             contact.port,
-            safe_text.harmless(target),
+            safe_text.sanitize(target),
             first[:_MAX_SHOWN_BYTES],
         )
         request = values.InputRequested(question, False, subject="request", grant=_grant(contact))

@@ -73,7 +73,7 @@ def _add_preview_and_title(
 ) -> values.DisplayOutput:
     """Add a preview to forms that some platforms cannot show, and a title if there is one."""
     title = " ".join(
-        safe_text.clipped(_join_lines(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
+        safe_text.truncate(_join_lines(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
     )
     if isinstance(output, values.Html):
         return dataclasses.replace(output, title=title, preview=_preview(data))
@@ -96,7 +96,7 @@ def _preview(data: dict[str, object]) -> bytes:
 
 def plain(data: dict[str, object]) -> str:
     """Return the bundle's own plain text, harmless and bounded."""
-    return safe_text.bounded(_join_lines(data.get("text/plain")), _PLAIN_CHARACTERS)
+    return safe_text.elide_middle(_join_lines(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
 def _join_lines(form: object) -> str:
@@ -107,7 +107,7 @@ def _join_lines(form: object) -> str:
 
 
 def _encode(form: object) -> bytes:
-    return safe_text.encodable(_join_lines(form)).encode()
+    return safe_text.replace_surrogates(_join_lines(form)).encode()
 
 
 def _size(form: object, max_bytes: int) -> int:
@@ -180,7 +180,7 @@ def _json(form: object) -> values.Json | None:
 
 
 def _markdown(form: object) -> values.Result | None:
-    text = safe_text.bounded(_join_lines(form), _PLAIN_CHARACTERS)
+    text = safe_text.elide_middle(_join_lines(form), _PLAIN_CHARACTERS)
     return values.Result(plain=text, is_markdown=True) if text.strip() else None
 
 
@@ -218,7 +218,7 @@ def _is_texts(cells: object) -> TypeGuard[list[str]]:
 
 
 def _cells(cells: list[str]) -> tuple[str, ...]:
-    return tuple(safe_text.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
+    return tuple(safe_text.truncate(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
 
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.DisplayOutput | None]], ...]] = (

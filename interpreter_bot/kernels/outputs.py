@@ -42,7 +42,7 @@ Outputs = tuple[values.Output, ...]
 
 def prompt(text: str) -> str:
     """Return the harmless, bounded prompt of an input request."""
-    return safe_text.clipped(text, _MESSAGE_CHARACTERS)
+    return safe_text.truncate(text, _MESSAGE_CHARACTERS)
 
 
 def tool_request(message: jupyter_messages.Message) -> str:
@@ -108,7 +108,7 @@ class OutputReader:
         # Each stream has its own limit, so that warnings do not use up the room of results. Text
         # counts as it was sent: escapes show nothing, but cleaning them takes time.
         room = self._bytes_left[stream]
-        accepted_text = safe_text.head(printed, room)
+        accepted_text = safe_text.truncate_bytes(printed, room)
         self._bytes_left[stream] = (
             room - len(accepted_text.encode()) if len(accepted_text) == len(printed) else 0
         )
@@ -192,12 +192,12 @@ def _error(content: dict[str, object]) -> values.Error:
     name = _single_line(raw_name) if isinstance(raw_name, str) else ""
     name = name or "Error"
     full_message = raw_message if isinstance(raw_message, str) else ""
-    message = safe_text.clipped(full_message, _MESSAGE_CHARACTERS)
+    message = safe_text.truncate(full_message, _MESSAGE_CHARACTERS)
     traceback = content.get("traceback")
     traceback = traceback if isinstance(traceback, list) else []
     lines = [f"{line}\n" for line in traceback if isinstance(line, str)]
     # Bounded before it is searched, at more than the length of the guest's own tracebacks.
-    sent_text = safe_text.bounded("".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
+    sent_text = safe_text.elide_middle("".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
     return values.Error(name, message, _traceback(sent_text, _ending(name, message), full_message))
 
 
@@ -205,19 +205,19 @@ def _traceback(text: str, ending: str, full_message: str) -> str:
     """Bound a traceback, and let it end once in `ending`, which may have a shortened message."""
     room = _TRACEBACK_CHARACTERS - len(ending) - 1
     if text.endswith(ending):
-        return safe_text.bounded(text.removesuffix(ending), room) + ending
-    if message := safe_text.bounded(full_message, 16 * _TRACEBACK_CHARACTERS).rstrip():
+        return safe_text.elide_middle(text.removesuffix(ending), room) + ending
+    if message := safe_text.elide_middle(full_message, 16 * _TRACEBACK_CHARACTERS).rstrip():
         # Remove the full message; the guest appends " …" if it cut the message itself.
         uncut = text.removesuffix(" …")
         before_message = uncut.removesuffix(message)
         if before_message != uncut:
             text = before_message.rpartition("\n")[0]
-    frames = safe_text.bounded(text.rstrip(), room)
+    frames = safe_text.elide_middle(text.rstrip(), room)
     return f"{frames}\n{ending}" if frames else ending
 
 
 def _single_line(text: str) -> str:
-    return " ".join(safe_text.clipped(text, _NAME_CHARACTERS).split())
+    return " ".join(safe_text.truncate(text, _NAME_CHARACTERS).split())
 
 
 def _ending(name: str, message: str) -> str:

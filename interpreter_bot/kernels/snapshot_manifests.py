@@ -151,5 +151,5 @@ def _read_content(workspace: workspaces.Workspace, number: int) -> bytes | None:
 
 
 def _one_line(text: str, max_characters: int) -> str:
-    line = re.sub(r"\s+", " ", safe_text.harmless(text[: 4 * max_characters]))
+    line = re.sub(r"\s+", " ", safe_text.sanitize(text[: 4 * max_characters]))
     return line if len(line) <= max_characters else f"{line[: max_characters - 1]}…"

@@ -155,7 +155,7 @@ def readable(text: object, max_characters: int) -> str:
     if not isinstance(text, str):
         return ""
     # Cut before it is cleaned, so that cleaning takes a bounded time.
-    clean = safe_text.harmless(_HIDDEN.sub("", text[: 4 * max_characters])).strip()
+    clean = safe_text.sanitize(_HIDDEN.sub("", text[: 4 * max_characters])).strip()
     return clean if len(clean) <= max_characters else f"{clean[:max_characters]} …"
 
 
@@ -165,7 +165,7 @@ def warnings(
     """Return suspicions about a definition; `tools_by_server` has the names of all tools."""
     text = json.dumps(tool, ensure_ascii=False)
     sentences = []
-    if _HIDDEN.search(text) or safe_text.harmless(text) != text:
+    if _HIDDEN.search(text) or safe_text.sanitize(text) != text:
         sentences.append(tool_words.HIDDEN_CHARACTERS)
     words = set(re.findall(r"[\w.-]+", text))
     for other_server, names in tools_by_server.items():
@@ -193,7 +193,7 @@ def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> li
 def _lines(tool: Mapping[str, Any]) -> list[str]:
     """Return a definition as lines for people, with hidden characters and blank lines shown."""
     return [
-        safe_text.revealed(f"{path}: {line}").text
+        safe_text.reveal_hidden(f"{path}: {line}").text
         for path, value in _leaves(tool, "")
         for line in _folded(str(value).splitlines() or [""])
     ]

@@ -246,7 +246,7 @@ async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
 
 
 def _log_printed(name: str, printed: bytes) -> None:
-    if text := safe_text.harmless(printed.decode("utf-8", "replace")).rstrip():
+    if text := safe_text.sanitize(printed.decode("utf-8", "replace")).rstrip():
         _log.warning("the MCP server %s printed: %s", name, text)
 
 

@@ -199,7 +199,7 @@ def _describe_login(login: tool_logins.Login) -> str:
 
 
 def _make_harmless(text: str) -> str:
-    return html.escape(safe_text.harmless(text)[:200])
+    return html.escape(safe_text.sanitize(text)[:200])
 
 
 def _make_page(title: str, body: str, *, status: int = 200) -> web.Response:

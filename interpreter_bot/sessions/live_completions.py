@@ -21,7 +21,7 @@ _DOC_CHARACTERS: Final = 1500
 
 
 def _words(text: str) -> str:
-    return safe_text.clipped(text, _DOC_CHARACTERS)
+    return safe_text.truncate(text, _DOC_CHARACTERS)
 
 
 class _Strict(pydantic.BaseModel):

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def _harmless(text: str) -> str:
-    return safe_text.clipped(text, _CELL_CHARACTERS)
+    return safe_text.truncate(text, _CELL_CHARACTERS)
 
 
 Count = Annotated[int, pydantic.Field(ge=0, le=10**15)]

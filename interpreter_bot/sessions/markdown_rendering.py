@@ -62,7 +62,7 @@ class MarkdownRenderer:
 
 
 def _is_simple(text: str) -> bool:
-    return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_excessive(text)
+    return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_slow_to_parse(text)
 
 
 async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:

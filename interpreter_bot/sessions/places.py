@@ -64,7 +64,7 @@ class Places:
         if any((choice.name, choice.scope) == (name, scope) for choice in self._fixed):
             raise errors.BotError(place_words.FIXED_BY_OPERATOR)
         if name == INSTRUCTIONS:
-            value = safe_text.harmless(str(value)).strip()
+            value = safe_text.sanitize(str(value)).strip()
             _check_length(value, settings.MAX_INSTRUCTION_CHARACTERS)
         await self._database.choices.put(scope, name, value, author[:_MAX_AUTHOR_CHARACTERS])
 
@@ -158,7 +158,7 @@ def checked_note(text: str) -> str:
     Raises:
         BotError: it is empty, or too long.
     """
-    note = " ".join(safe_text.harmless(text).split())
+    note = " ".join(safe_text.sanitize(text).split())
     if not note:
         raise errors.BotError(place_words.NOTE_EMPTY)
     _check_length(note, values.MAX_NOTE_CHARACTERS)

@@ -102,5 +102,5 @@ async def _ask_for_title(
 
 def clean_title(text: str) -> str:
     """Make a title of what a model wrote: one line, without marks around it."""
-    line = next((line for line in safe_text.harmless(text).splitlines() if line.strip()), "")
+    line = next((line for line in safe_text.sanitize(text).splitlines() if line.strip()), "")
     return quantities.one_line(line.strip(" \t#*_`\"'“”„«»."), _MAX_TITLE_CHARACTERS)

@@ -47,7 +47,7 @@ from interpreter_bot.wording import job_words, run_words, schedule_words, sessio
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
-_SKILLS: Final = f"{skill_catalogue.MOUNTED}/"
+_SKILLS: Final = f"{skill_catalogue.MOUNT_POINT}/"
 
 _PLAN_FIRST: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "

@@ -287,4 +287,4 @@ def recent_messages(messages: Sequence[requests.RecentMessage]) -> str:
 
 
 def _name(name: str) -> str:
-    return " ".join(safe_text.harmless(name).split())[:_MAX_NAME_CHARACTERS]
+    return " ".join(safe_text.sanitize(name).split())[:_MAX_NAME_CHARACTERS]

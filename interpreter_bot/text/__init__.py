@@ -1,7 +1,7 @@
 """Pure functions on text that every layer may use: sanitizing, terminals, screens, formats.
 
-A leaf: the agent tells a model what a person saw, platforms show it, and both mean the same.
+A leaf: the agent describes to a model what platforms show to people, and both use these functions.
 `safe_text` makes foreign text safe to show, `fences` writes and finds code within Markdown,
-`output_screens` is about printed text and all outputs of one execution, `quantities` about sizes,
-times and counts in words. How things look on a certain platform never belongs here.
+`output_screens` computes what an execution leaves visible, `quantities` writes sizes, times and
+counts in words. The look of a certain platform never belongs here.
 """

@@ -1,26 +1,27 @@
-"""Where an address ends that stands in a sentence. Pure."""
+"""Find URLs in prose, without the punctuation that follows them. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-PATTERN: Final = r"https?://[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*"
-"""An address as the target of a link: its parentheses are in pairs, as in Markdown."""
-_TRAILING: Final = ".,;:!?*_~|'\"}"
-_CLOSING: Final = {")": "(", "]": "["}
+URL_PATTERN: Final = r"https?://[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*"
+"""Matches a URL; its parentheses must be in pairs, as in Markdown."""
+_TRAILING_PUNCTUATION: Final = ".,;:!?*_~|'\"}"
+_OPENING_BY_CLOSING: Final = {")": "(", "]": "["}
 
 
-def without_trailing(address: str) -> str:
-    """Return an address without the marks of the sentence around it: what it opens it closes."""
+def strip_trailing_punctuation(address: str) -> str:
+    """Remove punctuation after a URL; a bracket that the URL itself opened is kept."""
     end = len(address)
     excess = {
-        close: address.count(close) - address.count(start) for close, start in _CLOSING.items()
+        close: address.count(close) - address.count(start)
+        for close, start in _OPENING_BY_CLOSING.items()
     }
     while end:
         last = address[end - 1]
-        if last in _CLOSING and excess[last] > 0:
+        if last in _OPENING_BY_CLOSING and excess[last] > 0:
             excess[last] -= 1
-        elif last not in _TRAILING:
+        elif last not in _TRAILING_PUNCTUATION:
             break
         end -= 1
     return address[:end]

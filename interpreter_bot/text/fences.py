@@ -1,4 +1,4 @@
-"""Code fences: wrap foreign text so that it cannot close its fence; recognise fences. Pure."""
+"""Code fences of Markdown: recognise them, and wrap text so that it cannot close its own. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 Style: TypeAlias = Literal["longer", "broken"]
-"""How a fence is kept whole: by being longer than any in the text, as Markdown has it; or, where a
-platform knows only three backticks, by breaking those in the text with an invisible space.
+"""How text is kept from closing its fence: the fence is longer than any run of backticks in the
+text, as Markdown allows; or, if a platform knows only three backticks, invisible spaces break the
+runs in the text.
 """
 
-_TICKS: Final = re.compile("`+")
-_RUNS: Final = re.compile("`{3,}")
-_BREAK: Final = "\u200b"
+_BACKTICK_RUN: Final = re.compile("`+")
+_FENCE_LIKE_RUN: Final = re.compile("`{3,}")
+_INVISIBLE_SPACE: Final = "\u200b"
 _MAX_MARKS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,20}")
-# Longer ones are not taken for fences: they could be neither closed nor opened again. No backticks
-# follow the opening ones, or it is code within a line.
+# A longer run is not taken for a fence, as no fence could close or repeat it. If more backticks
+# follow in the line, it is a code span.
 _OPENING: Final = re.compile(
     r"(?P<indent>[ \t]{0,12})"
     r"(?:(?P<ticks>`{3,32}+)[^`\r\n]*|(?P<waves>~{3,32}+)(?!~)[^\r\n]*)\r?\n?"
 )
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(?P<marks>`{3,}|~{3,})[ \t]*\r?\n?")
-_BEGINNING: Final = re.compile(r"[ \t]*(?:```|~~~)")
+_POSSIBLE_OPENING: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class Fence:
     """An open fence.
 
     Attributes:
-        indent: what stands before it, as within a list.
-        marks: backticks or tildes.
-        language: of the code in it, or empty.
+        indent: white space before it, as within a list.
+        marks: its backticks or tildes.
+        language: the language that it names, or empty.
     """
 
     indent: str
@@ -48,11 +49,11 @@ class Fence:
 
     @property
     def closing(self) -> str:
-        """Return what closes it, at the beginning of a line."""
+        """Return the line that closes the fence, without a line end."""
         return f"{self.indent}{self.marks}"
 
 
-def opened(line: str) -> Fence | None:
+def parse_opening(line: str) -> Fence | None:
     """Parse a line that may open a fence."""
     match = _OPENING.fullmatch(line)
     if match is None:
@@ -68,59 +69,59 @@ def closes(line: str, fence: Fence) -> bool:
     return match is not None and match["marks"].startswith(fence.marks)
 
 
-def scanned(
+def track_fences(
     lines: Iterable[str], fence: Fence | None = None
 ) -> Iterator[tuple[Fence | None, str, Fence | None]]:
-    """Iterate over lines, each between the fence that is open before it and the one after it.
+    """Yield each line between the fence that is open before it and the fence open after it.
 
     `fence` is open before the first line.
     """
     for line in lines:
         previous = fence
         if previous is None:
-            fence = opened(line)
+            fence = parse_opening(line)
         elif closes(line, previous):
             fence = None
         yield previous, line, fence
 
 
-def begins(text: str) -> bool:
-    """Return whether text may become a fence, depending on how its line goes on."""
-    return _BEGINNING.match(text) is not None
+def may_open_fence(text: str) -> bool:
+    """Return whether an incomplete line may turn out to open a fence."""
+    return _POSSIBLE_OPENING.match(text) is not None
 
 
-def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
+def wrap_block(text: str, *, language: str = "", style: Style = "longer") -> str:
     """Wrap text as a code block; empty if there is nothing to wrap.
 
-    `language` is left out if it is no name of one. Line ends become line feeds.
+    A `language` with unusual characters is left out. Line ends become line feeds.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     if not text.strip():
         return ""
-    marks = "`" * max(3, _longest(text) + 1)
+    marks = "`" * max(3, _longest_run(text) + 1)
     if style == "broken" or len(marks) > _MAX_MARKS:
-        marks, text = "```", _broken(text)
+        marks, text = "```", _break_runs(text)
     safe_language = language if _LANGUAGE.fullmatch(language) else ""
     return f"{marks}{safe_language}\n{text}\n{marks}"
 
 
-def inline(text: str, *, style: Style = "longer") -> str:
+def wrap_inline(text: str, *, style: Style = "longer") -> str:
     """Wrap text as code within a line; empty if there is nothing to wrap."""
     text = " ".join(text.split())
     if not text:
         return ""
     if style == "broken":
-        # There is no way to write a backtick within one.
+        # Such platforms cannot show a backtick in a code span.
         return f"`{text.replace('`', 'ˋ')}`"  # noqa: RUF001
-    marks = "`" * (_longest(text) + 1)
+    marks = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{marks}{pad}{text}{pad}{marks}"
 
 
-def _longest(text: str) -> int:
-    return max((len(run) for run in _TICKS.findall(text)), default=0)
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _BACKTICK_RUN.findall(text)), default=0)
 
 
-def _broken(text: str) -> str:
-    """Separate the backticks where three or more stand together."""
-    return _RUNS.sub(lambda run: _BREAK.join(run[0]), text)
+def _break_runs(text: str) -> str:
+    """Separate backticks by invisible spaces in each run of three or more."""
+    return _FENCE_LIKE_RUN.sub(lambda run: _INVISIBLE_SPACE.join(run[0]), text)

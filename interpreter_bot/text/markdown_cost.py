@@ -1,4 +1,4 @@
-"""Whether Markdown costs far more to parse than its length says. Pure."""
+"""Recognise Markdown that takes far longer to parse than its length suggests. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 _MAX_OPEN_BRACKETS: Final = 50
 
 
-def is_excessive(text: str) -> bool:
-    """Return whether brackets of a text stay open in such numbers that only a plain text is cheap.
+def is_slow_to_parse(text: str) -> bool:
+    """Return whether a text has so many unclosed brackets that it should not be parsed.
 
-    For each open bracket markdown-it looks for the end of a link, through all that follow it.
+    For each open bracket, markdown-it searches the rest of the text for the end of a link.
     """
     if text.count("[") <= _MAX_OPEN_BRACKETS:
         return False

@@ -1,4 +1,4 @@
-"""Code cells of Jupyter notebooks: all that is needed of one is the source of its cells."""
+"""Read the code cells of Jupyter notebooks. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from interpreter_bot import errors
 
 
 class NotebookError(errors.BotError):
-    """It is not a notebook."""
+    """A file is not a notebook in Python."""
 
 
 def read(data: bytes, name: str) -> list[str]:
-    """Return the code of a notebook's cells that have any.
+    """Return the code of each cell that is not empty.
 
-    `name` is the file's, for sentences.
+    `name` is the file's name for error messages.
 
     Raises:
-        NotebookError: it is no notebook, or not one in Python.
+        NotebookError: the file is not a notebook, or not in Python.
     """
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
@@ -32,7 +32,7 @@ def read(data: bytes, name: str) -> list[str]:
 
 
 def _cells(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Iterate over the cells of code, also of those formats that have sheets of cells."""
+    """Iterate over the code cells; formats before version 4 have them in worksheets."""
     sheets = notebook.get("worksheets")
     for part in [notebook] if sheets is None else sheets:
         if not isinstance(part["cells"], list):
@@ -48,7 +48,9 @@ def _source(cell: dict[str, Any]) -> str:
 
 
 def _language(notebook: dict[str, Any]) -> str:
-    """Return the language; Python if the notebook names none."""
+    """Return the notebook's language; Python if it names none."""
     metadata = notebook.get("metadata") or {}
-    described = (metadata.get("kernelspec") or {}).get("language")
-    return str(described or (metadata.get("language_info") or {}).get("name") or "python").lower()
+    kernel_language = (metadata.get("kernelspec") or {}).get("language")
+    return str(
+        kernel_language or (metadata.get("language_info") or {}).get("name") or "python"
+    ).lower()

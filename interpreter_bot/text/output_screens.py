@@ -1,4 +1,8 @@
-"""The screen of one execution: outputs after clearing and updates, print after backspaces. Pure."""
+"""The screen of one execution: what its outputs leave visible, as in a notebook. Pure.
+
+Clearing and updates of displays replace earlier outputs; carriage returns and backspaces overwrite
+printed text.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,24 @@ from typing import Final, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.text import safe_text
 
-_MOVES: Final = re.compile(r"\r+(?=\n)|[\r\n\x08]|[^\r\n\x08]+")
+_MOVES_AND_TEXT: Final = re.compile(r"\r+(?=\n)|[\r\n\x08]|[^\r\n\x08]+")
 _COMBINING_CATEGORIES: Final = frozenset({"Mn", "Me"})
 _JOINER: Final = "\u200d"
 _MAX_STACKED_MARKS: Final = 16
 
 
 VisibleOutput: TypeAlias = values.Text | values.Error | values.DisplayOutput | values.Notice
-"""An output that can be visible, which `values.Clear` is not."""
+"""Any output but `values.Clear`, which shows nothing itself."""
 
 
-class Tape:
-    """Printed text: carriage returns and backspaces move back, and later text overwrites.
+class TerminalText:
+    """Printed text, in which carriage returns and backspaces move back and later text overwrites.
 
-    So a progress bar is one line that changes. It takes time in proportion to the text.
+    So a progress bar is one line that changes. The time is proportional to the length of the text.
     """
 
     def __init__(self) -> None:
-        self._done: list[str] = []
+        self._finished: list[str] = []
         self._cells: list[str] = []
         self._cursor = 0
         self._pending = ""
@@ -38,35 +42,34 @@ class Tape:
         return "".join(self._cells)
 
     @property
-    def is_returned(self) -> bool:
-        """Whether the next text overwrites that line from its beginning."""
+    def is_at_line_start(self) -> bool:
+        """Whether the next text overwrites the unfinished line from its beginning."""
         return self._cursor == 0 and bool(self._cells)
 
     @property
-    def stable(self) -> str:
+    def finished_lines(self) -> str:
         """The finished lines, which no longer change."""
-        if len(self._done) > 1:
-            self._done = ["".join(self._done)]
-        return self._done[0] if self._done else ""
+        if len(self._finished) > 1:
+            self._finished = ["".join(self._finished)]
+        return self._finished[0] if self._finished else ""
 
     @property
     def text(self) -> str:
         """All lines."""
-        return self.stable + self.line
+        return self.finished_lines + self.line
 
     def feed(self, text: str) -> None:
         """Apply the next printed text; an escape may be cut in two."""
-        text, self._pending = safe_text.without_open_escape(self._pending + text)
-        for part in _MOVES.findall(safe_text.printed(text)):
+        text, self._pending = safe_text.split_open_escape(self._pending + text)
+        for part in _MOVES_AND_TEXT.findall(safe_text.sanitize_printed(text)):
             self._apply(part)
 
     def _apply(self, part: str) -> None:
         if part == "\n":
-            self._done.append(self.line + "\n")
+            self._finished.append(self.line + "\n")
             self._cells.clear()
             self._cursor = 0
         elif part[0] == "\r":
-            # The return before a line end moves nothing visible.
             self._cursor = 0
         elif part == "\x08":
             self._cursor = max(self._cursor - 1, 0)
@@ -98,8 +101,8 @@ class ScreenItem:
     """One item of a screen.
 
     Attributes:
-        number: identifies it as long as it exists, through all updates.
-        output: its present content; text without carriage returns.
+        number: identifies the item through all its updates.
+        output: its present content; printed text has no carriage returns.
     """
 
     number: int
@@ -107,34 +110,34 @@ class ScreenItem:
 
 
 class _MutableItem:
-    """Mutable item of a screen."""
+    """An item that later outputs may still change."""
 
     def __init__(self, number: int, output: VisibleOutput) -> None:
         self.number = number
         self.output = output
-        self.tape: Tape | None = None
+        self.terminal_text: TerminalText | None = None
         if isinstance(output, values.Text):
-            self.tape = Tape()
-            self.tape.feed(output.text)
+            self.terminal_text = TerminalText()
+            self.terminal_text.feed(output.text)
 
     def item(self) -> ScreenItem:
         output = self.output
-        if isinstance(output, values.Text) and self.tape is not None:
-            output = values.Text(output.stream, self.tape.text)
+        if isinstance(output, values.Text) and self.terminal_text is not None:
+            output = values.Text(output.stream, self.terminal_text.text)
         return ScreenItem(self.number, output)
 
 
 class Screen:
-    """Screen of one execution, to which its outputs are applied one by one."""
+    """The screen of one execution, to which its outputs are applied one by one."""
 
     def __init__(self) -> None:
         self._mutable_items: list[_MutableItem] = []
-        self._count = 0
-        self._is_clearing = False
+        self._next_number = 0
+        self._clears_before_next = False
 
     @property
     def items(self) -> tuple[ScreenItem, ...]:
-        """Visible items, in order, without empty text."""
+        """The visible items, in order, without empty text."""
         items = (mutable_item.item() for mutable_item in self._mutable_items)
         return tuple(
             item for item in items if not isinstance(item.output, values.Text) or item.output.text
@@ -142,35 +145,35 @@ class Screen:
 
     @property
     def outputs(self) -> tuple[VisibleOutput, ...]:
-        """Visible outputs, without their numbers."""
+        """The outputs of the visible items."""
         return tuple(item.output for item in self.items)
 
     def show(self, output: values.Output) -> None:
         """Apply the next output."""
         if isinstance(output, values.Clear):
-            self._is_clearing = output.wait
+            self._clears_before_next = output.wait
             if not output.wait:
                 self._mutable_items.clear()
             return
-        if self._is_clearing:
+        if self._clears_before_next:
             self._mutable_items.clear()
-            self._is_clearing = False
+            self._clears_before_next = False
         if isinstance(output, values.Text):
             self._print(output)
         elif not (isinstance(output, values.Display) and output.is_update and self._redraw(output)):
             self._add(output)
 
     def _add(self, output: VisibleOutput) -> None:
-        self._mutable_items.append(_MutableItem(self._count, output))
-        self._count += 1
+        self._mutable_items.append(_MutableItem(self._next_number, output))
+        self._next_number += 1
 
     def _print(self, output: values.Text) -> None:
         remaining = output.text
         last = self._last(output.stream)
-        if last is not None and last.tape is not None:
-            head, remaining = self._split_continuation(remaining, last, last.tape)
+        if last is not None and last.terminal_text is not None:
+            head, remaining = self._split_continuation(remaining, last, last.terminal_text)
             if head:
-                last.tape.feed(head)
+                last.terminal_text.feed(head)
         if remaining:
             self._add(values.Text(output.stream, remaining))
 
@@ -184,11 +187,13 @@ class Screen:
                 return mutable_item
         return None
 
-    def _split_continuation(self, text: str, last: _MutableItem, tape: Tape) -> tuple[str, str]:
-        """Split text into a part that continues the item `last`, and a part for a new item."""
+    def _split_continuation(
+        self, text: str, last: _MutableItem, printed: TerminalText
+    ) -> tuple[str, str]:
+        """Split text into the part that continues the item `last`, and the part for a new item."""
         if last is self._mutable_items[-1]:
             return text, ""
-        if tape.line and (text.startswith("\r") or tape.is_returned):
+        if printed.line and (text.startswith("\r") or printed.is_at_line_start):
             # A progress bar continues its line even if something was shown since.
             head, end, rest = text.partition("\n")
             return head + end, rest

@@ -1,4 +1,4 @@
-"""Sizes, durations, counts and one-line cuts in words, the same on every platform. Pure."""
+"""Format sizes, durations, counts and one-line texts, the same on every platform. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 _UNITS: Final = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
-def size(count_bytes: float) -> str:
+def size(byte_count: float) -> str:
     """Format a number of bytes to three digits, such as "1.75 GiB", "977 KiB" or "12 bytes"."""
     for unit, factor in _UNITS:
-        number = count_bytes / factor
+        number = byte_count / factor
         if number >= 1:
             return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
-    return count(round(count_bytes), "byte")
+    return count(round(byte_count), "byte")
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Long printed text in few lines: the beginning and the end of each stream. Pure."""
+"""Shorten long printed text to the beginning and the end of each stream. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-# A line is cut if whole lines would leave more room than this empty.
-_WHOLE_LINES: Final = 0.5
-# One of so many parts of a shortened text is its end.
-_TAIL_PART: Final = 3
-_JOINED: Final = frozenset({"\u200d", "\ufe0e", "\ufe0f"})
+# If whole lines would fill less than this share of the room, the last line is cut instead.
+_MIN_FILLED_SHARE: Final = 0.5
+# The end gets one part in three of a shortened text, the beginning the rest.
+_TAIL_DIVISOR: Final = 3
+_JOINING_CHARACTERS: Final = frozenset({"\u200d", "\ufe0e", "\ufe0f"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedPiece:
     """A text that was printed to a stream."""
 
     stream: str
@@ -32,22 +32,24 @@ class _Gap:
 
 
 def shorten(
-    pieces: Sequence[Printed], *, max_characters: int, max_lines: int | None = None
+    pieces: Sequence[PrintedPiece], *, max_characters: int, max_lines: int | None = None
 ) -> tuple[str, ...]:
     """Return the text of each piece, without the middle of a stream that is too long.
 
     A short stream leaves its room to the other one. Lines that replace text are not counted.
     """
-    unshortened: dict[str, str] = {}
+    full_texts: dict[str, str] = {}
     for piece in pieces:
-        unshortened[piece.stream] = unshortened.get(piece.stream, "") + piece.text
-    texts = {name: text.rstrip("\n") for name, text in unshortened.items()}
+        full_texts[piece.stream] = full_texts.get(piece.stream, "") + piece.text
+    texts = {name: text.rstrip("\n") for name, text in full_texts.items()}
     lines = {name: text.count("\n") + 1 for name, text in texts.items()}
-    characters = _shares({name: len(text) for name, text in texts.items()}, max_characters)
-    line_shares = lines if max_lines is None else _shares(lines, max_lines)
-    gaps = {name: _gap(text, line_shares[name], characters[name]) for name, text in texts.items()}
+    characters = _divide({name: len(text) for name, text in texts.items()}, max_characters)
+    line_shares = lines if max_lines is None else _divide(lines, max_lines)
+    gaps = {
+        name: _find_gap(text, line_shares[name], characters[name]) for name, text in texts.items()
+    }
     parts: list[str] = []
-    ends = dict.fromkeys(unshortened, 0)
+    ends = dict.fromkeys(full_texts, 0)
     for piece in pieces:
         start = ends[piece.stream]
         end = ends[piece.stream] = start + len(piece.text)
@@ -55,19 +57,19 @@ def shorten(
         if gap is None:
             parts.append(piece.text)
             continue
-        head = unshortened[piece.stream][start : max(min(end, gap.start), start)]
-        tail = unshortened[piece.stream][min(max(start, gap.end), end) : end]
+        head = full_texts[piece.stream][start : max(min(end, gap.start), start)]
+        tail = full_texts[piece.stream][min(max(start, gap.end), end) : end]
         parts.append(f"{head}{gap.mark if start <= gap.start < end else ''}{tail}")
     return tuple(parts)
 
 
 def shorten_text(text: str, *, max_characters: int, max_lines: int) -> str:
-    """Return another text, without its middle if it is too long."""
-    gap = _gap(text, max_lines, max_characters)
+    """Return a text, without its middle if it is too long."""
+    gap = _find_gap(text, max_lines, max_characters)
     return f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
 
 
-def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
+def _divide(needs: dict[str, int], limit: int) -> dict[str, int]:
     """Divide room equally among streams; those that need less leave theirs to others."""
     shares: dict[str, int] = {}
     for name, need in sorted(needs.items(), key=lambda item: item[1]):
@@ -76,21 +78,21 @@ def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
     return shares
 
 
-def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
+def _find_gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
     """Return the middle of a text to leave out; None if the text fits."""
     lines = text.split("\n")
-    # One line too many takes no more room than the mark in its place.
+    # One line too many is kept, as the line that would replace it takes the same room.
     if len(lines) <= max_lines + 1 and len(text) <= max_characters:
         return None
     head, tail = text, text
     if len(lines) > max_lines:
-        tail_lines = max(max_lines // _TAIL_PART, 1)
+        tail_lines = max(max_lines // _TAIL_DIVISOR, 1)
         head = "\n".join(lines[: max(max_lines - tail_lines, 0)])
         tail = "\n".join(lines[-tail_lines:])
-    tail_characters = max(max_characters // _TAIL_PART, 0)
-    start = _whole_lines(head, max(max_characters - tail_characters, 0))
-    end = len(text) - _whole_lines(tail[::-1], tail_characters)
-    end = max(_whole_letters(text, end), start)
+    tail_characters = max(max_characters // _TAIL_DIVISOR, 0)
+    start = _fitting_length(head, max(max_characters - tail_characters, 0))
+    end = len(text) - _fitting_length(tail[::-1], tail_characters)
+    end = max(_letter_boundary(text, end), start)
     removed_text = text[start:end].strip("\n")
     if not removed_text:
         return None
@@ -104,18 +106,20 @@ def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
     )
 
 
-def _whole_lines(text: str, limit: int) -> int:
+def _fitting_length(text: str, limit: int) -> int:
     """Return how much of a text fits: whole lines, unless that leaves too much room empty."""
     if len(text) <= limit:
         return len(text)
     line_end = text.rfind("\n", 0, limit)
-    return line_end if line_end > limit * _WHOLE_LINES else _whole_letters(text, limit)
+    return line_end if line_end > limit * _MIN_FILLED_SHARE else _letter_boundary(text, limit)
 
 
-def _whole_letters(text: str, place: int) -> int:
-    """Return a place at or before another that divides no letter from its marks."""
-    while 0 < place < len(text) and (
-        unicodedata.combining(text[place]) or text[place] in _JOINED or text[place - 1] == "\u200d"
+def _letter_boundary(text: str, index: int) -> int:
+    """Return the last position up to `index` that separates no letter from its marks."""
+    while 0 < index < len(text) and (
+        unicodedata.combining(text[index])
+        or text[index] in _JOINING_CHARACTERS
+        or text[index - 1] == "\u200d"
     ):
-        place -= 1
-    return place
+        index -= 1
+    return index

@@ -324,7 +324,7 @@ class TurnDrawing:
             yield self._status_part(f"✍️ {chat_words.WRITING_CODE}")
         elif running_cell is not None and self._style.is_job:
             if line := quantities.one_line(
-                safe_text.harmless(running_cell.last_line), _MAX_LAST_LINE_CHARACTERS
+                safe_text.sanitize(running_cell.last_line), _MAX_LAST_LINE_CHARACTERS
             ):
                 yield markdown.inline_code(line)
             yield self._status_part(f"⏳ running … ({markdown.time_since(running_cell.began)})")
@@ -451,7 +451,7 @@ class TurnDrawing:
 
     def _draw_code_to_approve(self, question: events.ApprovalQuestion) -> Iterator[layout.Part]:
         """Draw all of the code, as it would run: people approve only what they can see."""
-        revealed = safe_text.revealed(question.code)
+        revealed = safe_text.reveal_hidden(question.code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, self._capabilities.max_characters * 4 // 5)

@@ -235,7 +235,7 @@ class ExecutionPrinter(ports.Reply):
 
     def _print_approval(self, question: events.ApprovalQuestion) -> None:
         self._out.close_line()
-        revealed = safe_text.revealed(question.code)
+        revealed = safe_text.reveal_hidden(question.code)
         self._print_code(revealed.text, "Python" if question.can_edit else question.subject)
         if revealed.warning:
             self._print_line(revealed.warning, style=_BOLD_RED)
@@ -255,7 +255,7 @@ class ExecutionPrinter(ports.Reply):
     def _print_code(self, code: str, kind: str = "Python") -> None:
         """Print code so that a copy of its lines runs."""
         self._print_line(f"── {kind}", style=_DIM)
-        self._print_line(safe_text.harmless(code).rstrip("\n"), style=_DIM)
+        self._print_line(safe_text.sanitize(code).rstrip("\n"), style=_DIM)
         self._print_line("──", style=_DIM)
 
 
@@ -270,7 +270,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def show_text(self, text: str) -> None:
         """Print the answer of a command."""
-        self._out.line(safe_text.harmless(text))
+        self._out.line(safe_text.sanitize(text))
 
     def show_refusal(self, sentence: str) -> None:
         """Print why a command was refused."""
@@ -278,7 +278,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def _show(self, event: events.TurnEvent) -> None:
         if self._link_beginning and not isinstance(event, events.TextAdded):
-            self._out.text(safe_text.harmless(self._link_beginning))
+            self._out.text(safe_text.sanitize(self._link_beginning))
             self._link_beginning = ""
         match event:
             case events.Started():
@@ -296,7 +296,7 @@ class TurnPrinter(ExecutionPrinter):
                 self._err.status(self._bar)
             case events.TextAdded(text=text):
                 text, self._link_beginning = file_links.replace(self._link_beginning + text)
-                self._out.text(safe_text.harmless(text))
+                self._out.text(safe_text.sanitize(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.
                 self._print_line(text, style=_YELLOW)

@@ -159,7 +159,7 @@ class ButtonActions:
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
             is_code = isinstance(question, events.ApprovalQuestion)
-            text = code_reading.mended(text) if is_code else text
+            text = code_reading.undo_typography(text) if is_code else text
             await modals.respond(self._handler, interaction, question.id, "answer", text)
 
         return submitted
@@ -212,7 +212,7 @@ class ButtonActions:
 
         The response to an interaction may have files even if the bot may attach none there.
         """
-        revealed_code = safe_text.revealed(question.code)
+        revealed_code = safe_text.reveal_hidden(question.code)
         data = revealed_code.text.encode()
         warning = f"⚠️ {revealed_code.warning}" if revealed_code.warning else ""
         await self._handler.reply(

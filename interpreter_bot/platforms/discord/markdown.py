@@ -21,7 +21,7 @@ _BACKTICK_LOOKALIKE: Final = "\u02cb"
 _MENTION: Final = re.compile(r"@(?=everyone|here)|<(?=[@#][!&]?\d|id:)", re.IGNORECASE)
 _CODE_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
 _LINK: Final = re.compile(
-    rf"!?\[(?P<label>[^\[\]\n]{{0,300}})\]\(\s{{0,3}}<?(?P<target>{addresses.PATTERN})>?"
+    rf"!?\[(?P<label>[^\[\]\n]{{0,300}})\]\(\s{{0,3}}<?(?P<target>{addresses.URL_PATTERN})>?"
     r"(?:\s{1,3}\"[^\"\n]{0,300}\")?\s{0,3}\)"
     r"|(?P<bare><?(?P<url>https?://[^\s<>\"]+)>?)",
     re.IGNORECASE,
@@ -58,15 +58,15 @@ _UTC_TIME: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 def code(text: str, language: str = "") -> str:
     """Return a code block that its text cannot leave; empty if there is nothing to show."""
-    return fences.fenced(safe_text.harmless(text), language=language, style="broken")
+    return fences.wrap_block(safe_text.sanitize(text), language=language, style="broken")
 
 
 def inline_code(text: str, max_characters: int = 200) -> str:
     """Return foreign text as code within a line, cut if it is long."""
-    text = safe_text.harmless(text)
+    text = safe_text.sanitize(text)
     if len(text) > max_characters:
         text = text[: max_characters - 1] + "…"
-    return fences.inline(text, style="broken")
+    return fences.wrap_inline(text, style="broken")
 
 
 def small_print(text: str) -> str:
@@ -100,7 +100,7 @@ NOTICE: Final = "-# 🔹"
 
 def escape(text: str) -> str:
     """Escape text within a line: nothing in it is markup, mention or link."""
-    text = " ".join(safe_text.harmless(text).split())
+    text = " ".join(safe_text.sanitize(text).split())
     text = _MARKUP_CHARACTER.sub(r"\\\g<0>", text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return text.replace("@", f"@{_INVISIBLE}").replace("://", f":{_INVISIBLE}//")
@@ -128,8 +128,8 @@ def file_name(name: str) -> str:
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     """Iterate over the blocks of a model's Markdown; see `chat.markup.Markup`."""
-    lines = safe_text.harmless(text).split("\n")
-    index, open_after = 0, [after for _, _, after in fences.scanned(lines)]
+    lines = safe_text.sanitize(text).split("\n")
+    index, open_after = 0, [after for _, _, after in fences.track_fences(lines)]
     while index < len(lines):
         fence = open_after[index]
         if fence is not None:
@@ -137,7 +137,7 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
             while end < len(lines) and open_after[end] is not None:
                 end += 1
             code_text = "\n".join(lines[index + 1 : end])
-            code_block = fences.fenced(code_text, language=fence.language, style="broken")
+            code_block = fences.wrap_block(code_text, language=fence.language, style="broken")
             yield markup.Block(code_block, may_grow=not is_whole and end == len(lines))
             index = end + 1
         elif _is_table(lines, index):
@@ -186,7 +186,7 @@ def _fence_formula(lines: list[str]) -> str:
     text = "\n".join(lines).strip()
     for mark in (*_MATH_ENDS, *_MATH_ENDS.values()):
         text = text.removeprefix(mark).removesuffix(mark)
-    return fences.fenced(text.strip(), language="tex", style="broken")
+    return fences.wrap_block(text.strip(), language="tex", style="broken")
 
 
 def _is_table(lines: list[str], index: int) -> bool:
@@ -230,7 +230,7 @@ def _draw_table(rows: list[list[str]]) -> str:
     widths = [max(len(row[index]) for row in full_rows) for index in range(column_count)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in full_rows]
     lines.insert(1, "  ".join("─" * width for width in widths))
-    return fences.fenced("\n".join(lines), style="broken")
+    return fences.wrap_block("\n".join(lines), style="broken")
 
 
 def _convert_line(line: str) -> str:
@@ -246,7 +246,7 @@ def _convert_line(line: str) -> str:
     end = 0
     for span in _CODE_SPAN.finditer(line):
         parts.append(_defuse(line[end : span.start()]))
-        parts.append(fences.inline(span["code"], style="broken") or span[0])
+        parts.append(fences.wrap_inline(span["code"], style="broken") or span[0])
         end = span.end()
     parts.append(_defuse(line[end:]))
     return "".join(parts)
@@ -273,7 +273,7 @@ def _convert_file_link(link: re.Match[str]) -> str:
 def _convert_link(match: re.Match[str]) -> str:
     if match["bare"]:
         url = match["url"]
-        address = addresses.without_trailing(url)
+        address = addresses.strip_trailing_punctuation(url)
         return f"<{address}>{url[len(address) :]}"
     label, target = match["label"].strip(), match["target"]
     # A label that is an address could name another one than the target.

@@ -234,7 +234,7 @@ class MessageEvents:
         code = code or parsed.code
         if not self._service.queries.models:
             # Without a model, only code in the message can be run.
-            code = code or code_reading.code_in(parsed.text)
+            code = code or code_reading.find_python(parsed.text)
         request = requests.Request(
             key=message.at.session,
             person=message.person,

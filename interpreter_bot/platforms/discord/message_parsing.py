@@ -76,7 +76,7 @@ def parse(
     context = tuple(message for message in recent if message.text or message.files)
     invocation = command_table.parse_words(text, _PLATFORM)
     is_code = invocation is not None and invocation.command.name == "py"
-    code = code_reading.code_of(invocation.argument) if invocation and is_code else ""
+    code = code_reading.read_as_code(invocation.argument) if invocation and is_code else ""
     return ParsedMessage(text, context, tuple(files), code)
 
 
@@ -135,7 +135,7 @@ def recent_message(
 
 def title(text: str) -> str:
     """Return a thread title: the first words of a request."""
-    lines = safe_text.harmless(text).split("\n")
+    lines = safe_text.sanitize(text).split("\n")
     line = next((row for row in lines if row.strip(" `")), "")
     line = " ".join(line.replace("`", " ").split())
     if len(line) > _MAX_TITLE_CHARACTERS:

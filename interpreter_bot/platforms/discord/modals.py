@@ -225,7 +225,7 @@ async def _handle_submission(
     if submission is None:
         return
     if submission.purpose == CODE:
-        code = code_reading.code_of(submission.text)
+        code = code_reading.read_as_code(submission.text)
         await handler.run_request(interaction, code, attachments=submission.files, is_code=True)
     elif submission.purpose == QUESTION:
         message = await _fetch_message(interaction, submission.subject_id)
@@ -241,7 +241,7 @@ async def _handle_submission(
         )
     else:
         answer = (
-            code_reading.mended(submission.text)
+            code_reading.undo_typography(submission.text)
             if submission.purpose == CHANGE
             else submission.text
         )

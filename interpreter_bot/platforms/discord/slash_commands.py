@@ -37,7 +37,7 @@ def add_menus(
     """Add both context menus to a tree."""
 
     async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        code = code_reading.code_of(message.content)
+        code = code_reading.read_as_code(message.content)
         if not code:
             if await handler.check_permissions(interaction):
                 await handler.reply(interaction, command_words.NO_CODE)
@@ -178,7 +178,7 @@ def _make_py_command(
     ) -> None:
         files = tuple(attachment for attachment in (file, file2, file3) if attachment is not None)
         if code.strip():
-            source = code_reading.code_of(code)
+            source = code_reading.read_as_code(code)
             await handler.run_request(interaction, source, attachments=files, is_code=True)
             return
         if not await handler.check_permissions(interaction):
@@ -187,7 +187,7 @@ def _make_py_command(
         async def on_submission(
             submission: _Interaction, text: str, modal_files: tuple[discord.Attachment, ...]
         ) -> None:
-            source = code_reading.code_of(text)
+            source = code_reading.read_as_code(text)
             await handler.run_request(
                 submission, source, attachments=(*files, *modal_files), is_code=True
             )

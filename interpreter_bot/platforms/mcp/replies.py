@@ -31,7 +31,7 @@ class RunReply(ports.Reply):
         if log.progress is not None:
             return log.progress.text
         line = log.cells[-1].last_line if log.cells else ""
-        return quantities.one_line(safe_text.harmless(line), _LINE_CHARACTERS)
+        return quantities.one_line(safe_text.sanitize(line), _LINE_CHARACTERS)
 
     def _show(self, event: events.TurnEvent) -> None:
         self.log.apply(event)

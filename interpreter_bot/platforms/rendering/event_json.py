@@ -122,7 +122,7 @@ def _question_json(question: events.Question) -> EventJson:
         if question.is_of_model:
             document |= {"is_of_model": True, "choices": [*question.choices]}
     else:
-        revealed = safe_text.revealed(question.code)
+        revealed = safe_text.reveal_hidden(question.code)
         document |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}
         document["title"] = question_words.title(question.subject)
         if question.facts:

@@ -70,7 +70,7 @@ def break_before(line: str, limit: int, *, is_code: bool) -> int:
     spans = [] if is_code else [match.span() for match in _UNBREAKABLE.finditer(line)]
     for index in _break_indexes(line, limit):
         is_outside_spans = not any(start < index < end for start, end in spans)
-        if is_outside_spans and not fences.begins(line[index : index + _FENCE_LOOK_AHEAD]):
+        if is_outside_spans and not fences.may_open_fence(line[index : index + _FENCE_LOOK_AHEAD]):
             return index
     return grapheme_floor(line, limit)
 
@@ -180,7 +180,11 @@ class _Cutter:
         opening = fence.opening if fence else ""
         line = self._lines[line_index]
         is_broken = start > self._line_start(line_index) or not self._fits_alone(line_index)
-        if is_broken and not line.is_fence and fences.begins(self._text[start : start + 32]):
+        if (
+            is_broken
+            and not line.is_fence
+            and fences.may_open_fence(self._text[start : start + 32])
+        ):
             return opening + _NO_FENCE
         return opening
 
@@ -240,7 +244,7 @@ class _Cutter:
         if (
             position > start
             and not line.is_fence
-            and fences.begins(self._text[position : position + 32])
+            and fences.may_open_fence(self._text[position : position + 32])
         ):
             return None
         fence = line.after if line.is_fence else line.before
@@ -257,7 +261,7 @@ class _Cutter:
 
 def _lines(text: str) -> Iterator[_Line]:
     end = 0
-    for before, line, after in fences.scanned(_LINES.findall(text)):
+    for before, line, after in fences.track_fences(_LINES.findall(text)):
         end += len(line)
         yield _Line(end, before, after, not line.strip())
 

@@ -106,7 +106,7 @@ class _Execution:
 
     def choose(self, items: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
         printed = [
-            shortened_output.Printed(item.output.stream, item.output.text)
+            shortened_output.PrintedPiece(item.output.stream, item.output.text)
             for item in items
             if isinstance(item.output, values.Text)
         ]
@@ -142,14 +142,14 @@ class _Execution:
             case values.Json():
                 yield from self._text(number, output.json, "json")
             case values.Notice():
-                yield display_items.NoteItem(safe_text.harmless(output.text))
+                yield display_items.NoteItem(safe_text.sanitize(output.text))
             case values.Result():
                 yield from self._text(number, output.plain, "")
             case values.Text():
                 pass
 
     def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
-        text = safe_text.harmless(text).rstrip("\n")
+        text = safe_text.sanitize(text).rstrip("\n")
         # Code is run for its value, so at least a part of that is always shown.
         lines = max(self._lines_left, self._capabilities.text_lines // _VALUE_SHARE_DIVISOR)
         characters = max(
@@ -168,7 +168,7 @@ class _Execution:
             yield self._file(number, kind, suffix, text, "all of it")
 
     def _traceback(self, number: int, error: values.Error) -> Iterator[display_items.Item]:
-        text = safe_text.harmless(error.traceback).rstrip("\n")
+        text = safe_text.sanitize(error.traceback).rstrip("\n")
         # The last line names the error, so the end of a long traceback is shown.
         lines = text.split("\n")[-self._capabilities.text_lines :]
         tail = "\n".join(lines)
@@ -199,7 +199,7 @@ class _Execution:
         if text is not None and not self._capabilities.has_html:
             yield from self._text(number, _plain(page) or text, "")
             return
-        title = " ".join(safe_text.harmless(page.title or html_content.title(page.html)).split())
+        title = " ".join(safe_text.sanitize(page.title or html_content.title(page.html)).split())
         name = self._name(number, "page", title=title)
         if self._capabilities.has_html:
             yield display_items.PageItem(f"{name}.html", page.html, title)
@@ -227,7 +227,7 @@ class _Execution:
 
     def _latex(self, number: int, formula: values.Latex) -> Iterator[display_items.Item]:
         if self._capabilities.has_latex:
-            yield display_items.CodeItem(safe_text.harmless(formula.latex), "latex")
+            yield display_items.CodeItem(safe_text.sanitize(formula.latex), "latex")
         elif formula.preview and _PNG in self._capabilities.pictures:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
@@ -256,5 +256,5 @@ def _plain(display: values.Display) -> str:
 
 
 def _alt(text: str, name: str) -> str:
-    text = " ".join(safe_text.harmless(text).split()) if html_content.says_something(text) else ""
+    text = " ".join(safe_text.sanitize(text).split()) if html_content.says_something(text) else ""
     return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

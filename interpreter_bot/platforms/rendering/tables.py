@@ -100,7 +100,7 @@ def as_csv(table: values.Table) -> str:
 
 
 def _inert(text: str) -> str:
-    text = safe_text.harmless(text)
+    text = safe_text.sanitize(text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 

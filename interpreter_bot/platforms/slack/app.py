@@ -339,7 +339,7 @@ class Listeners:
 
     async def run_code(self, form: Submission) -> None:
         """Run the code of the editor."""
-        place, code = form.place, code_reading.code_of(form.text)
+        place, code = form.place, code_reading.read_as_code(form.text)
         await self._interactions.run_code(place.workspace, place.user, place.channel, code)
 
     async def ask_about_message(self, form: Submission) -> None:

@@ -57,7 +57,7 @@ def from_markdown(text: str) -> list[Block]:
             if has_room:
                 result.append(_preformatted(part.text.rstrip("\n")))
             else:
-                texts_left.append(fences.fenced(markdown.break_mentions(part.text)))
+                texts_left.append(fences.wrap_block(markdown.break_mentions(part.text)))
         elif isinstance(part, markdown.Line):
             if has_room:
                 result.append(_line(part))
@@ -241,7 +241,7 @@ def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[
     code_blocks: list[Block] = []
     for run in runs:
         lines = run.code.split("\n")
-        is_exact = safe_text.revealed(run.code).text == run.code
+        is_exact = safe_text.reveal_hidden(run.code).text == run.code
         if not is_exact or max(map(len, lines)) > _MAX_CODE_CHARACTERS:
             return None
         code_blocks += [note(run.words)] if run.words else []

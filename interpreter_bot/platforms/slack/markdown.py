@@ -25,7 +25,7 @@ _MENTION_OR_LINK_START: Final = re.compile(
 )
 # A link, with optional angle brackets and title.
 _LABELLED_LINK: Final = re.compile(
-    rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.PATTERN})>?"
+    rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.URL_PATTERN})>?"
     r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
 )
 _CODE_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
@@ -81,7 +81,7 @@ def split_at_mentions(text: str) -> Iterator[str | Code | Line]:
     """
     words, fence_line, code = "", "", ""
     is_open = False
-    for before, line, after in fences.scanned(text.splitlines(keepends=True)):
+    for before, line, after in fences.track_fences(text.splitlines(keepends=True)):
         if before is not None and after is not None:
             code += line
             continue
@@ -139,7 +139,7 @@ def prepare_for_stream(text: str, fence: fences.Fence | None) -> str | None:
         fence: the one that is open before the text.
     """
     result = ""
-    for before, line, after in fences.scanned(text.splitlines(keepends=True), fence):
+    for before, line, after in fences.track_fences(text.splitlines(keepends=True), fence):
         is_code = before is not None and after is not None
         if has_mention(line) if is_code else _has_mention_in_code(line):
             return None
@@ -157,7 +157,7 @@ def _as_code(match: re.Match[str]) -> str:
     if match["ticks"]:
         # Together with the backtick around an address they would turn the text between into code.
         return _BACKTICK_LOOKALIKE * len(match["ticks"])
-    url = addresses.without_trailing(match["url"])
+    url = addresses.strip_trailing_punctuation(match["url"])
     trailing = match["url"][len(url) :]
     return f"{'] (' if match['label'] else ''}`{url}`{trailing}"
 
@@ -182,8 +182,8 @@ def _find_unfinished_code(line: str) -> int:
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     """Iterate over the lines and code blocks of a model's Markdown."""
-    lines = safe_text.harmless(text).split("\n")
-    open_after = [after for _, _, after in fences.scanned(lines)]
+    lines = safe_text.sanitize(text).split("\n")
+    open_after = [after for _, _, after in fences.track_fences(lines)]
     index = 0
     while index < len(lines):
         fence = open_after[index]
@@ -205,14 +205,14 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
 
 def code(text: str, language: str = "") -> str:
     """Return a code block, in which invisible characters can be seen."""
-    text = safe_text.revealed(text).text
-    return fences.fenced(text, language=language) if text.strip() else ""
+    text = safe_text.reveal_hidden(text).text
+    return fences.wrap_block(text, language=language) if text.strip() else ""
 
 
 def inline_code(text: str) -> str:
     """Return foreign text as code within a line, cut if it is long."""
     text = plain_line(text, _MAX_INLINE_CHARACTERS)
-    return fences.inline(text) if text else ""
+    return fences.wrap_inline(text) if text else ""
 
 
 def escape(text: str) -> str:
@@ -242,7 +242,7 @@ def mention(_person: str) -> str:
 
 def plain_line(text: str, max_characters: int) -> str:
     """Fit foreign text into one line, without characters that hide or reorder text."""
-    return quantities.one_line(safe_text.harmless(text), max_characters)
+    return quantities.one_line(safe_text.sanitize(text), max_characters)
 
 
 def escape_mrkdwn(text: str) -> str:
@@ -252,7 +252,7 @@ def escape_mrkdwn(text: str) -> str:
 
 def notification(text: str) -> str:
     """Return the beginning of a message for notifications, without mentions and marks."""
-    text = safe_text.harmless(text[:_MAX_NOTIFICATION_CHARACTERS])
+    text = safe_text.sanitize(text[:_MAX_NOTIFICATION_CHARACTERS])
     text = _MARKUP.sub(lambda mark: mark[1] or "", text)
     text = _LABELLED_LINK.sub(_reveal_target, text)
     return escape_mrkdwn(_GROUP_MENTION.sub(lambda mention: mention[0] + _INVISIBLE, text))

@@ -193,12 +193,12 @@ def _readable_token(token: re.Match[str]) -> str:
 
 def code(text: str) -> str:
     """Return code as it was typed, without Slack's marks and entities."""
-    return code_reading.code_of(_decoded(text))
+    return code_reading.read_as_code(_decoded(text))
 
 
 def fenced_code(text: str) -> list[str]:
     """Return the Python of the code blocks of a text."""
-    return code_reading.blocks(_decoded(text))
+    return code_reading.find_python_blocks(_decoded(text))
 
 
 def _decoded(text: str) -> str:
@@ -222,7 +222,7 @@ def rich_text_code(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
                 parts = (
                     str(part.get("text") or part.get("url") or "") for part in element["elements"]
                 )
-                code_blocks.append(code_reading.mended("".join(parts)))
+                code_blocks.append(code_reading.undo_typography("".join(parts)))
     return code_blocks
 
 

@@ -139,7 +139,7 @@ class Stream:
 
 
 def _find_open_fence(text: str) -> fences.Fence | None:
-    open_fences = [after for _, _, after in fences.scanned(text.splitlines(keepends=True))]
+    open_fences = [after for _, _, after in fences.track_fences(text.splitlines(keepends=True))]
     return open_fences[-1] if open_fences else None
 
 

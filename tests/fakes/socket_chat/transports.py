@@ -175,7 +175,7 @@ class SocketMarkup:
         return f"`{self.escape(text)[:200]}`"
 
     def code(self, text, /, language=""):
-        return fences.fenced(text, language=language, style="broken")
+        return fences.wrap_block(text, language=language, style="broken")
 
     def small_print(self, text, /):
         return f"({text})"

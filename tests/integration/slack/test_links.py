@@ -77,7 +77,7 @@ def test_every_address_outside_of_code_becomes_code(text):
     ],
 )
 def test_addresses_in_code_of_any_fence_are_left(code, closing):
-    *_, (_, _, fence) = fences.scanned(code.splitlines(keepends=True))
+    *_, (_, _, fence) = fences.track_fences(code.splitlines(keepends=True))
     assert fence is not None
     whole, after = f"{code}{closing}\n", "https://b.example\n"
     assert markdown.prepare_for_stream(whole + after, None) == whole + "`https://b.example`\n"

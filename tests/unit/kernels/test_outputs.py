@@ -204,7 +204,7 @@ def test_an_escape_cut_in_two_leaves_nothing_behind():
 
 
 def test_a_long_text_keeps_head_and_tail():
-    text = safe_text.bounded("h" * 50 + "t" * 50, 20)
+    text = safe_text.elide_middle("h" * 50 + "t" * 50, 20)
     assert text.startswith("h" * 10)
     assert text.endswith("t" * 10)
     assert "80 characters left out" in text

@@ -204,7 +204,7 @@ def test_texts_in_steps_are_what_they_are_whole(text, step):
     with timed():
         whole = safe_text.clean(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(safe_text, "_STEP_CHARACTERS", step)
+        patch.setattr(safe_text, "_CHUNK_CHARACTERS", step)
         stepped = safe_text.clean(text)
     assert not {"\x1b", "\x00", "\x9b"} & set(stepped)
     assert "\x1b" in text or stepped == whole

@@ -64,7 +64,7 @@ FENCE = "```"
     ],
 )
 def test_what_is_meant_as_code(text, code):
-    assert code_reading.code_of(text) == code
+    assert code_reading.read_as_code(text) == code
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_meant_as_code(text, code):
     ],
 )
 def test_code_among_words(text, code):
-    assert code_reading.code_in(text) == code
+    assert code_reading.find_python(text) == code
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ def test_hostile_text_takes_linear_time(text):
     began = time.process_time()
     for start in ("", "```py\n", "'", '"""'):
         whole = start + text * (40_000 // len(text))
-        code_reading.code_of(whole)
-        code_reading.code_in(whole)
+        code_reading.read_as_code(whole)
+        code_reading.find_python(whole)
     assert time.process_time() - began < 8

@@ -15,12 +15,12 @@ TEXTS = st.lists(
 
 @given(TEXTS)
 def test_markdown_fences_hold_any_text(text):
-    wrapped = fences.fenced(text)
+    wrapped = fences.wrap_block(text)
     if not wrapped:
         assert not text.strip()
         return
     first, *inner, last = wrapped.split("\n")
-    fence = fences.opened(first)
+    fence = fences.parse_opening(first)
     assert fence is not None, "such as splitting knows"
     assert fences.closes(last, fence)
     assert not any(fences.closes(line, fence) for line in inner)
@@ -28,14 +28,14 @@ def test_markdown_fences_hold_any_text(text):
 
 @given(TEXTS)
 def test_fences_of_three_hold_any_text(text):
-    wrapped = fences.fenced(text, style="broken")
+    wrapped = fences.wrap_block(text, style="broken")
     assert wrapped.count("```") == (2 if wrapped else 0)
     assert "````" not in wrapped
 
 
 @given(TEXTS, st.sampled_from(["longer", "broken"]))
 def test_breaking_is_all_that_is_done_to_a_text(text, style):
-    wrapped = fences.fenced(text, style=style)
+    wrapped = fences.wrap_block(text, style=style)
     normal = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     if wrapped and "\u200b" not in text:
         inner = wrapped.partition("\n")[2].rpartition("\n")[0]
@@ -44,7 +44,7 @@ def test_breaking_is_all_that_is_done_to_a_text(text, style):
 
 @given(TEXTS)
 def test_code_within_a_line_stays_there(text):
-    longer, broken = fences.inline(text), fences.inline(text, style="broken")
+    longer, broken = fences.wrap_inline(text), fences.wrap_inline(text, style="broken")
     assert "\n" not in longer + broken
     assert broken.count("`") in (0, 2)
     if longer:
@@ -58,21 +58,21 @@ def test_code_within_a_line_stays_there(text):
     [("python", "```python"), ("", "```"), ("py```\n@x", "```"), ("c++", "```c++")],
 )
 def test_a_language_is_a_word(language, line):
-    assert fences.fenced("x", language=language).split("\n")[0] == line
+    assert fences.wrap_block("x", language=language).split("\n")[0] == line
 
 
 def test_nothing_is_not_wrapped():
-    assert fences.fenced(" \n ") == ""
-    assert fences.inline(" ") == ""
+    assert fences.wrap_block(" \n ") == ""
+    assert fences.wrap_inline(" ") == ""
 
 
 @pytest.mark.parametrize("line", ["```a`b", "``", "x ```", "~~"])
 def test_what_is_no_fence(line):
-    assert fences.opened(line) is None
+    assert fences.parse_opening(line) is None
 
 
 def test_a_fence_is_closed_by_its_like_only():
-    fence = fences.opened("````python x=1\n")
+    fence = fences.parse_opening("````python x=1\n")
     assert fence.language == "python"
     assert fences.closes("`````  \n", fence)
     assert not any(fences.closes(line, fence) for line in ("```", "~~~~", "````python"))
@@ -96,7 +96,7 @@ def test_a_fence_is_closed_by_its_like_only():
 def test_every_line_is_words_or_code_or_a_fence(text, kinds, keeps_ends):
     names = {(False, False): "-", (False, True): "(", (True, True): "=", (True, False): ")"}
     lines = text.splitlines(keepends=keeps_ends)
-    rows = list(fences.scanned(lines))
+    rows = list(fences.track_fences(lines))
     assert [line for _, line, _ in rows] == lines
     assert (
         "".join(names[before is not None, after is not None] for before, _, after in rows) == kinds
@@ -104,8 +104,8 @@ def test_every_line_is_words_or_code_or_a_fence(text, kinds, keeps_ends):
 
 
 def test_a_text_goes_on_in_the_code_that_is_open_before_it():
-    fence = fences.opened("~~~py")
-    assert list(fences.scanned(["```", "~~~", "x"], fence)) == [
+    fence = fences.parse_opening("~~~py")
+    assert list(fences.track_fences(["```", "~~~", "x"], fence)) == [
         (fence, "```", fence),
         (fence, "~~~", None),
         (None, "x", None),

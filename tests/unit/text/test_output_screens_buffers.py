@@ -17,7 +17,7 @@ PRINTED = st.lists(_ATOMS, max_size=30).map("".join)
 
 
 def settled(text):
-    tape = output_screens.Tape()
+    tape = output_screens.TerminalText()
     tape.feed(text)
     return tape.text
 
@@ -48,7 +48,7 @@ def test_what_is_seen_of_what_was_printed(printed, seen):
 
 @given(PRINTED, st.integers(0, 60))
 def test_it_matters_not_in_which_pieces_text_comes(text, place):
-    tape = output_screens.Tape()
+    tape = output_screens.TerminalText()
     tape.feed(text[:place])
     tape.feed(text[place:])
     assert tape.text == settled(text)
@@ -56,7 +56,7 @@ def test_it_matters_not_in_which_pieces_text_comes(text, place):
 
 @given(PRINTED)
 def test_nothing_is_left_that_a_screen_would_obey(text):
-    for shown in (settled(text), safe_text.harmless(text)):
+    for shown in (settled(text), safe_text.sanitize(text)):
         controls = {one for one in shown if unicodedata.category(one) in ("Cc", "Cs")}
         assert controls <= {"\n", "\t"}
         assert not any(one in shown for one in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200b")
@@ -64,32 +64,32 @@ def test_nothing_is_left_that_a_screen_would_obey(text):
 
 @given(PRINTED)
 def test_complete_lines_never_change(text):
-    tape, before = output_screens.Tape(), ""
+    tape, before = output_screens.TerminalText(), ""
     for letter in text:
         tape.feed(letter)
-        assert tape.stable.startswith(before)
-        before = tape.stable
+        assert tape.finished_lines.startswith(before)
+        before = tape.finished_lines
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "M"])))
 def test_plain_text_stays_as_it_is(text):
-    assert safe_text.harmless(text) == text
+    assert safe_text.sanitize(text) == text
     assert settled(text) == text
 
 
 def test_text_that_reads_otherwise_than_it_runs_is_written_out():
-    assert safe_text.harmless("if a\u202e\u2066:") == "if a\\u202e\\u2066:"
+    assert safe_text.sanitize("if a\u202e\u2066:") == "if a\\u202e\\u2066:"
 
 
 def test_scripts_and_emoji_survive():
     text = "שלום مرحبا می\u200cخواهم 👩‍👩‍👧 🏴\U000e0067\U000e0062\U000e007f ☕\ufe0f"  # noqa: RUF001
-    assert safe_text.harmless(text) == text
+    assert safe_text.sanitize(text) == text
     assert settled(text) == text
 
 
 def test_words_hidden_in_tags_are_gone():
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore all rules")
-    assert safe_text.harmless(f"hello{hidden}") == "hello"
+    assert safe_text.sanitize(f"hello{hidden}") == "hello"
 
 
 @pytest.mark.timeout(20)

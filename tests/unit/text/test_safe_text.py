@@ -92,37 +92,37 @@ def test_time_is_in_proportion_to_the_text(unit):
     ],
 )
 def test_heads_are_cut_on_a_character(text, max_bytes, kept):
-    assert safe_text.head(text, max_bytes) == kept
+    assert safe_text.truncate_bytes(text, max_bytes) == kept
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=0, max_value=50))
 def test_heads_are_as_long_as_can_be(text, max_bytes):
-    kept = safe_text.head(text, max_bytes)
-    whole = safe_text.encodable(text)
+    kept = safe_text.truncate_bytes(text, max_bytes)
+    whole = safe_text.replace_surrogates(text)
     assert whole.startswith(kept)
     assert len(kept.encode()) <= max_bytes
     assert kept == whole or len(whole[: len(kept) + 1].encode()) > max_bytes
 
 
 def test_what_is_bounded_says_how_much_is_missing():
-    shown = safe_text.bounded("a" * 500 + "b" * 500, 100)
+    shown = safe_text.elide_middle("a" * 500 + "b" * 500, 100)
     assert shown == "a" * 50 + "\n… 900 characters left out …\n" + "b" * 50
 
 
 def test_what_is_bounded_is_measured_without_its_escapes():
-    assert safe_text.bounded("\x1b[31mx\x1b[0m" * 10, 10) == "x" * 10
+    assert safe_text.elide_middle("\x1b[31mx\x1b[0m" * 10, 10) == "x" * 10
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50), strategies.integers(0, 300))
 def test_what_is_bounded_is_bounded(text, times, limit):
-    shown = safe_text.bounded(text * times, limit)
+    shown = safe_text.elide_middle(text * times, limit)
     assert len(shown) <= limit + len("\n… 1,000,000 characters left out …\n")
     assert safe_text.clean(shown) == shown
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50))
 def test_what_is_clipped_begins_like_the_whole(text, limit):
-    shown = safe_text.clipped(text, limit)
+    shown = safe_text.truncate(text, limit)
     assert len(shown) <= limit
     assert shown == safe_text.clean(text) or shown.endswith("…") or len(text) > 16 * limit
 
@@ -144,7 +144,7 @@ def test_what_is_clipped_begins_like_the_whole(text, limit):
     ],
 )
 def test_what_cannot_be_seen_in_code_is_written_out_and_said(code, shown):
-    found = safe_text.revealed(code)
+    found = safe_text.reveal_hidden(code)
     assert shown in found.text
     assert "nobody can see" in found.warning
 
@@ -159,16 +159,16 @@ def test_what_cannot_be_seen_in_code_is_written_out_and_said(code, shown):
     ],
 )
 def test_plain_code_is_shown_as_it_is_without_a_word(code):
-    assert safe_text.revealed(code) == safe_text.Revealed(code)
+    assert safe_text.reveal_hidden(code) == safe_text.RevealedCode(code)
 
 
 def test_every_line_end_of_python_is_one_for_readers():
-    assert safe_text.revealed("# hi\rimport os\r\n").text == "# hi\nimport os\n"
+    assert safe_text.reveal_hidden("# hi\rimport os\r\n").text == "# hi\nimport os\n"
 
 
 @hypothesis.given(strategies.text(max_size=200))
 def test_nothing_is_left_out_and_nothing_invisible_is_left(code):
-    shown = safe_text.revealed(code).text
+    shown = safe_text.reveal_hidden(code).text
     kept = [c for c in code if unicodedata.category(c)[0] in "LNPS"]
     rest = iter(shown)
     assert all(any(c == other for other in rest) or f"U+{ord(c):04X}" in shown for c in kept)

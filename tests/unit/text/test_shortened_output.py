@@ -7,7 +7,7 @@ from hypothesis import strategies
 
 from interpreter_bot.text import shortened_output
 
-Printed = shortened_output.Printed
+Printed = shortened_output.PrintedPiece
 LINES = "".join(f"line {number}\n" for number in range(100))
 
 

@@ -42,7 +42,7 @@ def is_balanced(text):
     fence = None
     for line in text.split("\n"):
         if fence is None:
-            fence = fences.opened(line)
+            fence = fences.parse_opening(line)
         elif fences.closes(line, fence):
             fence = None
     return fence is None
@@ -72,7 +72,7 @@ def test_what_is_added_are_fences_of_the_text_and_nothing_else(text, limit):
         opening = after.opening.removesuffix("\u200b")
         assert bool(before.closing) == bool(opening)
         if opening:
-            fence = fences.opened(opening)
+            fence = fences.parse_opening(opening)
             assert fence is not None
             assert fences.closes(before.closing.lstrip("\n"), fence)
             assert fence.marks in text
