@@ -39,6 +39,8 @@ class ControlChannel:
     def __init__(self, endpoint: socket.socket) -> None:
         endpoint.setblocking(False)
         self._endpoint = endpoint
+        # Of the task that waits in `receive`; callers receive one at a time.
+        self._readable: asyncio.Future[None] | None = None
 
     @classmethod
     def pair(cls) -> tuple[ControlChannel, socket.socket]:
@@ -61,18 +63,18 @@ class ControlChannel:
             raise errors.KernelStartError from error
 
     async def receive(self) -> Packet | None:
-        """Wait for one packet; None when the other end is closed, or sent no message."""
+        """Wait for one packet; None when either end is closed, or the other sent no message."""
         loop = asyncio.get_running_loop()
-        while True:
+        while self._endpoint.fileno() >= 0:
             with contextlib.suppress(BlockingIOError, InterruptedError):
                 return self._receive()
-            ready = loop.create_future()
-            descriptor = self._endpoint.fileno()
-            loop.add_reader(descriptor, _resolve, ready)
+            self._readable = loop.create_future()
+            loop.add_reader(self._endpoint.fileno(), _resolve, self._readable)
             try:
-                await ready
+                await self._readable
             finally:
-                loop.remove_reader(descriptor)
+                self._stop_waiting()
+        return None
 
     def _receive(self) -> Packet | None:
         try:
@@ -104,8 +106,17 @@ class ControlChannel:
             self._endpoint.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close this end; the other end is notified."""
+        """Close this end, notify the other one, and end `receive`."""
+        # Before the descriptor is closed: the event loop would take the next socket that gets its
+        # number for this one, and never report that one as readable.
+        self._stop_waiting()
         self._endpoint.close()
+
+    def _stop_waiting(self) -> None:
+        if self._readable is not None:
+            asyncio.get_running_loop().remove_reader(self._endpoint.fileno())
+            _resolve(self._readable)
+            self._readable = None
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -1,5 +1,6 @@
 """Packets, and what else may come through their sockets."""
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -84,3 +85,21 @@ async def test_what_is_no_message_ends_the_channel_and_leaves_no_descriptor(pair
     socket.send_fds(theirs, [data], [null] * 3)
     assert await channel.receive() is None
     assert os.listdir("/proc/self/fd") == before
+
+
+async def test_a_closed_channel_ends_its_reader_and_leaves_the_next_one_alone():
+    channel, theirs = control_channels.ControlChannel.pair()
+    with theirs:
+        receiving = asyncio.create_task(channel.receive())
+        await asyncio.sleep(0)
+        channel.close()
+        # Its descriptors are the lowest free numbers, so they are those that were just closed.
+        following, their_end = control_channels.ControlChannel.pair()
+        with their_end:
+            waiting = asyncio.create_task(following.receive())
+            async with asyncio.timeout(10):
+                assert await receiving is None
+                control_messages.send(their_end, control_messages.IdsNeeded())
+                packet = await waiting
+            assert packet.message == control_messages.IdsNeeded()
+        following.close()
