@@ -184,7 +184,7 @@ async def _prepare_recording(
         broker.on_contact = recorder.add
         broker.find_grants = functools.partial(approvals.granted_requests, database)
     if connections is not None:
-        for query in await database.activities.latest(
+        for query in await database.activities.list_latest(
             code_activity.Query, limit=_MAX_REMEMBERED_QUERIES
         ):
             connections.sources.note_use(query)

@@ -151,7 +151,7 @@ async def list_sessions(
     """Return all sessions of the database and of hosts, the latest used first."""
     sessions_by_key = {
         values.format_key(session.key): (session, person)
-        for session, person in await database.sessions.owned()
+        for session, person in await database.sessions.list_with_owners()
     }
     kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
     for remote in hosts:

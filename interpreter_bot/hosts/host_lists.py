@@ -28,7 +28,7 @@ _NEWEST_LINK: Final = "host.sock"
 class HostList(Protocol):
     """Hosts of a cluster, listed in the database."""
 
-    async def addresses(self) -> list[str]:
+    async def list_addresses(self) -> list[str]:
         """Return the addresses of hosts, as in `host.fleet`.
 
         Raises:
@@ -85,7 +85,7 @@ class Fleet:
 
     async def _read_list(self, host_list: HostList) -> None:
         try:
-            entries = await host_list.addresses()
+            entries = await host_list.list_addresses()
         except errors.StoreError as error:
             _log.warning("the list of hosts cannot be read now: %s", error)
             return

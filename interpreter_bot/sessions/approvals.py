@@ -50,7 +50,9 @@ class Approvals:
         Raises:
             BotError: nobody could be asked, or a grant cannot be kept.
         """
-        if grant is not None and grant in await self._grants.of_kernel(self._session_id, kernel_id):
+        if grant is not None and grant in await self._grants.list_for_kernel(
+            self._session_id, kernel_id
+        ):
             return events.Approved(scope=values.FOR_SESSION)
         answer = await self._stream.ask_approval(
             subject,
@@ -94,5 +96,5 @@ async def granted_requests(
 ) -> frozenset[str]:
     """Return the network requests that were approved for a session while it has this kernel."""
     session = await database.sessions.find(values.parse_key(key))
-    grants = () if session is None else await database.grants.of_kernel(session.id, kernel_id)
+    grants = () if session is None else await database.grants.list_for_kernel(session.id, kernel_id)
     return frozenset(grant.name for grant in grants if grant.subject == "request")

@@ -293,7 +293,7 @@ def of_turn(
         people = variables.people
         for key in {request.key, request.key.place}:
             if (session := await database.sessions.find(key)) is not None:
-                people |= await database.turns.people(session.id)
+                people |= await database.turns.list_people(session.id)
         return people - {request.person.id, ""}
 
     return ToolRequests(

@@ -177,7 +177,7 @@ class SessionBranches:
 
     async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
         database = self._services.database
-        turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
+        turns = await database.turns.list_for_session(source.id, limit=_MAX_TURNS)
         index = next((n for n, turn in enumerate(turns) if turn.id == turn_id), None)
         if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
@@ -186,7 +186,7 @@ class SessionBranches:
         if index and turns[index - 1].instead_of is not None:
             # The turn before is the notice of a branch: this is another alternative to its turn.
             turn = turns[index - 1]
-        executions = await database.executions.of_turns([turn.id for turn in turns])
+        executions = await database.executions.list_for_turns([turn.id for turn in turns])
         executed = [
             execution for execution in executions if execution.ending is not values.Ending.REFUSED
         ]
@@ -237,7 +237,7 @@ class SessionBranches:
         session = await self._services.database.sessions.find(key)
         if session is None:
             return (key,)
-        branches = await self._services.database.sessions.tree(session)
+        branches = await self._services.database.sessions.list_tree(session)
         return (*(branch.key for branch in branches if branch.id != session.id), key)
 
     async def alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
@@ -245,7 +245,7 @@ class SessionBranches:
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
-        return await self._services.database.session_copies.alternatives(session)
+        return await self._services.database.session_copies.list_alternatives(session)
 
     async def undo(self, key: values.SessionKey, *, turn_id: int | None = None) -> Undone:
         """Go back to before the last turn of a session.
@@ -289,7 +289,7 @@ class SessionBranches:
 
     async def _last_turn(self, session: records.Session) -> records.Turn | None:
         """Return the last turn that a person asked for; None if something else came after it."""
-        last = await self._services.database.turns.of_session(session.id, limit=1)
+        last = await self._services.database.turns.list_for_session(session.id, limit=1)
         if not last or not (last[0].request or last[0].attachments):
             return None
         if last[0].status is values.TurnStatus.RUNNING:
@@ -301,7 +301,7 @@ class SessionBranches:
 
         They are undone together, as they have one checkpoint.
         """
-        earlier = await self._services.database.turns.of_session(
+        earlier = await self._services.database.turns.list_for_session(
             turn.session_id, limit=_MAX_JOBS, before=turn.id
         )
         for place, origin in enumerate(earlier):
@@ -319,7 +319,7 @@ class SessionBranches:
     ) -> session_variables.RestoredState:
         """Restore the session to before its last turns, and delete these."""
         database, ids = self._services.database, [turn.id for turn in undone]
-        executions = await database.executions.of_turns(ids)
+        executions = await database.executions.list_for_turns(ids)
         if all(execution.ending is values.Ending.REFUSED for execution in executions):
             await database.turns.delete(*ids)
             return session_variables.RestoredState()
@@ -374,7 +374,7 @@ class SessionBranches:
             if variables.saved is not None
             else ()
         )
-        executions = await self._services.database.executions.of_session(
+        executions = await self._services.database.executions.list_for_session(
             session.id, limit=_MAX_CELLS
         )
         codes = [execution.code for execution in executions if execution.ending is values.Ending.OK]

@@ -99,8 +99,10 @@ class Maintenance:
     async def _show_interruption(self, turn: records.Turn, key: values.SessionKey) -> None:
         """Let messages end that still say that a turn runs."""
         database = self._services.database
-        if await database.deliveries.of_request(key.platform, turn.request_id):
-            codes = [execution.code for execution in await database.executions.of_turn(turn.id)]
+        if await database.deliveries.list_for_request(key.platform, turn.request_id):
+            codes = [
+                execution.code for execution in await database.executions.list_for_turn(turn.id)
+            ]
             progress = suspended_turns.Progress(is_code=turn.request in codes[:1])
             self._service.resumptions.add(progress.request(turn, key))
 

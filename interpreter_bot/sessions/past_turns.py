@@ -101,7 +101,7 @@ async def load(
     database: databases.Database, session_id: int, *, limit: int
 ) -> tuple[PastTurn, ...]:
     """Load the latest turns of a session, in the order in which they began."""
-    turns = await database.turns.of_session(session_id, limit=limit)
+    turns = await database.turns.list_for_session(session_id, limit=limit)
     past: list[PastTurn] = []
     # A few at a time, as their outputs are decoded on the event loop.
     for begin in range(0, len(turns), _BATCH_TURNS):
@@ -124,10 +124,10 @@ async def _load_batch(
 ) -> Sequence[PastTurn]:
     ids = [turn.id for turn in turns]
     async with database.together(is_writing=False):
-        parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
-        artifacts = _by_turn(await database.artifacts.of_turns(ids))
-        executions = _by_turn(await database.executions.of_turns(ids))
-        spent = await database.usage.of_turns(ids)
+        parts = _by_turn(await database.parts.list_for_turns(ids, without=records.PartKind.MEMORY))
+        artifacts = _by_turn(await database.artifacts.list_for_turns(ids))
+        executions = _by_turn(await database.executions.list_for_turns(ids))
+        spent = await database.usage.sum_for_turns(ids)
     return [
         PastTurn(
             record=turn,

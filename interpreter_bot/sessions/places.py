@@ -45,7 +45,7 @@ class Places:
         replaced = {(choice.name, choice.scope) for choice in fixed}
         stored = [
             choice
-            for choice in (await self._database.choices.around(scope)).entries
+            for choice in (await self._database.choices.list_around(scope)).entries
             if (choice.name, choice.scope) not in replaced
         ]
         return preferences.Choices.ordered([*stored, *fixed])
@@ -75,7 +75,7 @@ class Places:
 
     async def notes(self, scope: values.Scope) -> tuple[records.Note, ...]:
         """Return the notes of a scope and of those around it, the oldest first."""
-        return await self._database.notes.around(scope) if self.max_notes else ()
+        return await self._database.notes.list_around(scope) if self.max_notes else ()
 
     def told(self, notes: Sequence[Note]) -> Sequence[Note]:
         """Return the newest of some notes: those that models are told."""

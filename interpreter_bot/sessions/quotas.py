@@ -70,7 +70,7 @@ class DailyUsage:
         """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
         async with self._reserving:
             platform, workspace, person = reservation.owner
-            used = await database.usage.of_person(
+            used = await database.usage.sum_for_person(
                 person,
                 platform=platform,
                 workspace=workspace,

@@ -122,10 +122,10 @@ class Retention:
     async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
         """Return all holdings, the least recently used first, and the hosts' totals."""
         database = self._services.database
-        owned = await database.sessions.owned()
+        owned = await database.sessions.list_with_owners()
         keys = {values.format_key(session.key) for session, _ in owned}
         stored = await self._services.hosts.stored_bytes(keys)
-        blob_bytes = await database.parts.blob_bytes()
+        blob_bytes = await database.parts.sum_blob_bytes()
         holdings = []
         for session, person in owned:
             count = stored.by_key.get(values.format_key(session.key), 0) + blob_bytes.get(

@@ -111,7 +111,7 @@ class Proposals:
 
     async def _code(self) -> str:
         """Return the code that made the latest answer for which code ran."""
-        executions = await self._services.database.executions.of_session(
+        executions = await self._services.database.executions.list_for_session(
             self._session.id, limit=_MAX_CELLS
         )
         executions = tuple(one for one in executions if one.ending is values.Ending.OK)
@@ -126,7 +126,7 @@ class Proposals:
 
     async def _model(self) -> str:
         """Return the title of the model that the session uses."""
-        chosen = await self._services.database.choices.around(self._request.scope)
+        chosen = await self._services.database.choices.list_around(self._request.scope)
         titles = self._services.catalogue.titles
         title = self._request.model or turn_inputs.session_model(self._session, chosen, titles)
         if not title:
@@ -142,8 +142,8 @@ class Proposals:
             schedule_words.KIND_DESCRIPTIONS.get(plan.kind) or schedule_words.asks_model(model),
         ]
         if model:
-            turns = await self._services.database.turns.of_session(self._session.id, limit=10)
-            spent = await self._services.database.usage.of_turns([turn.id for turn in turns])
+            turns = await self._services.database.turns.list_for_session(self._session.id, limit=10)
+            spent = await self._services.database.usage.sum_for_turns([turn.id for turn in turns])
             latest = next((spent[turn.id] for turn in turns[::-1] if turn.id in spent), None)
             if latest is not None and latest.tokens:
                 lines.append(schedule_words.last_cost(latest))

@@ -129,11 +129,11 @@ class Schedules:
             return
         now = self.now()
         async with self._services.database.together(is_writing=True):
-            for schedule in await self._table.due(now, self._platforms):
+            for schedule in await self._table.list_due(now, self._platforms):
                 # Times that were missed since then have no run of their own.
                 await self._table.claim(schedule, _next_time(schedule, now))
         busy: set[int] = set()
-        for run, schedule in await self._table.unfinished_runs(self._platforms):
+        for run, schedule in await self._table.list_unfinished_runs(self._platforms):
             # One at a time of each schedule, as its code has one session.
             if schedule.id not in busy and run.id not in self._tasks:
                 self._begin_task(run, schedule)
@@ -160,10 +160,10 @@ class Schedules:
     async def _carry_out(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         """Begin a run unless its turn was begun, and record how that ended, once it has."""
         turns, sentence = self._services.database.turns, ""
-        turn = await turns.of_schedule_run(run.id)
+        turn = await turns.find_by_schedule_run(run.id)
         if turn is None and run.outcome is None:
             sentence = await self._begin(run, schedule)
-            turn = await turns.of_schedule_run(run.id)
+            turn = await turns.find_by_schedule_run(run.id)
             stored = await self._table.find_run(run.id)
             if stored is None:
                 # The schedule was deleted.
@@ -260,7 +260,7 @@ class Schedules:
 
     async def pause_of_owner(self, key: values.SessionKey, person: str, reason: str) -> None:
         """Pause the schedules of a person who may no longer use a channel, for a reason."""
-        for schedule in await self._table.visible(key, person):
+        for schedule in await self._table.list_visible(key, person):
             is_there = (schedule.person, schedule.channel) == (person, key.channel)
             if is_there and schedule.due is not None:
                 await self._pause(schedule, reason)
@@ -272,8 +272,8 @@ class Schedules:
         the machine, all.
         """
         if key.platform in schedule_proposals.PLATFORMS:
-            return await self._table.visible(key, person)
-        return await self._table.all(limit=_MAX_LISTED)
+            return await self._table.list_visible(key, person)
+        return await self._table.list_all(limit=_MAX_LISTED)
 
     async def find(
         self, key: values.SessionKey, person: str, number: str, *, is_admin: bool
@@ -283,7 +283,7 @@ class Schedules:
         Raises:
             BotError: there is none of that number, or it is somebody else's.
         """
-        for schedule in await self._table.visible(key, person):
+        for schedule in await self._table.list_visible(key, person):
             if str(schedule.id) == number:
                 if schedule.person != person and not is_admin:
                     raise errors.BotError(schedule_words.NOT_YOURS)
@@ -327,7 +327,7 @@ class Schedules:
                 schedule_proposals.shown_time(run.due, schedule.zone),
                 schedule_words.run_ended(run.outcome if run.ended else None, run.sentence),
             )
-            for run in await self._table.runs(schedule.id, limit=_MAX_RUNS)
+            for run in await self._table.list_runs(schedule.id, limit=_MAX_RUNS)
         ]
 
 

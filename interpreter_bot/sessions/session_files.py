@@ -99,8 +99,8 @@ class SessionFiles:
         if session is None:
             return []
         async with database.together(is_writing=False):
-            turns = await database.turns.of_session(session.id, limit=_MAX_TURNS)
-            artifacts = await database.artifacts.of_turns([turn.id for turn in turns])
+            turns = await database.turns.list_for_session(session.id, limit=_MAX_TURNS)
+            artifacts = await database.artifacts.list_for_turns([turn.id for turn in turns])
         workspace = await self._services.hosts.workspace(values.format_key(key))
         checkpoint_bytes = await workspace.checkpoint_copies(name)
         sizes = {

@@ -96,14 +96,16 @@ class SessionReads:
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
-        turns = await self._services.database.turns.of_session(session.id, limit=2)
+        turns = await self._services.database.turns.list_for_session(session.id, limit=2)
         return tuple((turn.id, turn.request_id) for turn in turns)
 
     async def answered(
         self, platform: str, channel: str, request_id: str
     ) -> tuple[tuple[values.SessionKey, str], ...]:
         """Return in which sessions of a channel a request was answered, and the answers."""
-        rows = await self._services.database.turns.of_request(platform, channel, request_id)
+        rows = await self._services.database.turns.list_done_for_request(
+            platform, channel, request_id
+        )
         return tuple((session.key, turn.answer) for session, turn in rows)
 
     async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
@@ -219,7 +221,7 @@ class SessionReads:
         if session is None:
             return {}
         executions = self._services.database.executions
-        cells = await executions.of_session(session.id, limit=_USED_CELLS)
+        cells = await executions.list_for_session(session.id, limit=_USED_CELLS)
         return await asyncio.to_thread(variable_uses.find, cells, names)
 
     async def completions(
@@ -327,8 +329,10 @@ class SessionReads:
         """Return the usage of a session, and of a person today."""
         usage = self._services.database.usage
         session = await self._services.database.sessions.find(key)
-        total = await usage.of_session(session.id) if session else values.Usage()
-        today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
+        total = await usage.sum_for_session(session.id) if session else values.Usage()
+        today = await usage.sum_for_person(
+            person.id, platform=key.platform, workspace=key.workspace
+        )
         scope = values.Scope(key.platform, key.workspace, person=person.id)
         allowance = quotas.limits_of(
             self._services.config.allowance_on(key.platform),

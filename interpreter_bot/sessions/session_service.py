@@ -311,7 +311,7 @@ class SessionService:
         limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
         """Return the sessions that were used last, the latest first; None means all workspaces."""
-        sessions = await self.services.database.sessions.recent(
+        sessions = await self.services.database.sessions.list_recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
         addresses = {values.format_key(session.key) for session in sessions}

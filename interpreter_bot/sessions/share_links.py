@@ -95,7 +95,7 @@ class ShareLinks:
         """Return whether a picture or a page of that hash was shown in a session."""
         session = await self._services.database.sessions.find(key)
         database = self._services.database
-        return session is not None and await database.parts.refers(session.id, sha256)
+        return session is not None and await database.parts.has_blob(session.id, sha256)
 
     async def _seal(self, purpose: str, visit: Visit) -> str:
         address = values.format_key(visit.key)

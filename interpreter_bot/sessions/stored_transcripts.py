@@ -55,12 +55,14 @@ async def load(
     """
     entries: list[chat_messages.Message] = []
     async with database.together(is_writing=False):
-        turns = await database.turns.of_session(session_id, limit=_MAX_TURNS + 1, before=before)
+        turns = await database.turns.list_for_session(
+            session_id, limit=_MAX_TURNS + 1, before=before
+        )
         if len(turns) > _MAX_TURNS:
             count = await database.turns.count(session_id, before=before)
             turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
         ids = [turn.id for turn in turns]
-        parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
+        parts = await database.parts.list_for_turns(ids, only=records.PartKind.MEMORY)
         # Parts with an output are pictures, to which the memory refers.
         details = {part.turn_id: part.detail for part in parts if part.output is None}
         for turn in turns:
@@ -191,7 +193,7 @@ def _decode(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
 async def _describe_cut_off(
     database: databases.Database, turn: records.Turn
 ) -> Sequence[chat_messages.Message]:
-    parts = await database.parts.of_turn(turn.id)
+    parts = await database.parts.list_for_turn(turn.id)
     lines = []
     for part in parts:
         text = context_windows.shorten(part.text, _PART_CHARACTERS)

@@ -115,7 +115,7 @@ class Progress:
             )
         is_asked_again = memory is not None and not memory.transcript.unanswered
         await recorder.continue_steps(self.step, is_asked_again=is_asked_again)
-        executions = list(await database.executions.of_turn(recorder.turn_id))
+        executions = list(await database.executions.list_for_turn(recorder.turn_id))
         environment.is_asking = self.is_asking
         environment.is_handed_over = self.is_handed_over
         if not (is_asked_again or self.is_asking or self.is_handed_over):

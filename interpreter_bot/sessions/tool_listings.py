@@ -46,7 +46,7 @@ async def listed(
     status = (await services.hosts.statuses({address})).get(address)
     session = await services.database.sessions.find(key)
     grants = (
-        await services.database.grants.of_kernel(session.id, status.kernel_id)
+        await services.database.grants.list_for_kernel(session.id, status.kernel_id)
         if session is not None and status is not None
         else ()
     )

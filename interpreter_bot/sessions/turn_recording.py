@@ -293,7 +293,7 @@ class Recorder:
 
         async def move() -> records.Turn:
             former = await database.turns.get(self.turn_id)
-            executions = await database.executions.of_turn(self.turn_id)
+            executions = await database.executions.list_for_turn(self.turn_id)
             if former is None or not executions:
                 raise errors.StoreError
             running, session_id, person = executions[-1], former.session_id, former.person
@@ -364,7 +364,7 @@ class Recorder:
         async with self._writing:
             is_due, batch = self._is_due, self._take_batch()
             try:
-                rows = await self._database.parts.rows(self.turn_id, batch.parts)
+                rows = await self._database.parts.prepare_rows(self.turn_id, batch.parts)
                 async with self._database.together(is_writing=True):
                     await self._write(batch, rows)
                     result = await work()

@@ -456,7 +456,7 @@ class _Work:
         ids = {message.id for message in request.recent if message.id}
         if not ids:
             return request
-        known_ids = await self._services.database.turns.request_ids(self._session.id, ids)
+        known_ids = await self._services.database.turns.filter_request_ids(self._session.id, ids)
         recent = tuple(message for message in request.recent if message.id not in known_ids)
         return dataclasses.replace(request, recent=recent)
 

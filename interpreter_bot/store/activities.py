@@ -48,7 +48,7 @@ class Activities(transactions.Aggregate):
             sa.update(_T).where(*condition).values(content=row["content"])
         )
 
-    async def latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
+    async def list_latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
         """Return the latest activities of a kind in all sessions, the latest first."""
         query = sa.select(_T.content).where(_T.kind == _KINDS[kind])
         query = query.order_by(_T.began.desc(), _T.id.desc()).limit(limit)

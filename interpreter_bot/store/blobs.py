@@ -26,14 +26,14 @@ class Blobs:
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
 
-    async def keep(self, data: bytes) -> str:
+    async def save(self, data: bytes) -> str:
         """Store bytes, once for equal content, and return their SHA-256.
 
         Raises:
             StoreError: there is no room for them.
         """
         try:
-            return await asyncio.to_thread(self._keep, data)
+            return await asyncio.to_thread(self._save, data)
         except OSError as error:
             raise errors.StoreError(storage_words.PICTURE_NOT_KEPT) from error
 
@@ -58,7 +58,7 @@ class Blobs:
     def _path(self, sha256: str) -> pathlib.Path:
         return self._directory / sha256[:2] / sha256
 
-    def _keep(self, data: bytes) -> str:
+    def _save(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
         with contextlib.suppress(FileNotFoundError):

@@ -42,7 +42,7 @@ class Deliveries(transactions.Aggregate):
         condition = (*_of_request(platform, request_id), _D.position == position)
         await self._transactions.change(sa.delete(_D).where(*condition))
 
-    async def of_request(self, platform: str, request_id: str) -> Sequence[records.Delivery]:
+    async def list_for_request(self, platform: str, request_id: str) -> Sequence[records.Delivery]:
         """Return the messages of an answer, in order."""
         query = sa.select(_D).where(*_of_request(platform, request_id)).order_by(_D.position)
         return await self._transactions.all(query)

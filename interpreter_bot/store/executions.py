@@ -42,7 +42,7 @@ class Artifacts(transactions.Aggregate):
         async with self._transactions.together(is_writing=True):
             await self._transactions.add(sa.insert(_ARTIFACTS), rows)
 
-    async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
+    async def list_for_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
         """Return the artifacts of some turns, turn by turn, in the order they were given."""
         query = (
             sa.select(_ARTIFACTS)
@@ -109,16 +109,18 @@ class Executions(transactions.Aggregate):
             update_query = sa.update(table).where(column == execution_id)
             await self._transactions.change(update_query.values(turn_id=turn_id))
 
-    async def of_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
+    async def list_for_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
         """Return the executions of a turn, in order."""
-        return await self.of_turns([turn_id])
+        return await self.list_for_turns([turn_id])
 
-    async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
+    async def list_for_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
         """Return the executions of some turns, in order."""
         query = sa.select(_T).where(_T.turn_id.in_(turn_ids)).order_by(_T.id)
         return await self._transactions.all(query)
 
-    async def of_session(self, session_id: int, *, limit: int) -> tuple[records.Execution, ...]:
+    async def list_for_session(
+        self, session_id: int, *, limit: int
+    ) -> tuple[records.Execution, ...]:
         """Return the latest executions of a session, the latest first."""
         query = sa.select(_T).join(records.Turn).where(records.Turn.session_id == session_id)
         query = query.order_by(_T.id.desc()).limit(limit)

@@ -42,6 +42,6 @@ class FleetHosts(transactions.Aggregate):
                 )
             await self._transactions.change(sa.delete(_T).where(_T.seen < seen - _MAX_AGE))
 
-    async def addresses(self) -> list[str]:
+    async def list_addresses(self) -> list[str]:
         """Return the addresses of all hosts, including those without a recent report."""
         return list(await self._transactions.all(sa.select(_T.address).order_by(_T.address)))

@@ -43,7 +43,7 @@ class Notes(transactions.Aggregate):
             await self._transactions.change(insert)
             return True
 
-    async def around(self, scope: values.Scope) -> tuple[records.Note, ...]:
+    async def list_around(self, scope: values.Scope) -> tuple[records.Note, ...]:
         """Return the notes of a scope and of all around it, the oldest first."""
         query = sa.select(_T).where(*preferences.is_around(_T, scope)).order_by(_T.id)
         return await self._transactions.all(query)

@@ -89,7 +89,7 @@ class Preferences(transactions.Aggregate):
         """Delete the choice of that scope, so that the one of a wider scope applies again."""
         await self._transactions.change(sa.delete(_T).where(_T.name == name, *is_of(_T, scope)))
 
-    async def around(self, scope: values.Scope) -> Choices:
+    async def list_around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""
         rows = await self._transactions.all(sa.select(_T).where(*is_around(_T, scope)))
         return Choices.ordered(Choice(row.name, row.value, row.scope, row.author) for row in rows)

@@ -61,7 +61,9 @@ class Schedules(transactions.Aggregate):
         query = sa.select(sa.func.count()).select_from(_S).where(*is_there)
         return await self._transactions.one(query)
 
-    async def visible(self, key: values.SessionKey, person: str) -> tuple[records.Schedule, ...]:
+    async def list_visible(
+        self, key: values.SessionKey, person: str
+    ) -> tuple[records.Schedule, ...]:
         """Return the schedules of a session's channel, and others of a person in the workspace.
 
         Those of a private thread are only visible in it.
@@ -71,7 +73,7 @@ class Schedules(transactions.Aggregate):
         query = sa.select(_S).where(_is_in_workspace(key), is_there).order_by(_S.id)
         return await self._transactions.all(query)
 
-    async def all(self, *, limit: int) -> tuple[records.Schedule, ...]:
+    async def list_all(self, *, limit: int) -> tuple[records.Schedule, ...]:
         """Return all schedules, the first ones first."""
         return await self._transactions.all(sa.select(_S).order_by(_S.id).limit(limit))
 
@@ -96,7 +98,7 @@ class Schedules(transactions.Aggregate):
         is_there = preferences.is_within(_S, scope)
         await self._transactions.change(sa.delete(_S).where(*is_there))
 
-    async def due(
+    async def list_due(
         self, now: datetime.datetime, platforms: Collection[str]
     ) -> tuple[records.Schedule, ...]:
         """Return schedules of some platforms that are due, the longest due first."""
@@ -132,7 +134,7 @@ class Schedules(transactions.Aggregate):
                 return False
             return await self._transactions.change(insert.on_conflict_do_nothing()) == 1
 
-    async def unfinished_runs(
+    async def list_unfinished_runs(
         self, platforms: Collection[str]
     ) -> Sequence[tuple[records.ScheduleRun, records.Schedule]]:
         """Return the runs on some platforms that are not over, with their schedules."""
@@ -151,7 +153,7 @@ class Schedules(transactions.Aggregate):
         query = sa.select(_R, _S).join_from(_R, _S).where(*conditions).order_by(_R.id)
         return [(row[0], row[1]) for row in await self._transactions.rows(query)]
 
-    async def runs(self, schedule_id: int, *, limit: int) -> tuple[records.ScheduleRun, ...]:
+    async def list_runs(self, schedule_id: int, *, limit: int) -> tuple[records.ScheduleRun, ...]:
         """Return the latest runs of a schedule, the latest first."""
         query = sa.select(_R).where(_R.schedule_id == schedule_id).order_by(_R.due.desc())
         return await self._transactions.all(query.limit(limit))

@@ -112,7 +112,7 @@ class SessionCopies(transactions.Aggregate):
             sa.insert(_PARTS).values(turn_id=turn_id, detail={}, **part)
         )
 
-    async def alternatives(self, session: records.Session) -> tuple[records.Alternatives, ...]:
+    async def list_alternatives(self, session: records.Session) -> tuple[records.Alternatives, ...]:
         """Return the alternatives to turns of a session in the branches of its tree.
 
         If several branches have the same alternative, it leads to the one used last.

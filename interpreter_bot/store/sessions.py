@@ -39,7 +39,7 @@ class Sessions(transactions.Aggregate):
         """Return the session with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == session_id))
 
-    async def recent(
+    async def list_recent(
         self,
         platform: str,
         workspace: str | None = "",
@@ -181,7 +181,7 @@ class Sessions(transactions.Aggregate):
             condition = [_T.files == dict(instead_of)]
         return await self._set(session_id, *condition, files=dict(hints))
 
-    async def tree(self, session: records.Session) -> tuple[records.Session, ...]:
+    async def list_tree(self, session: records.Session) -> tuple[records.Session, ...]:
         """Return a session and all branches of its tree, the least recently used first."""
         is_branch = sa.or_(_T.id == session.root_id, _T.branch_of == session.root_id)
         return await self._transactions.all(sa.select(_T).where(is_branch).order_by(_T.used))
@@ -190,7 +190,7 @@ class Sessions(transactions.Aggregate):
         """Mark a session as used now, if it exists."""
         await self._update(*_matches(key), used=columns.now())
 
-    async def owned(self) -> tuple[tuple[records.Session, str], ...]:
+    async def list_with_owners(self) -> tuple[tuple[records.Session, str], ...]:
         """Return all sessions with the person who began each, the least recently used first."""
         turns = records.Turn
         first = (

@@ -47,7 +47,7 @@ async def _stored_display(
         display_id=output.display_id,
         is_update=output.is_update,
         mime=mime,
-        sha256=await files.keep(data),
+        sha256=await files.save(data),
         size_bytes=len(data),
     )
 
@@ -72,9 +72,9 @@ class TurnParts(transactions.Aggregate):
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        await self.insert(await self.rows(turn_id, parts), output_numbers=output_numbers)
+        await self.insert(await self.prepare_rows(turn_id, parts), output_numbers=output_numbers)
 
-    async def rows(
+    async def prepare_rows(
         self, turn_id: int, parts: Iterable[records.NewPart]
     ) -> Sequence[Mapping[str, Any]]:
         """Prepare parts for `insert`; outside of any transaction, as large outputs are stored."""
@@ -99,11 +99,11 @@ class TurnParts(transactions.Aggregate):
         is_text = (_T.kind == records.PartKind.TEXT, _T.step >= since_step)
         await self._transactions.change(sa.delete(_T).where(_T.turn_id == turn_id, *is_text))
 
-    async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
+    async def list_for_turn(self, turn_id: int) -> tuple[records.Part, ...]:
         """Return the parts of a turn, in order."""
-        return await self.of_turns([turn_id])
+        return await self.list_for_turns([turn_id])
 
-    async def of_turns(
+    async def list_for_turns(
         self,
         turn_ids: Sequence[int],
         *,
@@ -118,14 +118,14 @@ class TurnParts(transactions.Aggregate):
             query = query.where(_T.kind != without)
         return await self._transactions.all(query)
 
-    async def refers(self, session_id: int, sha256: str) -> bool:
+    async def has_blob(self, session_id: int, sha256: str) -> bool:
         """Return whether a part of a session refers to a blob."""
         turns = records.Turn
         query = sa.select(_T.id).join_from(_T, turns).limit(1)
         query = query.where(_T.sha256 == sha256, turns.session_id == session_id)
         return await self._transactions.first(query) is not None
 
-    async def blob_bytes(self) -> dict[int, int]:
+    async def sum_blob_bytes(self) -> dict[int, int]:
         """Return the bytes of the blobs that each session's parts refer to, by its id."""
         sizes = await self._files.sizes()
         turns = records.Turn

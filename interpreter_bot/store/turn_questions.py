@@ -46,7 +46,7 @@ class TurnQuestions(transactions.Aggregate):
 class Grants(transactions.Aggregate):
     """Table of grants, which let code do something repeatedly while its kernel lives."""
 
-    async def of_kernel(self, session_id: int, kernel_id: str) -> frozenset[records.Grant]:
+    async def list_for_kernel(self, session_id: int, kernel_id: str) -> frozenset[records.Grant]:
         """Return the grants of a session with a kernel."""
         query = sa.select(_G).where(_G.session_id == session_id, _G.kernel_id == kernel_id)
         return frozenset(

@@ -201,12 +201,12 @@ class Turns(transactions.Aggregate):
         """Return the turn with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == turn_id))
 
-    async def of_schedule_run(self, run_id: int) -> records.Turn | None:
+    async def find_by_schedule_run(self, run_id: int) -> records.Turn | None:
         """Return the turn of a run of a schedule, if it has begun."""
         query = sa.select(_T).where(_T.schedule_run_id == run_id)
         return await self._transactions.first(query)
 
-    async def of_session(
+    async def list_for_session(
         self, session_id: int, *, limit: int = 200, before: int | None = None
     ) -> tuple[records.Turn, ...]:
         """Return the latest turns of a session, in the order in which they began.
@@ -220,14 +220,14 @@ class Turns(transactions.Aggregate):
         latest = await self._transactions.all(query.order_by(_T.id.desc()).limit(limit))
         return latest[::-1]
 
-    async def request_ids(self, session_id: int, among: Collection[str]) -> frozenset[str]:
+    async def filter_request_ids(self, session_id: int, among: Collection[str]) -> frozenset[str]:
         """Return which of some requests became turns of a session."""
         query = sa.select(_T.request_id).where(
             _T.session_id == session_id, _T.request_id.in_(among)
         )
         return frozenset(await self._transactions.all(query))
 
-    async def of_request(
+    async def list_done_for_request(
         self, platform: str, channel: str, request_id: str
     ) -> tuple[tuple[records.Session, records.Turn], ...]:
         """Return the turns of a request that are done, with their sessions, of a channel."""
@@ -240,7 +240,7 @@ class Turns(transactions.Aggregate):
         )
         return tuple((row[0], row[1]) for row in await self._transactions.rows(query))
 
-    async def people(self, session_id: int) -> frozenset[str]:
+    async def list_people(self, session_id: int) -> frozenset[str]:
         """Return the people who had turns in a session."""
         query = sa.select(_T.person).where(_T.session_id == session_id).distinct()
         return frozenset(await self._transactions.all(query))

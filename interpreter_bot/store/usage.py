@@ -71,7 +71,7 @@ class Usage(transactions.Aggregate):
             )
             await self._transactions.change(insert)
 
-    async def of_person(
+    async def sum_for_person(
         self,
         person: str,
         *,
@@ -95,11 +95,11 @@ class Usage(transactions.Aggregate):
             *([is_counted] if without_turns else []),
         )
 
-    async def of_session(self, session_id: int) -> values.Usage:
+    async def sum_for_session(self, session_id: int) -> values.Usage:
         """Sum all usage of a session."""
         return await self._sum(_T.session_id == session_id)
 
-    async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
+    async def sum_for_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
         """Sum the usage of each of some turns; those without any are missing."""
         query = sa.select(_T.turn_id, *_SUMS).where(_T.turn_id.in_(turn_ids))
         rows = await self._transactions.rows(query.group_by(_T.turn_id))

@@ -383,7 +383,7 @@ class Conversations(session_service.SessionService):
         await database.events._transactions.change(update.values(content=about["content"], **left))
         request = next(one for one in self.requests if one.id == about["request_id"])
         session = await database.sessions.find(request.key)
-        (turn,) = await database.turns.of_session(session.id, limit=1)
+        (turn,) = await database.turns.list_for_session(session.id, limit=1)
         await database.turns.delete(turn.id)
         begun = await database.turns.start(
             session.id, person=request.person.id, text=request.text, request_id=request.id

@@ -196,7 +196,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
             if cluster.fleet.poll() is not None:
                 # The cluster was not up yet; whatever keeps it running starts it again.
                 cluster.start_fleet(config)
-            return len(await database.fleet_hosts.addresses()) == 2
+            return len(await database.fleet_hosts.list_addresses()) == 2
 
         await until(has_both)
     async with opened(config) as hosts:
@@ -268,7 +268,7 @@ async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ra
         async def has_it():
             if cluster.fleet.poll() is not None:
                 cluster.start_fleet(config)
-            return await database.fleet_hosts.addresses() == [other.host.listen]
+            return await database.fleet_hosts.list_addresses() == [other.host.listen]
 
         await until(has_it)
     status = await host_processes.status(host_sockets.newest_link(other.paths))

@@ -260,7 +260,7 @@ class MessageSync:
         """Go on in the messages that a former bot, or a former answer, posted for the request."""
         platform = self._at.session.platform
         try:
-            deliveries = await self._deliveries.of_request(platform, self._request_id)
+            deliveries = await self._deliveries.list_for_request(platform, self._request_id)
         except errors.StoreError:
             _log.exception("the messages of an answer could not be looked up")
             return

@@ -267,7 +267,7 @@ class Deliveries(Protocol):
     async def delete(self, platform: str, request_id: str, position: int) -> None:
         """Forget a message that does not stand any more."""
 
-    async def of_request(self, platform: str, request_id: str) -> Sequence[Delivery]:
+    async def list_for_request(self, platform: str, request_id: str) -> Sequence[Delivery]:
         """Return the messages of an answer, in order."""
 
 

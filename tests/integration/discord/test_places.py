@@ -211,5 +211,5 @@ async def test_a_private_thread_keeps_to_itself_what_is_remembered_in_it(
             if [note.text for note in await service.places.notes(scope)] == ["Ours."]:
                 break
             await asyncio.sleep(0.05)
-        assert await service.services.database.schedules.all(limit=9) == ()
+        assert await service.services.database.schedules.list_all(limit=9) == ()
         assert "instructions" not in await service.queries.choices(scope)

@@ -22,7 +22,7 @@ async def set_up(server, person, channel, until, text):
 
 async def fire(service, until):
     """Let it be the time of the first schedule."""
-    (schedule,) = await service.services.database.schedules.all(limit=9)
+    (schedule,) = await service.services.database.schedules.list_all(limit=9)
     service.schedules.now = lambda: schedule.due
     await service.schedules.fire()
     await until(lambda: not service.schedules._tasks)

@@ -52,7 +52,7 @@ async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened,
     )
     async with opened(**connections) as house:
         service = house.service.services
-        (query,) = await service.database.activities.latest(code_activity.Query, limit=9)
+        (query,) = await service.database.activities.list_latest(code_activity.Query, limit=9)
         assert (query.connection, query.person, query.rows) == ("sales", conftest.ANNA.id, 1)
         assert query.statement == "select * from orders"
 
@@ -135,7 +135,7 @@ async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, 
         idle = await house.run("1")
         (turn, later) = await house.service.queries.history(conftest.KEY)
     async with opened(**connections) as house:
-        recorded = await house.service.services.database.activities.latest(
+        recorded = await house.service.services.database.activities.list_latest(
             code_activity.Query, limit=9
         )
     assert [one.statement for one in recorded] == [

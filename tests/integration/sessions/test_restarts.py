@@ -266,7 +266,7 @@ async def test_progress_of_another_release_is_told_as_an_interruption(opened, ou
     async with opened(sessions=BRIEF) as house:
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
         turns = house.service.services.database.turns
-        (turn,) = await turns.of_session(1)
+        (turn,) = await turns.list_for_session(1)
         await turns.note_progress(turn.id, {"of": "another release"})
     await running
     async with opened() as house:

@@ -241,7 +241,7 @@ async def confirmed(house, former):
     await reply.until("over")
     assert reply.of("approve") == former.of("approve")
     assert "Schedule 1 is set up" in reply.of("announcement")[-1]
-    assert len(await house.service.services.database.schedules.all(limit=9)) == 1
+    assert len(await house.service.services.database.schedules.list_all(limit=9)) == 1
 
 
 async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving):

@@ -195,7 +195,7 @@ async def test_a_place_that_is_gone_takes_its_schedules_with_it(house):
         await house.add(key=key)
     for scope, left in ((("slack", "T1", "C1"), keys[1:]), (("slack", "T1"), keys[2:])):
         await house.service.places.erase(values.Scope(*scope))
-        assert [schedule.key for schedule in await house.table.all(limit=9)] == left
+        assert [schedule.key for schedule in await house.table.list_all(limit=9)] == left
 
 
 async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(house):
@@ -256,7 +256,7 @@ async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp
         house = House(service, clock)
         number = await house.add()
         clock.now += 24 * HOUR
-        (due,) = await house.table.due(clock(), {"slack"})
+        (due,) = await house.table.list_due(clock(), {"slack"})
         assert await house.table.claim(due, clock() + 24 * HOUR)
         assert not await house.table.claim(due, clock() + 24 * HOUR)
     async with conversations.opened(tmp_path) as service:
@@ -272,9 +272,9 @@ async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path,
         house = House(service, clock)
         number = await house.add()
         clock.now += 24 * HOUR
-        (due,) = await house.table.due(clock(), {"slack"})
+        (due,) = await house.table.list_due(clock(), {"slack"})
         await house.table.claim(due, clock() + 24 * HOUR)
-        ((run, _),) = await house.table.unfinished_runs({"slack"})
+        ((run, _),) = await house.table.list_unfinished_runs({"slack"})
         database = service.services.database
         session = await database.sessions.open(KEY)
         await database.turns.start(
@@ -405,11 +405,11 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
         outcomes = collections.Counter()
         for number in range(1, COUNT + 1):
             schedule = await database.schedules.get(number)
-            (run,) = await database.schedules.runs(number, limit=9)
+            (run,) = await database.schedules.list_runs(number, limit=9)
             session = await database.sessions.find(schedule.key)
-            (turn,) = await database.turns.of_session(session.id)
+            (turn,) = await database.turns.list_for_session(session.id)
             assert turn.schedule_run_id == run.id
-            assert len(await database.executions.of_turn(turn.id)) <= 1
+            assert len(await database.executions.list_for_turn(turn.id)) <= 1
             assert schedule.due.year == 2028
             outcomes[run.outcome.value] += 1
         assert outcomes.keys() <= {"done", "interrupted"}

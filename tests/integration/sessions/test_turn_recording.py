@@ -24,8 +24,10 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
         await writing
         await recorder.flush()
         await recorder.close()
-        (execution,) = await database.executions.of_turn(recorder.turn_id)
+        (execution,) = await database.executions.list_for_turn(recorder.turn_id)
         shown = [
-            one.output.plain for one in await database.parts.of_turn(recorder.turn_id) if one.output
+            one.output.plain
+            for one in await database.parts.list_for_turn(recorder.turn_id)
+            if one.output
         ]
     assert (execution.heard, shown) == (2, ["first", "second"])

@@ -23,7 +23,7 @@ async def set_up(slack, service, text="daily 9:00 UTC: say hello"):
 
 async def fire(slack, service):
     """Let it be the time of the first schedule."""
-    (first,) = await service.services.database.schedules.all(limit=9)
+    (first,) = await service.services.database.schedules.list_all(limit=9)
     service.schedules.now = lambda: first.due
     await service.schedules.fire()
     await slack.until(lambda: not service.schedules._tasks)
@@ -60,7 +60,7 @@ async def test_it_is_listed_and_paused_by_words(slack, service, app):
         await slack.until(
             lambda answer=answer: answer in str([*slack.world.messages.values()]) + str(slack.calls)
         )
-    (schedule,) = await service.services.database.schedules.all(limit=9)
+    (schedule,) = await service.services.database.schedules.list_all(limit=9)
     assert schedule.due is None
 
 
@@ -68,7 +68,7 @@ async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service,
     await set_up(slack, service)
     for user, kind in (("U2", "channel_leave"), ("U1", "group_leave")):
         event = {"type": "message", "subtype": kind, "channel": "C1", "user": user, "ts": "9.9"}
-        before = await service.services.database.schedules.all(limit=9)
+        before = await service.services.database.schedules.list_all(limit=9)
         assert before[0].due is not None
         slack.event(event)
         await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
@@ -78,7 +78,7 @@ async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service,
         before = len(slack.calls)
         slack.say("U1", "DU1", words)
         await slack.until(lambda before=before: "only be done in" in str(slack.calls[before:]))
-    (schedule,) = await service.services.database.schedules.all(limit=9)
+    (schedule,) = await service.services.database.schedules.list_all(limit=9)
     assert schedule.due is None
 
 
@@ -129,7 +129,7 @@ async def test_a_schedule_of_ten_thousand_characters_is_refused_in_a_sentence(sl
         answer = str(slack.world.responses[-1])
         assert "at most 2,000 characters" in answer or "don't understand" in answer
         assert len(answer) < 2000
-    assert await service.services.database.schedules.all(limit=9) == ()
+    assert await service.services.database.schedules.list_all(limit=9) == ()
 
 
 async def test_who_left_while_no_bot_ran_has_no_schedule_running(slack, service, app):
@@ -140,7 +140,7 @@ async def test_who_left_while_no_bot_ran_has_no_schedule_running(slack, service,
     slack.world.channels["C1"].left.add("U1")
     await fire(slack, service)
     await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
-    (schedule,) = await service.services.database.schedules.all(limit=9)
+    (schedule,) = await service.services.database.schedules.list_all(limit=9)
     assert schedule.due is None
     # An app that was not given the scope for it runs schedules without looking.
     slack.lacking["conversations.members"] = "missing_scope"

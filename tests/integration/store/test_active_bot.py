@@ -101,11 +101,15 @@ async def test_stopped_bot_is_followed_within_ten_seconds_and_writes_nothing_mor
     async with active_bot.hold(url), opening() as database:
         assert time.monotonic() - stopped < 10
         session = await database.sessions.open(KEY)
-        before = [turn.id for turn in await database.turns.of_session(session.id, limit=100_000)]
+        before = [
+            turn.id for turn in await database.turns.list_for_session(session.id, limit=100_000)
+        ]
         os.kill(writer.pid, signal.SIGCONT)
         # What it writes next is refused.
         assert await asyncio.wait_for(writer.wait(), 30)
-        after = [turn.id for turn in await database.turns.of_session(session.id, limit=100_000)]
+        after = [
+            turn.id for turn in await database.turns.list_for_session(session.id, limit=100_000)
+        ]
         assert after == before
 
 

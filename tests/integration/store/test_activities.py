@@ -31,8 +31,8 @@ async def test_contacts_are_recorded_and_found_again(opening):
             recorder.add(one)
         await recorder.write()
         await recorder.write()
-        assert await database.activities.latest(code_activity.Query, limit=9) == ()
-        latest = await database.activities.latest(code_activity.Contact, limit=9)
+        assert await database.activities.list_latest(code_activity.Query, limit=9) == ()
+        latest = await database.activities.list_latest(code_activity.Contact, limit=9)
         assert latest == (wanted[1], wanted[0])
 
 
@@ -45,7 +45,7 @@ async def test_an_installation_that_is_told_again_is_recorded_once(opening):
         others = [dataclasses.replace(again, kernel_id="k"), dataclasses.replace(again, layer="l")]
         await database.activities.add([first, first, again])
         await database.activities.add([again, *others])
-        assert set(await database.activities.latest(code_activity.Installation, limit=9)) == {
+        assert set(await database.activities.list_latest(code_activity.Installation, limit=9)) == {
             first,
             *others,
         }
@@ -57,5 +57,6 @@ async def test_old_ones_are_deleted(opening):
         await database.activities.add([contact("old.org", happened_at=old), contact("new.org")])
         await code_activity_recording.ActivityRecorder(database.activities, days=1).delete_old()
         assert [
-            one.host for one in await database.activities.latest(code_activity.Contact, limit=9)
+            one.host
+            for one in await database.activities.list_latest(code_activity.Contact, limit=9)
         ] == ["new.org"]

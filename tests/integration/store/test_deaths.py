@@ -82,12 +82,12 @@ async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts
     await process.wait()
     async with opening() as database:
         await interrupted(database, turn_id)
-        (turn,) = await database.turns.of_session(session_id)
+        (turn,) = await database.turns.list_for_session(session_id)
         assert (turn.status, turn.request) == (Status.INTERRUPTED, "Go on for ever")
         assert turn.ended is not None
-        code, output = await database.parts.of_turn(turn_id)
+        code, output = await database.parts.list_for_turn(turn_id)
         assert (code.text, output.output.text) == ("while True: pass", "half of it")
-        (execution,) = await database.executions.of_turn(turn_id)
+        (execution,) = await database.executions.list_for_turn(turn_id)
         assert execution.ending is None
         # And the conversation goes on.
         again = await database.turns.start(session_id, person="p", text="Again")
@@ -128,7 +128,7 @@ async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(
         await asyncio.sleep(step * 0.0001)
         adding.cancel()
         await asyncio.wait([adding])
-        assert len(await database.parts.of_turn(turn.id)) in {0, 20}
+        assert len(await database.parts.list_for_turn(turn.id)) in {0, 20}
     assert servers.connections_in_use(database) == 0
 
 
@@ -157,7 +157,7 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
         kind=records.PartKind.OUTPUT, output=values.Text("stdout", "x"), execution_id=execution
     )
     await database.parts.add(turn.id, output, output_numbers={execution: 3})
-    (run,) = await database.executions.of_turn(turn.id)
+    (run,) = await database.executions.list_for_turn(turn.id)
     assert (run.hosted_id, run.heard) == ("e1", 3)
     await _bury_owner(database, turn.id)
     (found,) = await database.turns.take_orphans()

@@ -16,7 +16,7 @@ async def test_hosts_stay_listed_while_nobody_tells_of_them(database):
     other = dataclasses.replace(ONE, address="10.0.0.6:7443")
     await database.fleet_hosts.put([ONE, other])
     await database.fleet_hosts.put([dataclasses.replace(ONE, boot_id="later", free_bytes=3)])
-    assert await database.fleet_hosts.addresses() == ["10.0.0.5:7443", "10.0.0.6:7443"]
+    assert await database.fleet_hosts.list_addresses() == ["10.0.0.5:7443", "10.0.0.6:7443"]
     async with database.engine.connect() as connection:
         found = (await connection.execute(sa.select(records.FleetHost))).all()
     assert {(one.boot_id, one.free_bytes) for one in found} == {("later", 3), ("b", 5)}
@@ -30,4 +30,4 @@ async def test_one_that_nobody_told_of_for_a_day_is_forgotten(database):
     async with database.engine.begin() as connection:
         await connection.execute(sa.update(records.FleetHost).values(seen=before))
     await database.fleet_hosts.put([])
-    assert await database.fleet_hosts.addresses() == []
+    assert await database.fleet_hosts.list_addresses() == []

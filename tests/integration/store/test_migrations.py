@@ -43,7 +43,7 @@ def tables(connection):
 
 async def test_opening_an_empty_database_makes_the_tables(url, opening):
     async with opening() as database:
-        assert await database.sessions.recent("web") == ()
+        assert await database.sessions.list_recent("web") == ()
     assert await on(url, tables) == {"alembic_version", *records.Record.metadata.tables}
 
 

@@ -12,7 +12,7 @@ CONFIRMED = {"person": "U1", "author": "Anna", "limit": 3}
 
 
 async def texts(database, scope):
-    return [note.text for note in await database.notes.around(scope)]
+    return [note.text for note in await database.notes.list_around(scope)]
 
 
 async def test_a_scope_has_each_note_once_and_not_more_than_its_limit(opening):
@@ -50,11 +50,11 @@ async def test_notes_apply_within_their_scope_and_are_erased_with_it(database):
 async def test_a_note_that_somebody_else_changed_or_removed_is_not_changed(database):
     notes = database.notes
     await notes.add(CHANNEL, "a", **CONFIRMED)
-    (note,) = await notes.around(CHANNEL)
+    (note,) = await notes.list_around(CHANNEL)
     assert (note.text, note.confirmed_by, note.author) == ("a", "U1", "Anna")
     changing = (notes.change(note, f"{number}") for number in range(5))
     assert sorted(await asyncio.gather(*changing)) == [False] * 4 + [True]
-    (note,) = await notes.around(CHANNEL)
+    (note,) = await notes.list_around(CHANNEL)
     await notes.remove(note.id)
     assert not await notes.change(note, "b")
-    assert await notes.around(CHANNEL) == ()
+    assert await notes.list_around(CHANNEL) == ()

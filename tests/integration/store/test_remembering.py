@@ -72,9 +72,9 @@ async def test_of_all_who_replace_what_is_said_of_files_one_does(database, sessi
 async def test_recent_sessions_come_latest_used_first(database):
     made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
     await database.sessions.open(made[0].key)
-    recent = await database.sessions.recent("web", limit=2)
+    recent = await database.sessions.list_recent("web", limit=2)
     assert [session.id for session in recent] == [made[0].id, made[2].id]
-    assert await database.sessions.recent("web", channel="other") == ()
+    assert await database.sessions.list_recent("web", channel="other") == ()
     assert await database.sessions.count("web", "") == 3
     assert await database.sessions.count("web", "other") == 0
 
@@ -95,9 +95,9 @@ async def test_a_turn_runs_and_ends_once(database, session):
 @pytest.mark.first_case
 async def test_turns_come_in_order_and_can_be_paged_backwards(database, session):
     made = [(await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)]
-    last = await database.turns.of_session(session.id, limit=2)
+    last = await database.turns.list_for_session(session.id, limit=2)
     assert [turn.id for turn in last] == made[3:]
-    before = await database.turns.of_session(session.id, limit=2, before=last[0].id)
+    before = await database.turns.list_for_session(session.id, limit=2, before=last[0].id)
     assert [turn.id for turn in before] == made[1:3]
 
 
@@ -128,7 +128,7 @@ async def test_parts_come_in_order_and_as_they_were(database, turn):
     )
     new = [records.NewPart(kind=Kind.OUTPUT, step=1, output=output) for output in outputs]
     await database.parts.add(turn.id, *new)
-    text, code, *shown = await database.parts.of_turn(turn.id)
+    text, code, *shown = await database.parts.list_for_turn(turn.id)
     assert (text.kind, text.text, text.detail, text.output) == (Kind.TEXT, "Let us see", {}, None)
     assert (code.detail, code.execution_id) == (detail, execution)
     assert [part.output for part in shown] == outputs
@@ -141,7 +141,7 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
     page = values.Html(html="<b>ü\x00</b>".encode())
     parts = [records.NewPart(kind=Kind.OUTPUT, output=output) for output in (image, image, page)]
     await database.parts.add(turn.id, *parts)
-    first, second, third = (part.output for part in await database.parts.of_turn(turn.id))
+    first, second, third = (part.output for part in await database.parts.list_for_turn(turn.id))
     assert first == second
     assert (first.mime, first.plain, first.display_id, first.size_bytes) == (
         "image/png", "<Figure>", "d", 4,
@@ -157,14 +157,14 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
     async def full(self, data):
         raise errors.StoreError("A picture could not be stored.")
 
-    monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.keep", full)
+    monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.save", full)
     image = values.Image(mime="image/png", data=b"png")
     await database.parts.add(
         turn.id,
         records.NewPart(kind=Kind.TEXT, text="Look."),
         records.NewPart(kind=Kind.OUTPUT, output=image),
     )
-    text, output = await database.parts.of_turn(turn.id)
+    text, output = await database.parts.list_for_turn(turn.id)
     assert text.text == "Look."
     assert output.output == values.Notice("What was shown here could not be stored.")
 
@@ -174,21 +174,21 @@ async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, m
     monkeypatch.setattr("interpreter_bot.store.blobs._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
-    unused = await database.files.keep(b"unused")
+    unused = await database.files.save(b"unused")
     assert await database.parts.discard_unused_files() == 1
     assert await database.files.load(unused) is None
-    (part,) = await database.parts.of_turn(turn.id)
+    (part,) = await database.parts.list_for_turn(turn.id)
     assert await database.files.load(part.output.sha256) == b"used"
 
 
 @pytest.mark.first_case
 async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn):
     made = await database.executions.start(turn.id, "x")
-    assert (await database.executions.of_turn(turn.id))[0].ending is None
+    assert (await database.executions.list_for_turn(turn.id))[0].ending is None
     end = values.Finished(values.Ending.OUT_OF_MEMORY, 1.5, "Too much.", kernel_lost=True)
     await database.executions.finish(made, end)
     await database.executions.finish(made, values.Finished(values.Ending.OK, 0.0))
-    (execution,) = await database.executions.of_turn(turn.id)
+    (execution,) = await database.executions.list_for_turn(turn.id)
     assert execution.ending is values.Ending.OUT_OF_MEMORY
     assert (execution.seconds, execution.reason) == (1.5, "Too much.")
     assert execution.kernel_lost is True
@@ -204,10 +204,10 @@ async def test_code_that_goes_on_as_a_job_belongs_to_the_turn_of_the_job(databas
         job = await database.turns.start(session.id, person="U1", text="work()")
         await database.executions.move(execution_id, job.id)
         await database.turns.note_progress(job.id, {"hosted_id": "h1"})
-    assert [part.text for part in await database.parts.of_turn(turn.id)] == ["Wait."]
-    assert [part.text for part in await database.parts.of_turn(job.id)] == ["work()"]
-    assert await database.executions.of_turn(turn.id) == ()
-    (execution,) = await database.executions.of_turn(job.id)
+    assert [part.text for part in await database.parts.list_for_turn(turn.id)] == ["Wait."]
+    assert [part.text for part in await database.parts.list_for_turn(job.id)] == ["work()"]
+    assert await database.executions.list_for_turn(turn.id) == ()
+    (execution,) = await database.executions.list_for_turn(job.id)
     assert (execution.id, execution.hosted_id) == (execution_id, "h1")
     assert (await database.turns.get(job.id)).progress == {"hosted_id": "h1"}
 
@@ -216,7 +216,7 @@ async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     digest = "0" * 64
     made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
     await database.artifacts.add(turn.id, *made)
-    first, second = await database.artifacts.of_turns([turn.id])
+    first, second = await database.artifacts.list_for_turns([turn.id])
     assert (first.name, first.size_bytes, first.media_type) == ("out/a.csv", 2**40, "text/csv")
     assert second.media_type == "application/octet-stream"
 
@@ -266,9 +266,11 @@ async def test_the_narrowest_choice_holds(database):
     await database.choices.put(Scope("slack", "T1", "C2"), "rank", "elsewhere")
     await database.choices.put(Scope("slack"), "only", ["wide", {"\x00": HOSTILE}])
     for rank, scope in enumerate(widening):
-        assert (await database.choices.around(here)).effective["rank"] == rank
+        assert (await database.choices.list_around(here)).effective["rank"] == rank
         await database.choices.remove(scope, "rank")
-    assert (await database.choices.around(here)).effective == {"only": ["wide", {"\x00": HOSTILE}]}
+    assert (await database.choices.list_around(here)).effective == {
+        "only": ["wide", {"\x00": HOSTILE}]
+    }
 
 
 @pytest.mark.first_case
@@ -279,9 +281,9 @@ async def test_all_that_was_chosen_around_a_scope_is_known(database):
     await database.choices.put(Scope("slack", "T1", "C2"), "n", "elsewhere")
     await database.choices.put(Scope("slack", "T1"), "m", "other")
     assert sorted(
-        choice.value for choice in (await database.choices.around(scopes[-1])).of("n")
+        choice.value for choice in (await database.choices.list_around(scopes[-1])).of("n")
     ) == [0, 1, 2, 3]
-    assert (await database.choices.around(scopes[1])).of("m") == ()
+    assert (await database.choices.list_around(scopes[1])).of("m") == ()
 
 
 @pytest.mark.first_case
@@ -289,8 +291,8 @@ async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
     scope = Scope("slack", person="U1")
     await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))
     await database.choices.put(scope, "n", False)
-    assert (await database.choices.around(scope)).effective == {"n": False}
-    assert (await database.choices.around(Scope("slack"))).effective == {}
+    assert (await database.choices.list_around(scope)).effective == {"n": False}
+    assert (await database.choices.list_around(Scope("slack"))).effective == {}
 
 
 async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
@@ -345,7 +347,7 @@ async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, data
         await other.turns.start(session.id, person="p", text="x", request_id="9")
     assert await database.turns.take_orphans() == ()
     assert len(await database.events.take_orphans(["discord"])) == 1
-    assert await database.turns.of_session(session.id) == ()
+    assert await database.turns.list_for_session(session.id) == ()
 
 
 @pytest.mark.first_case
@@ -375,8 +377,8 @@ async def test_old_deliveries_are_forgotten_unless_their_turn_runs(database, ses
         await database.deliveries.put("slack", request_id, 0, **delivery)
     await database.turns.finish(turn.id, values.TurnStatus.DONE)
     await database.deliveries.prune(2.0)
-    assert len(await database.deliveries.of_request("slack", "running")) == 1
-    assert await database.deliveries.of_request("slack", "ended") == ()
+    assert len(await database.deliveries.list_for_request("slack", "running")) == 1
+    assert await database.deliveries.list_for_request("slack", "ended") == ()
 
 
 async def test_hostile_text_is_kept_as_well_as_can_be(database):
@@ -397,7 +399,7 @@ async def test_hostile_text_is_kept_as_well_as_can_be(database):
     assert await database.turns.finish(turn.id, Status.FAILED, answer=HOSTILE)
     await database.usage.add(turn.id, values.Usage(money=MICRO), model=HOSTILE)
     whose = {"platform": "web\x00", "workspace": HOSTILE}
-    assert (await database.usage.of_person(HOSTILE, **whose)).money == MICRO
+    assert (await database.usage.sum_for_person(HOSTILE, **whose)).money == MICRO
     assert await database.events.claim(HOSTILE, HOSTILE)
     assert not await database.events.claim(HOSTILE, HOSTILE)
 
@@ -410,7 +412,7 @@ async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
     session = await database.sessions.open(Key(*names[:4]))
     assert session.key == Key(*names[:4])
     await database.choices.put(Scope(*names[:4]), names[4], 1)
-    assert (await database.choices.around(Scope(*names[:4]))).effective == {names[4]: 1}
+    assert (await database.choices.list_around(Scope(*names[:4]))).effective == {names[4]: 1}
 
 
 async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, session):
@@ -421,7 +423,7 @@ async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, 
     assert endless.request.endswith("[1,000,000 more characters were not kept]")
     output = values.Text("stdout", long)
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=output))
-    (part,) = await database.parts.of_turn(turn.id)
+    (part,) = await database.parts.list_for_turn(turn.id)
     assert part.output == output
 
 
@@ -440,8 +442,8 @@ async def test_a_session_knows_whose_turns_it_had(opening):
         other = await database.sessions.open(values.SessionKey("web", thread="people 2"))
         for person in ("u1", "u2", "u1"):
             await database.turns.start(one.id, person=person, text="")
-        assert await database.turns.people(one.id) == {"u1", "u2"}
-        assert await database.turns.people(other.id) == frozenset()
+        assert await database.turns.list_people(one.id) == {"u1", "u2"}
+        assert await database.turns.list_people(other.id) == frozenset()
 
 
 async def test_a_record_is_whole_after_a_rollback_and_cannot_be_changed(database, session):

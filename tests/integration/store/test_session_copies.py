@@ -43,7 +43,7 @@ async def test_all_but_what_still_runs_is_copied_and_the_copy_is_whose_who_wante
     await _copying(database, session)
     copy = await database.sessions.find(COPY)
     assert (copy.title, copy.model, copy.kernel) == ("Two", "good", {"kernel": "k"})
-    first, *turns = await database.turns.of_session(copy.id)
+    first, *turns = await database.turns.list_for_session(copy.id)
     assert (first.person, first.request, first.status) == ("U2", "", values.TurnStatus.DONE)
     assert [(one.request, one.status.value, one.answer) for one in turns] == [
         ("q0", "done", "It is."),
@@ -52,21 +52,21 @@ async def test_all_but_what_still_runs_is_copied_and_the_copy_is_whose_who_wante
     assert {(one.request_id, one.attachments, one.progress) for one in turns} == {
         ("", ("a",), None)
     }
-    notice, *parts = await database.parts.of_turns([first.id, *(one.id for one in turns)])
+    notice, *parts = await database.parts.list_for_turns([first.id, *(one.id for one in turns)])
     assert notice.text == "A copy."
     assert [one.kind for one in parts] == [Kind.TEXT, Kind.CODE, Kind.MEMORY] * 2
-    executions = await database.executions.of_turns([one.id for one in turns])
+    executions = await database.executions.list_for_turns([one.id for one in turns])
     assert [one.execution_id for one in parts if one.kind is Kind.CODE] == [
         one.id for one in executions
     ]
     assert {(one.hosted_id, one.ending) for one in executions} == {("", values.Ending.OK)}
-    assert len(await database.artifacts.of_turns([one.id for one in turns])) == 2
-    owners = {one.id: person for one, person in await database.sessions.owned()}
+    assert len(await database.artifacts.list_for_turns([one.id for one in turns])) == 2
+    owners = {one.id: person for one, person in await database.sessions.list_with_owners()}
     assert (owners[session.id], owners[copy.id]) == ("U1", "U2")
     # Neither is changed with the other.
     await database.turns.delete(turns[-1].id)
     await database.sessions.delete(session.id)
-    assert [one.request for one in await database.turns.of_session(copy.id)] == ["", "q0"]
+    assert [one.request for one in await database.turns.list_for_session(copy.id)] == ["", "q0"]
 
 
 @pytest.mark.first_case
@@ -74,4 +74,4 @@ async def test_no_session_is_replaced_by_a_copy(database, session):
     await _said(database, session)
     with pytest.raises(errors.StoreError):
         await _copying(database, session, session.key)
-    assert len(await database.turns.of_session(session.id)) == 3
+    assert len(await database.turns.list_for_session(session.id)) == 3

@@ -31,20 +31,20 @@ async def test_money_sums_are_exact_by_person_day_session_and_turn(database, ses
     spent = values.Usage(
         input_tokens=300, output_tokens=100, money=micros(10**15 + 100), cpu_seconds=50.0
     )
-    assert await database.usage.of_session(session.id) == spent
-    assert await database.usage.of_turns([turn.id]) == {turn.id: spent}
+    assert await database.usage.sum_for_session(session.id) == spent
+    assert await database.usage.sum_for_turns([turn.id]) == {turn.id: spent}
     whose = {"platform": "slack", "workspace": "T1"}
-    assert (await database.usage.of_person("U1", **whose)).money == micros(10**15 + 107)
+    assert (await database.usage.sum_for_person("U1", **whose)).money == micros(10**15 + 107)
     yesterday = columns.now().date() - datetime.timedelta(days=1)
-    assert await database.usage.of_person("U1", **whose, day=yesterday) == values.Usage()
-    assert await database.usage.of_person("U1", platform="web") == values.Usage()
+    assert await database.usage.sum_for_person("U1", **whose, day=yesterday) == values.Usage()
+    assert await database.usage.sum_for_person("U1", platform="web") == values.Usage()
 
 
 async def test_numbers_beyond_measure_do_not_spoil_the_sum(database, turn):
     absurd = values.Usage(input_tokens=10**40, output_tokens=-5, cpu_seconds=float("nan"))
     await database.usage.add(turn.id, absurd)
     await database.usage.add(turn.id, values.Usage(output_tokens=2, cpu_seconds=1.0))
-    spent = (await database.usage.of_turns([turn.id]))[turn.id]
+    spent = (await database.usage.sum_for_turns([turn.id]))[turn.id]
     assert (spent.input_tokens, spent.output_tokens, spent.cpu_seconds) == (10**15, 2, 1.0)
 
 
@@ -55,8 +55,8 @@ async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, 
     await database.sessions.delete(session.id)
     assert await database.sessions.get(session.id) is None
     assert await database.turns.get(turn.id) is None
-    assert await database.parts.of_turn(turn.id) == ()
-    spent = await database.usage.of_person("U1", platform="slack", workspace="T1")
+    assert await database.parts.list_for_turn(turn.id) == ()
+    spent = await database.usage.sum_for_person("U1", platform="slack", workspace="T1")
     assert spent.money == micros(5)
 
 
@@ -68,17 +68,17 @@ async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(datab
     for number, one in enumerate((turn, turn, other, deleted), start=1):
         await database.usage.add(one.id, values.Usage(money=micros(number)))
     await database.sessions.delete(gone.id)
-    found = await database.usage.of_turns([turn.id, other.id, 12345])
+    found = await database.usage.sum_for_turns([turn.id, other.id, 12345])
     assert {one: spent.money for one, spent in found.items()} == dict.fromkeys(
         [turn.id, other.id], micros(3)
     )
     whose = {"platform": "slack", "workspace": "T1"}
-    rest = await database.usage.of_person("U1", **whose, without_turns=[turn.id])
+    rest = await database.usage.sum_for_person("U1", **whose, without_turns=[turn.id])
     assert rest.money == micros(3 + 4)
 
 
 async def test_money_is_counted_in_millionths_and_rounded_up(database, turn):
     await database.usage.add(turn.id, values.Usage(money=decimal.Decimal("0.0000011")))
-    assert (await database.usage.of_turns([turn.id]))[turn.id].money == micros(2)
+    assert (await database.usage.sum_for_turns([turn.id]))[turn.id].money == micros(2)
     await database.usage.add(turn.id, values.Usage(money=decimal.Decimal(10) ** 40))
-    assert (await database.usage.of_turns([turn.id]))[turn.id].money == micros(10**15 + 2)
+    assert (await database.usage.sum_for_turns([turn.id]))[turn.id].money == micros(10**15 + 2)

@@ -263,7 +263,7 @@ async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsin
         await page.value(f"{confirm}.click()")
         await visits.answered(page)
         await bot.idle()
-        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Asia/Tokyo"
 
 

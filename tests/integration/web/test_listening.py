@@ -379,7 +379,7 @@ async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
         await tab.send("send", id=TWO, text="/schedules")
         ((number, schedule, _),) = (await tab.next("panel"))["rows"]
         assert (number, schedule[:24]) == ("1", "daily 9:00: hello (next ")
-        (first,) = await bot.services.database.schedules.all(limit=9)
+        (first,) = await bot.services.database.schedules.list_all(limit=9)
         bot.schedules.now = lambda: first.due
         await bot.schedules.fire()
         shown = await tab.next("turn")
@@ -400,7 +400,7 @@ async def test_a_schedule_is_in_the_time_zone_of_the_browser(serving_fake):
         await tab.send("answer", question=card["id"], text=card["text"])
         await tab.event("over", ONE)
         await bot.idle()
-        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Europe/Berlin"
         await bot.schedules.close()
 

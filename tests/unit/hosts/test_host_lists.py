@@ -48,7 +48,7 @@ class Listed:
     def __init__(self, *answers):
         self.answers = list(answers)
 
-    async def addresses(self):
+    async def list_addresses(self):
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -49,7 +49,7 @@ async def kept(server, deliveries, drafts):
 
 async def forget_message(deliveries, position):
     """Note what a bot does that dies before it knows that a message stands."""
-    delivery = (await deliveries.of_request("s", "1"))[position]
+    delivery = (await deliveries.list_for_request("s", "1"))[position]
     row = {"nonce": delivery.nonce, "digest": delivery.digest, "tried": delivery.tried}
     await deliveries.put("s", "1", position, message="", **row)
 
