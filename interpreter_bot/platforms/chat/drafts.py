@@ -136,7 +136,10 @@ class TurnDrawing:
             # A message of its own, as nobody is notified of one that changes.
             yield layout.Break(self._style.owner)
             owner = self._markdown.mention(self._style.owner)
-            yield f"{owner} **{job_words.job_done(log.end.seconds)}**".lstrip()
+            # A job's turn begins later than its code.
+            durations = [cell.finished.seconds for cell in log.cells if cell.finished is not None]
+            seconds = max(log.end.seconds, *durations, 0.0)
+            yield f"{owner} **{job_words.job_done(seconds)}**".lstrip()
         if log.end is None or last_words is None:
             parts = [part for entry in self._log.parts for part in self._draw_entry(entry)]
             last_tables: list[layout.Part] = []

@@ -15,8 +15,10 @@ TAKES = transport.Capabilities(
 )
 
 
-def drawing(log):
-    style = drafts.AnswerStyle(owner="1", is_code=False, shows_code=False, limit_seconds=60)
+def drawing(log, *, is_job=False):
+    style = drafts.AnswerStyle(
+        owner="1", is_code=False, shows_code=False, limit_seconds=60, is_job=is_job
+    )
     return drafts.TurnDrawing(
         log, style, markdown, TAKES, lambda name, description, data: f"[{name}]"
     )
@@ -66,3 +68,13 @@ def test_nothing_is_said_to_be_missing_if_nothing_is():
     lines = ["word " * 300 + "."] * 11
     *_, messages = laid_out("\n".join(lines)[:16_000])
     assert "only in the file" not in "".join(messages)
+
+
+def test_the_end_of_a_job_tells_how_long_its_code_ran_in_all():
+    log = turn_log.TurnLog()
+    log.apply(events.CodeStarted(0, "print(1)"))
+    log.apply(events.CodeFinished(0, values.Finished(values.Ending.OK, 1900.0)))
+    log.apply(events.TurnEnded(status=values.TurnStatus.DONE, seconds=1840.0))
+    assert "<@1> **The code in the background is done, after 31 min 40 s.**" in [
+        *drawing(log, is_job=True).parts()
+    ]
