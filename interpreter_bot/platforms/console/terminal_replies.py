@@ -192,7 +192,7 @@ class ExecutionPrinter(ports.Reply):
             self._out.close_line()
         else:
             self._out.flush()
-        self._err.line(text, style=style)
+        self._err.line(safe_text.sanitize(text), style=style)
 
     def _ask(self, question: events.Question) -> None:
         """Print a question, and begin to read the answer."""
@@ -255,7 +255,7 @@ class ExecutionPrinter(ports.Reply):
     def _print_code(self, code: str, kind: str = "Python") -> None:
         """Print code so that a copy of its lines runs."""
         self._print_line(f"── {kind}", style=_DIM)
-        self._print_line(safe_text.sanitize(code).rstrip("\n"), style=_DIM)
+        self._print_line(code.rstrip("\n"), style=_DIM)
         self._print_line("──", style=_DIM)
 
 

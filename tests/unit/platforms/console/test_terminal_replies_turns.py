@@ -133,6 +133,47 @@ def test_who_waits_at_a_terminal_sees_for_how_long_and_how_long_it_may_take(monk
     assert "work()\n" in terminal.getvalue()
 
 
+HOSTILE_TEXT = "\u202egnp\u2066 \x1b[2J\x1b]0;title\x07\x9b2J\r`a` \x08\udc80" + "x" * 2000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.NoticeShown(f"Schedule 1: {HOSTILE_TEXT}"),
+        events.PrivateNotice(HOSTILE_TEXT),
+        events.ProgressChanged(HOSTILE_TEXT, None),
+        events.TurnEnded(status=values.TurnStatus.FAILED, sentence=HOSTILE_TEXT),
+        events.QuestionAsked(
+            events.ApprovalQuestion(
+                id="1",
+                session=values.SessionKey("test"),
+                person="anna",
+                cell=0,
+                subject="schedule",
+                code=f"daily 9:00 UTC: {HOSTILE_TEXT}",
+                facts=HOSTILE_TEXT,
+            )
+        ),
+    ],
+)
+async def test_hostile_words_of_schedules_do_not_control_a_terminal(monkeypatch, event):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def take_answer(question_id, answer, *, person):
+        pass
+
+    terminal = Terminal()
+    answers = terminal_input.StdinAnswers(is_script=True)
+    printer = terminal_replies.TurnPrinter(None, answers, take_answer, out=terminal, err=terminal)
+    printer.emit(event)
+    shown = terminal.getvalue()
+    assert shown.count("x") >= 2000
+    assert not set(shown) & set("\u202e\u2066\x1b\x07\x9b\r\x08\udc80")
+    printer.show_refusal(HOSTILE_TEXT)
+    printer.show_text(HOSTILE_TEXT)
+    assert not set(terminal.getvalue()) & set("\u202e\u2066\x1b\x07\x9b\r\x08\udc80")
+
+
 QUESTION = events.InputQuestion(
     id="1",
     session=values.SessionKey("test"),
