@@ -10,7 +10,7 @@ from typing import Any, Final
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.platforms.web import notebook_progress, tab_hub, validation
-from interpreter_bot.sessions import live_data_views, past_turns, session_service
+from interpreter_bot.sessions import live_data_views, past_turns, schedule_texts, session_service
 from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
 
 def heading(request: str, files: Iterable[str], *, is_code: bool, started: float) -> dict[str, Any]:
     """Convert a request to its heading; `started` in seconds since the epoch."""
+    # A schedule runs in place of code, but its text is a command.
+    is_code = is_code and schedule_texts.of_code(request) is None
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
 
 

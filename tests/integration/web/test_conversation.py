@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import json
 import zoneinfo
 
 import pytest
@@ -265,6 +266,55 @@ async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsin
         await bot.idle()
         (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Asia/Tokyo"
+        assert await page.text(".bubble") == "/schedule daily 9:00 Asia/Tokyo: hello"
+        assert not await page.value("document.querySelector('.code-asked')")
+
+
+HOSTILE_TEXT = (
+    "\u202egnp\u2066 <img src=x onerror=window.hacked=1> <b>bold</b> [Log in](javascript:alert(1)) "
+    "\x1b[2J `a` ```b``` @here"
+)
+
+
+async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsing):
+    async def fail(turn):
+        turn.reply.step(1)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=HOSTILE_TEXT)
+
+    async def fire(bot):
+        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        bot.schedules.now = lambda: schedule.due
+        await bot.schedules.fire()
+        await bot.schedules.close()
+
+    script = {HOSTILE_TEXT.partition(" ")[0]: fail}
+    async with serving_fake(script) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        words = f"/schedule daily 9:00 UTC: {HOSTILE_TEXT}"
+        await page.value(f"{visits.FIELD}.focus()")
+        await page.value(f"document.execCommand('insertText', false, {json.dumps(words)})")
+        await page.press("Enter")
+        await page.until("document.querySelector('.approval button')")
+        card = await page.text(".approval")
+        await page.click(".approval button")
+        await visits.answered(page)
+        await bot.idle()
+        await fire(bot)
+        await visits.answered(page, 2)
+        lists = []
+        for command, words in (("/schedules", "daily 9:00: "), ("/schedules history 1", "failed:")):
+            await visits.say(page, command)
+            row = f"document.querySelector('#panel-body').innerText.includes('{words}')"
+            await page.until(row)
+            lists.append(await page.text("#panel-body"))
+            await page.press("Escape")
+        # Where the words stand beside the bot's own, they cannot reorder them.
+        assert not set("".join((card, *lists, await page.text("#conversations")))) & set(
+            "\u202e\u2066\x1b"
+        )
+        assert await page.value("document.querySelectorAll('img[src=x], .bubble b').length") == 0
+        assert await page.value("document.querySelectorAll('a[href^=javascript]').length") == 0
+        assert await page.value("window.hacked ?? 0") == 0
 
 
 async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(

@@ -17,7 +17,12 @@ export function factTable(pairs) {
 
 /** Words in which names stand between backticks, if they are words. */
 function renderBackticks(words) {
-  return typeof words === "string" ? words.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part)) : words;
+  return typeof words === "string" ? cleanLine(words).split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part)) : words;
+}
+
+/** Return a text of people as one line, in which no character hides or reorders the bot's words. */
+function cleanLine(text) {
+  return cleanText(text.replace(/\s+/g, " "));
 }
 
 /** Moments as the server's `command_panels` writes them, in the time zone of the reader. */
@@ -61,7 +66,7 @@ const PANELS = {
   memory({ rows: facts, argument, text }, { thread, sendAction }) {
     const show = (argument) => sendAction({ do: "show", thread, panel: "memory", argument });
     const actionButton = (label, argument) => el("button", { class: "small", onclick: () => show(argument) }, label);
-    const tableRows = (facts ?? []).map(([noteId, label]) => el("tr", {}, el("td", { dir: "auto" }, inLocalTime(label)),
+    const tableRows = (facts ?? []).map(([noteId, label]) => el("tr", {}, el("td", { dir: "auto" }, inLocalTime(cleanLine(label))),
       el("td", { class: "row end" }, /^\d+$/.test(noteId) ? [actionButton(buttonWords.edit, `edit ${noteId}`), actionButton(placeWords.forget, `forget ${noteId}`)] : [])));
     const body = facts ? el("table", { class: "rows" }, el("tbody", {}, tableRows)) : el("p", {}, text);
     openPanel(placeWords.memory, body, el("div", { class: "row end" }, ...(argument ? [actionButton(placeWords.allNotes, "")] : []), actionButton(placeWords.addNote, "add")));
