@@ -15,6 +15,7 @@ from interpreter_bot.kernels.files import (
     workspace_io,
     workspaces,
 )
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.wording import session_words, variable_words
 
 _log = logging.getLogger(__name__)
@@ -119,13 +120,21 @@ class SessionForks:
             async with session_snapshots.lock(kernel.workspace):
                 missed_runs = kernel.run_count - kernel.run_count_at_save
                 await workspace_io.in_thread(
-                    self._write_checkpoint, kernel.workspace, name, missed_runs
+                    self._write_checkpoint,
+                    kernel.workspace,
+                    name,
+                    missed_runs,
+                    kernel.provisioner.usage(),
                 )
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
 
     def _write_checkpoint(
-        self, workspace: workspaces.Workspace, name: str, missed_runs: int
+        self,
+        workspace: workspaces.Workspace,
+        name: str,
+        missed_runs: int,
+        processes: session_metering.SessionProcesses,
     ) -> None:
         pointer = snapshot_generations.read_pointer(workspace)
         if missed_runs and not pointer:
@@ -144,6 +153,7 @@ class SessionForks:
                 max_seconds=_MAX_CHECKPOINT_SECONDS,
             ),
             max_count=self._pool.settings.snapshots.checkpoints,
+            may_change_unseen=processes.has_writable_file_mapping(),
         )
 
     @property

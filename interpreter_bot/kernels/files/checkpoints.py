@@ -68,10 +68,19 @@ def write(
     missed_runs: int,
     limits: file_copies.CopyLimits,
     max_count: int,
+    may_change_unseen: bool = False,
 ) -> None:
     """Write a checkpoint of `files` into `directory`, and delete the oldest ones over the limits.
 
-    `limits` bound the copied files, and the bytes of all checkpoints together.
+    Args:
+        directory: of all checkpoints of the session.
+        name: of this one.
+        files: the session's files.
+        pointer: see `Checkpoint`.
+        missed_runs: see `Checkpoint`.
+        limits: of the copied files, and of the bytes of all checkpoints together.
+        max_count: of checkpoints.
+        may_change_unseen: a process has mapped files, so that they may change and keep their times.
 
     Raises:
         KernelError: the name is not valid.
@@ -80,7 +89,9 @@ def write(
     final, partial = _state_file(directory, name), directory / _PARTIAL
     directory.mkdir(mode=0o700, exist_ok=True)
     checkpoint = Checkpoint(time.time_ns(), pointer, missed_runs)
-    version = _version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
+    version = ""
+    if not may_change_unseen:
+        version = _version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
     earlier = [latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version]
     if version and earlier:
         checkpoint = dataclasses.replace(checkpoint, copy=earlier[0].copy, version=version)

@@ -31,6 +31,10 @@ _MEMORY_ROWS: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILI
 _PAGE_TABLE_ROW: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
 # Linux's internal mount for shared memory without a file: the first mount without a device.
 _SHARED_MAPPING: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
+# Of a file that has a name: neither shared memory nor a device's.
+_WRITABLE_FILE_MAPPING: Final = re.compile(
+    rb"^\S+ .w.s \S+ (?!00:01 )\S+ [1-9]\d* +/", re.MULTILINE
+)
 _DELETED_MAPPING: Final = re.compile(rb"^(?:\S+ ){4}(\d+) +(/.*) \(deleted\)$", re.MULTILINE)
 _PROPORTIONAL_ROWS: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
@@ -197,6 +201,17 @@ def deleted_mappings(pid: int, directory: str) -> set[int]:
     start = os.fsencode(f"{directory}/")
     mappings = _DELETED_MAPPING.findall(text)
     return {int(inode) for inode, path in mappings if path.startswith(start)}
+
+
+def has_writable_file_mapping(pid: int) -> bool:
+    """Return whether a process writes to a mapped file, or its mappings cannot all be read."""
+    try:
+        text = read_or_raise(f"/proc/{pid}/maps")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+    return len(text) >= _MAX_BYTES or _WRITABLE_FILE_MAPPING.search(text) is not None
 
 
 def upper_bound_bytes(pid: int) -> int:

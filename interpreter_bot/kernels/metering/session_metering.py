@@ -210,6 +210,13 @@ class SessionProcesses:
             mapped |= procfs.deleted_mappings(pid, directory)
         return sum(sizes.values()) + mapped_bytes * len(mapped - sizes.keys())
 
+    def has_writable_file_mapping(self) -> bool:
+        """Return whether a process may change a file without a change of its times."""
+        with procfs.reading_as(self._read_as):
+            return any(
+                procfs.has_writable_file_mapping(procfs.readable_id(pid)) for pid in self.pids()
+            )
+
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
         """Return the memory of all processes together.
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import json
+import os
 
 import pytest
 
@@ -192,6 +194,28 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
             == "False []\n"
         )
         assert len(await _asked(house)) == 1
+
+
+async def test_files_that_are_written_through_memory_are_taken_back(opened):
+    async with opened() as house:
+        await house.run(
+            "import mmap, os\nopen('f', 'wb').write(b'0')\n"
+            "mapped = mmap.mmap(os.open('f', os.O_RDWR), 1)\nmapped[0] = ord('1')"
+        )
+        # A page that is changed already is changed again without a new time of the file, until the
+        # machine has written it to the disk.
+        for digit in "234":
+            await asyncio.sleep(0.1)
+            await house.run(f"mapped[0] = ord('{digit}')")
+        await house.service.branches.undo(KEY)
+        assert _printed(await house.run("print(open('f').read())")) == "3\n"
+        # No file is mapped any more, so files that do not change are copied once.
+        workspace = await house.service.services.hosts.pool.workspace(values.format_key(KEY))
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            await house.run("1")
+        newest, before = sorted(workspace.checkpoints.glob("*.json"), key=os.path.getmtime)[-2:]
+        assert json.loads(newest.read_text())["copy"] == json.loads(before.read_text())["copy"]
 
 
 @pytest.mark.slow
