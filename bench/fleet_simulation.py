@@ -260,19 +260,21 @@ class Simulation:
         held = {key for key, one in host.kernels.items() if one.is_busy}
         # What one person may have counts on each host: nothing counts it over all.
         try:
-            own = kernel_capacity.find_own_to_evict(
+            own = kernel_capacity.choose_own_session_to_evict(
                 session.person,
                 kernels,
-                starting=0,
+                starting_count=0,
                 max_kernels=self._settings.per_person,
-                leased=held,
+                leased_sessions=held,
             )
             if own is not None:
                 self._evict(host, own)
             while not spares.has_room(
                 self._settings, kernels.values(), host.starting - 1, machine_bytes=_MACHINE_BYTES
             ):
-                self._evict(host, kernel_capacity.find_to_evict(session.person, kernels, held))
+                self._evict(
+                    host, kernel_capacity.choose_session_to_evict(session.person, kernels, held)
+                )
         except errors.PoolFullError:
             self.figures.refused += 1
             self._next_start(host)
@@ -299,7 +301,7 @@ class Simulation:
         """Hand the place on, as `Admissions` does."""
         host.starting -= 1
         if host.waiting:
-            key = host.queue.order()[0]
+            key = host.queue.ordered_keys()[0]
             host.queue.mark_served(key)
             host.queue.remove(key)
             host.starting += 1

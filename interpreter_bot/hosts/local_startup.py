@@ -27,7 +27,7 @@ async def open_host(
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
-    opening = machines.opened(config, is_ephemeral=is_ephemeral)
+    opening = machines.open_machine(config, is_ephemeral=is_ephemeral)
     async with side_by_side.open_in_task(opening, "machine") as machine:
         await asyncio.to_thread(importlib.import_module, "interpreter_bot.hosts.local_host")
         from interpreter_bot.hosts import local_host

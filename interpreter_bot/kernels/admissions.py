@@ -17,7 +17,7 @@ class FairQueue:
     """Queue in rounds: each round serves one start of every person, in order of arrival."""
 
     def __init__(self) -> None:
-        # Number of the round that is served; a new start joins a later one.
+        # Number of the current round; a new start joins a later one.
         self._round = 0
         self._entries: dict[str, tuple[int, str]] = {}
 
@@ -26,19 +26,19 @@ class FairQueue:
 
     def add(self, key: str, person: str) -> None:
         """Add a person's start, after all other starts of that person."""
-        own = [
+        rounds_of_person = [
             round_ for round_, waiting_person in self._entries.values() if waiting_person == person
         ]
-        self._entries[key] = max([self._round, *own]) + 1, person
+        self._entries[key] = max([self._round, *rounds_of_person]) + 1, person
 
     def remove(self, key: str) -> None:
         del self._entries[key]
 
     def mark_served(self, key: str) -> None:
-        """Note that it is the turn of a start, which stays in the queue until it is removed."""
+        """Make a start's round the current one; the start stays until it is removed."""
         self._round = self._entries[key][0]
 
-    def order(self) -> list[str]:
+    def ordered_keys(self) -> list[str]:
         """Return the keys of the waiting starts, the next one first."""
         # Sorting keeps the order of arrival within a round.
         return sorted(self._entries, key=lambda key: self._entries[key][0])
@@ -47,13 +47,13 @@ class FairQueue:
 class Admissions:
     """Places for running starts, and the queue of waiting ones."""
 
-    def __init__(self, places: int) -> None:
-        """Create free places; 0 means one more than this process has cores."""
+    def __init__(self, max_starts: int) -> None:
+        """Allow `max_starts` at a time; 0 means one more than this process has cores."""
         # One more than cores: a start sometimes waits for the fork server or for the bot.
-        self._places = places or len(os.sched_getaffinity(0)) + 1
+        self._places = max_starts or len(os.sched_getaffinity(0)) + 1
         self._used_places = 0
         self._queue = FairQueue()
-        self._grants: dict[str, asyncio.Future[None]] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
 
     @property
     def is_free(self) -> bool:
@@ -61,11 +61,11 @@ class Admissions:
         # A waiting start gets a place before it becomes free, so a free place means an empty queue.
         return self._used_places < self._places
 
-    def ahead(self, key: str) -> int:
-        """Count the starts before a waiting one; 0 if it does not wait."""
-        if key not in self._grants:
+    def starts_ahead(self, key: str) -> int:
+        """Return how many starts come before a waiting one; 0 if it does not wait."""
+        if key not in self._waiters:
             return 0
-        return self._places + self._queue.order().index(key)
+        return self._places + self._queue.ordered_keys().index(key)
 
     @contextlib.asynccontextmanager
     async def place(self, key: str, person: str = "") -> AsyncIterator[None]:
@@ -83,25 +83,25 @@ class Admissions:
             self._pass_place_on()
 
     async def _wait(self, key: str, person: str) -> None:
-        grant: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._grants[key] = grant
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[key] = waiter
         self._queue.add(key, person)
         try:
-            await grant
+            await waiter
         except asyncio.CancelledError:
-            if not grant.cancelled():
+            if not waiter.cancelled():
                 # The place was granted just before the cancellation.
                 self._pass_place_on()
             raise
         finally:
-            del self._grants[key]
+            del self._waiters[key]
             self._queue.remove(key)
 
     def _pass_place_on(self) -> None:
         """Give the place to the next waiting start, or free it."""
-        for key in self._queue.order():
-            if not (grant := self._grants[key]).done():
+        for key in self._queue.ordered_keys():
+            if not (waiter := self._waiters[key]).done():
                 self._queue.mark_served(key)
-                grant.set_result(None)
+                waiter.set_result(None)
                 return
         self._used_places -= 1

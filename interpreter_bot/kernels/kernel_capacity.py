@@ -1,10 +1,10 @@
-"""Room for starting kernels: a spare, free room, or the room of an evicted idle kernel.
+"""Room for new kernels: a spare kernel, free room, or the room of an evicted idle kernel.
 
 An idle kernel is evicted only once its variables are saved. If all kernels are in use, a start
 waits until one becomes idle.
 
-A person is an opaque key. A kernel that no person asked for, such as the doctor's, counts for a
-person of its own.
+A person is an opaque key. A kernel that no person asked for, such as the doctor's, counts for the
+session's own key.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ class RoomReservations:
         kernels: Mapping[str, live_kernels.Kernel],
         holders: LeaseHolders,
         shutdowns: launchers.Shutdowns,
-        save: Callable[[str], asyncio.Task[None] | None],
+        start_saving: Callable[[str], asyncio.Task[None] | None],
         end_kernel: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Reserve nothing yet; `save` returns None if there is nothing to save."""
+        """Reserve nothing yet. `start_saving` returns None if a session has nothing to save."""
         self._config = config
         self._kernels = kernels
         self._holders = holders
         self._shutdowns = shutdowns
-        self._save = save
+        self._start_saving = start_saving
         self._end_kernel = end_kernel
         # Starts look for room one after the other; together they would evict too many kernels.
         self._lock = asyncio.Lock()
-        self._reserved: collections.Counter[str] = collections.Counter()
-        self._change = asyncio.Event()
+        self._reserved_counts: collections.Counter[str] = collections.Counter()
+        self._changed = asyncio.Event()
         self._wait_reasons: dict[str, str] = {}
 
     async def reserve(self, key: str, person: str, spare_kernels: spares.Spares) -> Room:
@@ -87,9 +87,9 @@ class RoomReservations:
         Raises:
             PoolFullError: there is no room now, and the session is not leased.
         """
-        if spare_kernels.launching is not None:
+        if spare_kernels.pending_launch is not None:
             # The starting spare is ready sooner than a kernel whose start begins now.
-            await asyncio.wait({spare_kernels.launching})
+            await asyncio.wait({spare_kernels.pending_launch})
         try:
             while True:
                 async with self._lock:
@@ -109,27 +109,27 @@ class RoomReservations:
     ) -> Room | asyncio.Task[None] | None:
         """Reserve room, or return the save to wait for, or None to wait for any change."""
         try:
-            while (own := self._own_kernel_to_evict(person)) is not None:
-                if (saving := self._save(own)) is not None:
-                    return saving
-                await self._end_kernel(own, run_words.STOPPED_FOR_OWN)
+            while (own_session := self._choose_own_session_to_evict(person)) is not None:
+                if (save_task := self._start_saving(own_session)) is not None:
+                    return save_task
+                await self._end_kernel(own_session, run_words.STOPPED_FOR_OWN)
             while (room := await self._free_room(spare_kernels)) is None:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
                     continue
-                if spare_kernels.launching is not None:
-                    await asyncio.wait({spare_kernels.launching})
+                if spare_kernels.pending_launch is not None:
+                    await asyncio.wait({spare_kernels.pending_launch})
                     continue
-                other = find_to_evict(person, self._kernels, self._holders)
-                if (saving := self._save(other)) is not None:
-                    return saving
-                await self._end_kernel(other, run_words.STOPPED_FOR_OTHERS)
+                other_session = choose_session_to_evict(person, self._kernels, self._holders)
+                if (save_task := self._start_saving(other_session)) is not None:
+                    return save_task
+                await self._end_kernel(other_session, run_words.STOPPED_FOR_OTHERS)
         except errors.PoolFullError as error:
             if key not in self._holders:
                 raise
             self._wait_reasons[key] = str(error)
             return None
-        self._reserved[person] += 1
+        self._reserved_counts[person] += 1
         return room
 
     async def _free_room(self, spare_kernels: spares.Spares) -> Room | None:
@@ -143,75 +143,79 @@ class RoomReservations:
 
     def note_change(self) -> None:
         """Let waiting starts check again: a kernel may have become idle."""
-        self._change.set()
-        self._change = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _wait_for_change(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RECHECK_SECONDS):
-                await self._change.wait()
+                await self._changed.wait()
 
     def free(self, person: str) -> None:
-        """Release a person's reservation for one kernel."""
-        self._reserved[person] -= 1
-        self._reserved += collections.Counter()  # drops persons without starts
+        """End a person's reservation for one kernel: it is live now, or it did not start."""
+        self._reserved_counts[person] -= 1
+        self._reserved_counts += collections.Counter()  # drops people without reservations
         self.note_change()
 
     def has_room(self, spare_kernels: spares.Spares) -> bool:
-        starting_or_ending = (
-            self._reserved.total() + spare_kernels.kernel_count + len(self._shutdowns)
+        starting_or_ending_count = (
+            self._reserved_counts.total() + spare_kernels.kernel_count + len(self._shutdowns)
         )
-        return spares.has_room(self._config, self._kernels.values(), starting_or_ending)
+        return spares.has_room(self._config, self._kernels.values(), starting_or_ending_count)
 
     def last_used(self) -> float:
-        """Return when a live kernel was used last, in monotonic seconds; a leased one is in use."""
+        """Return when a live kernel was used last, in monotonic seconds; minus infinity if none."""
         now = time.monotonic()
-        # The model may think for long about what to run next.
+        # A leased kernel counts as in use: the model may think for long before it runs more code.
         uses = (
             now if key in self._holders else kernel.last_used
             for key, kernel in self._kernels.items()
         )
         return max(uses, default=-math.inf)
 
-    def _own_kernel_to_evict(self, person: str) -> str | None:
-        max_kernels, starting = self._config.per_person, self._reserved[person]
-        return find_own_to_evict(
-            person, self._kernels, starting=starting, max_kernels=max_kernels, leased=self._holders
+    def _choose_own_session_to_evict(self, person: str) -> str | None:
+        max_kernels, starting_count = self._config.per_person, self._reserved_counts[person]
+        return choose_own_session_to_evict(
+            person,
+            self._kernels,
+            starting_count=starting_count,
+            max_kernels=max_kernels,
+            leased_sessions=self._holders,
         )
 
 
-def find_own_to_evict(
+def choose_own_session_to_evict(
     person: str,
     kernels: Mapping[str, live_kernels.Kernel],
     *,
-    starting: int,
+    starting_count: int,
     max_kernels: int,
-    leased: Container[str],
+    leased_sessions: Container[str],
 ) -> str | None:
     """Return the session that loses its kernel to a new one of the same person.
 
     None means that the person is below the limit; `max_kernels` 0 means no limit. `kernels` are all
-    kernels by session, `starting` counts the person's starting kernels, and `leased` sessions are
-    not idle.
+    kernels by session, `starting_count` is the number of the person's starting kernels, and
+    `leased_sessions` are not idle.
 
     Raises:
         PoolFullError: the person is at the limit, and all their kernels are in use.
     """
-    own = {
+    own_kernels = {
         key: kernel
         for key, kernel in kernels.items()
         if kernel.person == person and kernel.is_alive
     }
-    if not max_kernels or len(own) + starting < max_kernels:
+    if not max_kernels or len(own_kernels) + starting_count < max_kernels:
         return None
-    idle = _idle(own, leased)
-    if not idle:
+    idle_kernels = _idle_kernels(own_kernels, leased_sessions)
+    if not idle_kernels:
         raise errors.PoolFullError(run_words.too_many_sessions(max_kernels))
-    return _longest_idle(idle)
+    return _longest_idle_session(idle_kernels)
 
 
-def find_to_evict(
-    person: str, kernels: Mapping[str, live_kernels.Kernel], leased: Container[str]
+def choose_session_to_evict(
+    person: str, kernels: Mapping[str, live_kernels.Kernel], leased_sessions: Container[str]
 ) -> str:
     """Return the session whose idle kernel is evicted for a new kernel of a person.
 
@@ -221,36 +225,40 @@ def find_to_evict(
     Raises:
         PoolFullError: no kernel can be evicted.
     """
-    alive = [kernel for kernel in kernels.values() if kernel.is_alive]
-    counts = collections.Counter(kernel.person for kernel in alive)
-    used_bytes: collections.Counter[str] = collections.Counter()
-    for kernel in alive:
-        used_bytes[kernel.person] += spares.room_bytes(kernel)
-    idle = _idle(kernels, leased)
-    owners = {kernel.person for kernel in idle.values() if counts[kernel.person] >= counts[person]}
-    if person in {kernel.person for kernel in idle.values()}:
+    alive_kernels = [kernel for kernel in kernels.values() if kernel.is_alive]
+    kernel_counts = collections.Counter(kernel.person for kernel in alive_kernels)
+    bytes_by_person: collections.Counter[str] = collections.Counter()
+    for kernel in alive_kernels:
+        bytes_by_person[kernel.person] += spares.room_bytes(kernel)
+    idle_kernels = _idle_kernels(kernels, leased_sessions)
+    owners = {
+        kernel.person
+        for kernel in idle_kernels.values()
+        if kernel_counts[kernel.person] >= kernel_counts[person]
+    }
+    if person in {kernel.person for kernel in idle_kernels.values()}:
         owners = {person}
     if not owners:
         raise errors.PoolFullError(run_words.ALL_KERNELS_USED)
-    largest_room = max(used_bytes[owner] for owner in owners)
-    return _longest_idle(
+    max_bytes = max(bytes_by_person[owner] for owner in owners)
+    return _longest_idle_session(
         {
             key: kernel
-            for key, kernel in idle.items()
-            if kernel.person in owners and used_bytes[kernel.person] == largest_room
+            for key, kernel in idle_kernels.items()
+            if kernel.person in owners and bytes_by_person[kernel.person] == max_bytes
         }
     )
 
 
-def _idle(
-    kernels: Mapping[str, live_kernels.Kernel], leased: Container[str]
+def _idle_kernels(
+    kernels: Mapping[str, live_kernels.Kernel], leased_sessions: Container[str]
 ) -> dict[str, live_kernels.Kernel]:
     return {
         key: kernel
         for key, kernel in kernels.items()
-        if kernel.is_alive and not kernel.is_busy and key not in leased
+        if kernel.is_alive and not kernel.is_busy and key not in leased_sessions
     }
 
 
-def _longest_idle(idle: Mapping[str, live_kernels.Kernel]) -> str:
-    return min(idle, key=lambda key: idle[key].last_used)
+def _longest_idle_session(idle_kernels: Mapping[str, live_kernels.Kernel]) -> str:
+    return min(idle_kernels, key=lambda key: idle_kernels[key].last_used)

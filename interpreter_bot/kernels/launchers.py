@@ -33,7 +33,7 @@ async def attach_workspace(kernel: live_kernels.Kernel, workspace: workspaces.Wo
     """
     await kernel.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
     if kernel.provisioner.starts_when_attached:
-        await _open(kernel.connection, kernel.provisioner)
+        await _connect(kernel.connection, kernel.provisioner)
     kernel.provisioner.is_used = True
     kernel.workspace = workspace
 
@@ -65,10 +65,10 @@ class Launcher:
                 key = await provisioner.launch()
                 connection = clients.Client(key.encode(), provisioner.connect)
                 if not provisioner.starts_when_attached:
-                    await _open(connection, provisioner)
+                    await _connect(connection, provisioner)
         except BaseException as error:
             if provisioner.has_process:
-                await _end(provisioner, connection)
+                await _kill_and_clean_up(provisioner, connection)
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError from error
             raise
@@ -81,25 +81,25 @@ class Launcher:
         )
 
 
-async def _open(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:
-    opening = asyncio.create_task(connection.open(), name="connecting")
-    death = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
+async def _connect(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:
+    connect_task = asyncio.create_task(connection.open(), name="connecting")
+    death_task = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
-        tasks: set[asyncio.Task[object]] = {opening, death}
+        tasks: set[asyncio.Task[object]] = {connect_task, death_task}
         await asyncio.wait(tasks, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not opening.done():
+        if not connect_task.done():
             raise errors.KernelStartError
-        opening.result()
+        connect_task.result()
     except sockets.LostSocket as error:
         # Sockets close before the process is reaped; wait, so that the reason gets into the log.
-        await asyncio.wait({death}, timeout=_DEATH_SECONDS)
+        await asyncio.wait({death_task}, timeout=_DEATH_SECONDS)
         raise errors.KernelStartError from error
     finally:
-        opening.cancel()
-        death.cancel()
+        connect_task.cancel()
+        death_task.cancel()
 
 
-async def _end(
+async def _kill_and_clean_up(
     provisioner: provisioners.ForkProvisioner, connection: clients.Client | None
 ) -> None:
     """Kill a kernel, wait until its processes have ended, and clean up after it."""
@@ -115,45 +115,45 @@ async def _end(
 
 
 class Shutdowns:
-    """All kernels that are being ended; the caller's cancellation does not stop an end."""
+    """All kernels that are being ended. If the caller is cancelled, the end continues."""
 
     def __init__(self) -> None:
-        self._all: set[asyncio.Task[None]] = set()
-        self._by_key: dict[str, asyncio.Task[None]] = {}
-        # Linux removes namespaces one after the other, so in hundreds of parallel ends all were
-        # late.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks_by_session: dict[str, asyncio.Task[None]] = {}
+        # Linux removes namespaces one after the other, so hundreds of parallel
+        # ends would all be late.
         self._slots = asyncio.Semaphore(_MAX_PARALLEL_ENDS)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._tasks)
 
     async def end(self, kernel: live_kernels.Kernel, key: str = "") -> None:
         """End the kernel of session `key`, and return when none of its processes runs."""
-        ending = asyncio.create_task(self._end(kernel), name="end kernel")
-        self._all.add(ending)
-        ending.add_done_callback(self._all.discard)
+        task = asyncio.create_task(self._end_in_slot(kernel), name="end kernel")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         if key:
-            self._by_key[key] = ending
-            ending.add_done_callback(functools.partial(self._on_ended, key))
-        await asyncio.shield(ending)
+            self._tasks_by_session[key] = task
+            task.add_done_callback(functools.partial(self._on_ended, key))
+        await asyncio.shield(task)
 
     async def wait_for(self, key: str) -> None:
         """Wait until all processes of a session's former kernel have ended."""
-        if (ending := self._by_key.get(key)) is not None:
-            await asyncio.wait({ending})
+        if (task := self._tasks_by_session.get(key)) is not None:
+            await asyncio.wait({task})
 
     async def wait_for_any(self) -> None:
         """Wait until any kernel has ended; at least one must be ending."""
-        await asyncio.wait(self._all, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     async def wait_for_all(self) -> list[BaseException | None]:
         """Wait until all have ended, and return the exception of each, or None."""
-        return await asyncio.gather(*self._all, return_exceptions=True)
+        return await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _end(self, kernel: live_kernels.Kernel) -> None:
+    async def _end_in_slot(self, kernel: live_kernels.Kernel) -> None:
         async with self._slots:
-            await _end(kernel.provisioner, kernel.connection)
+            await _kill_and_clean_up(kernel.provisioner, kernel.connection)
 
-    def _on_ended(self, key: str, ending: asyncio.Task[None]) -> None:
-        if self._by_key.get(key) is ending:
-            del self._by_key[key]
+    def _on_ended(self, key: str, task: asyncio.Task[None]) -> None:
+        if self._tasks_by_session.get(key) is task:
+            del self._tasks_by_session[key]

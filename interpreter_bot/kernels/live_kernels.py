@@ -1,6 +1,6 @@
 """A live kernel: it executes one piece of code at a time, to one of seven endings.
 
-An execution has finished when both the kernel's reply and its idle status for the request arrived.
+An execution has finished once both the kernel's reply and its idle status have arrived.
 The kernel's death, the time limit or a stop may come first. A stop interrupts, which keeps
 variables; if the code does not react, the kernel is killed.
 """
@@ -18,10 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from interpreter_bot import code_activity, errors, session_variables, settings, values
-from interpreter_bot.kernels import (
-    execution_streams,
-    outputs,
-)
+from interpreter_bot.kernels import execution_streams, outputs
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import provisioners
@@ -31,19 +28,19 @@ from interpreter_bot.wording import run_words
 _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
-_INTERRUPTS_SECONDS: Final = 1.0
-# So many times the bytes that may be shown are read, because code may update the same display.
+_INTERRUPT_PAUSE_SECONDS: Final = 1.0
+# Read this multiple of the bytes that may be shown, because code may update the same display.
 _READ_FACTOR: Final = 4
-_LARGE_DISPLAYS: Final = 20
-# Slow saves of variables take at most a twentieth of the time.
-_MAX_SAVING_SHARE: Final = 20
+_MAX_LARGE_DISPLAYS: Final = 20
+# After a slow save, the next one waits for this multiple of the time that the save took.
+_MIN_SAVE_INTERVAL_FACTOR: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _StopRequest:
     ending: values.Ending
     reason: str
-    kills: bool = False
+    is_kill: bool = False
 
 
 class Kernel:
@@ -72,7 +69,7 @@ class Kernel:
         self._lock = asyncio.Lock()
         self._stop_requested: asyncio.Future[_StopRequest] | None = None
         self._kill_request: _StopRequest | None = None
-        self._listener: execution_streams.ExecutionStream | None = None
+        self._stream: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
         self._death_reason = run_words.crash_sentence(None)
         self.workspace: workspaces.Workspace | None = None
@@ -87,21 +84,21 @@ class Kernel:
         self.namespace = outputs.VariableNames()
         """Names that code has defined, as of the last reply."""
         self.is_frozen = False
-        """Whether all its processes are stopped, until the next execution."""
+        """Whether all its processes are suspended, until the next execution."""
         self.run_count = 0
         """Number of started executions that may have changed variables."""
-        self.executions = 0
+        self.execution_count = 0
         """Number of all started executions, including the bot's own."""
         self.run_count_at_attempt = 0
         """Value of `run_count` at the last attempt to save."""
         self.run_count_at_save = 0
-        """Value of `run_count` at the last successful save; 0 if an earlier kernel saved."""
+        """Value of `run_count` at the last successful save; 0 if this kernel has saved nothing."""
         self._last_save_seconds = (0.0, 0.0)
         self._last_save_end = 0.0
         self.is_savable = True
         """Whether its variables may replace the saved ones."""
-        self.generations: set[int] = set()
-        """Numbers of the snapshots that it restored or wrote; 0 stands for none."""
+        self.snapshot_numbers: set[int] = set()
+        """Numbers of the snapshots that it restored or wrote; 0 if it began without one."""
         self.restored: session_variables.SavedVariables | None = None
         """The variables that it restored from an earlier kernel."""
         self.restore_notice = ""
@@ -121,7 +118,7 @@ class Kernel:
 
     @property
     def loss_reason(self) -> str:
-        """Why the kernel ended, as the end of a sentence; empty if unknown."""
+        """Why the kernel ended, a sentence for people; empty if unknown."""
         return self._kill_request.reason if self._kill_request else self._death_reason
 
     @property
@@ -159,7 +156,7 @@ class Kernel:
                 if not is_bot_code:
                     self.last_used = time.monotonic()
                 self.run_count += not is_bot_code
-                self.executions += 1
+                self.execution_count += 1
                 if self._disk_full_notice and not is_bot_code:
                     show(values.Notice(self._disk_full_notice))
                     self._disk_full_notice = ""
@@ -178,7 +175,7 @@ class Kernel:
     async def run_bot_code(
         self, code: str, *, seconds: float | None = None, is_silent: bool = False
     ) -> tuple[values.Finished, str]:
-        """Run code of the bot, as `execute` does; return its end and its last JSON."""
+        """Run code of the bot as `execute` does; return how it ended and its last JSON output."""
         last_json = ""
 
         def keep_json(output: values.Output) -> None:
@@ -197,12 +194,12 @@ class Kernel:
         self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started)
 
     def is_saved_quickly(self, seconds: float) -> bool:
-        """Return whether a save takes at most `seconds`, or a small share of the time."""
-        # The shorter of the last two, as one may include a pause of the machine.
-        shortest = min(self._last_save_seconds)
-        # A busy session is never idle, so a slow save is due again after a multiple of its time.
-        return shortest <= max(
-            seconds, (time.monotonic() - self._last_save_end) / _MAX_SAVING_SHARE
+        """Return whether saves take at most `seconds` each, or a small share of the time."""
+        # Take the shorter of the last two, as one may include a pause of the machine.
+        shortest_seconds = min(self._last_save_seconds)
+        # A busy session is never idle, so slow saves are also allowed after a long pause.
+        return shortest_seconds <= max(
+            seconds, (time.monotonic() - self._last_save_end) / _MIN_SAVE_INTERVAL_FACTOR
         )
 
     def record_disk_space(self, *, is_disk_full: bool) -> None:
@@ -218,9 +215,9 @@ class Kernel:
         Raises:
             BotError: nobody can be asked, or nobody answered.
         """
-        if self._listener is None:
+        if self._stream is None:
             raise errors.KernelError
-        return await self._listener.ask_person(request)
+        return await self._stream.ask_person(request)
 
     async def _execute(
         self,
@@ -243,37 +240,37 @@ class Kernel:
                 show(output)
 
         self._is_interrupted = False
-        listener = execution_streams.ExecutionStream(
+        stream = execution_streams.ExecutionStream(
             self.connection,
             outputs.OutputReader(self._limits),
             show=show_unless_interrupt,
             ask=ask,
             install=self.install,
-            max_bytes=_READ_FACTOR * _shown_bytes(self._limits),
+            max_bytes=_READ_FACTOR * _max_shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
             kill=self.kill_with_reason,
             interrupt=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
-        self._listener = listener
+        self._stream = stream
         try:
-            execution = listener.start(code, is_counted=not is_bot_code, is_silent=is_silent)
-            limit = self._limits.execution_seconds if seconds is None else seconds
-            stop = await self._await_end(execution, listener, started + limit, limit)
+            execution = stream.start(code, is_counted=not is_bot_code, is_silent=is_silent)
+            limit_seconds = self._limits.execution_seconds if seconds is None else seconds
+            stop = await self._await_end(execution, stream, started + limit_seconds, limit_seconds)
             if (
                 self.provisioner.ended.is_set()
                 or not execution.done()
                 or execution.exception() is not None
             ):
-                return await self._finish_dead(listener, stop, oom_kills, started)
+                return await self._finish_dead(stream, stop, oom_kills, started)
             if self.provisioner.usage().oom_kills() > oom_kills:
                 show(values.Notice(run_words.partly_out_of_memory(self._limits.memory_bytes)))
-            self.namespace = listener.namespace or self.namespace
-            return _finished_alive(listener.status, stop, time.monotonic() - started)
+            self.namespace = stream.namespace or self.namespace
+            return _result_of_live_kernel(stream.status, stop, time.monotonic() - started)
         finally:
-            self._listener = None
-            await listener.close()
+            self._stream = None
+            await stream.close()
             self.connection.drop_unfinished()
-            if listener.has_lost_output and self.is_alive:
+            if stream.has_lost_output and self.is_alive:
                 # If that fails, the next execution notices and reports it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self.connection.renew_output()
@@ -281,56 +278,58 @@ class Kernel:
     async def _await_end(
         self,
         execution: asyncio.Task[None],
-        listener: execution_streams.ExecutionStream,
+        stream: execution_streams.ExecutionStream,
         deadline: float,
-        limit: float,
+        limit_seconds: float,
     ) -> _StopRequest | None:
-        """Wait until the execution ends, is stopped, or exceeds its time; return the stop."""
-        death = asyncio.create_task(self.provisioner.ended.wait(), name="kernel's death")
+        """Wait until the execution ends, is stopped, or exceeds its time; return any stop."""
+        death_task = asyncio.create_task(self.provisioner.ended.wait(), name="kernel's death")
         try:
             while True:
-                seconds_left = deadline + listener.seconds_asking - time.monotonic()
+                seconds_left = deadline + stream.seconds_asking - time.monotonic()
                 events: set[asyncio.Future[Any]] = {
                     execution,
-                    death,
-                    self._stop_requested or death,
+                    death_task,
+                    self._stop_requested or death_task,
                 }
-                timeout = None if listener.is_asking else max(seconds_left, 0)
-                if listener.is_asking:
-                    events.add(listener.next_answer)
+                timeout = None if stream.is_asking else max(seconds_left, 0)
+                if stream.is_asking:
+                    events.add(stream.next_answer)
                 completed, _ = await asyncio.wait(
                     events, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
                 )
-                if execution in completed or death in completed:
+                if execution in completed or death_task in completed:
                     return self._kill_request
                 if self._stop_requested in completed and self._stop_requested is not None:
-                    return await self._apply_stop(self._stop_requested.result(), execution, death)
-                if seconds_left <= 0 and not listener.is_asking:
-                    reason = run_words.stopped_after(limit)
+                    return await self._apply_stop(
+                        self._stop_requested.result(), execution, death_task
+                    )
+                if seconds_left <= 0 and not stream.is_asking:
+                    reason = run_words.stopped_after(limit_seconds)
                     timeout_stop = _StopRequest(values.Ending.TIMED_OUT, reason)
-                    return await self._apply_stop(timeout_stop, execution, death)
+                    return await self._apply_stop(timeout_stop, execution, death_task)
         except asyncio.CancelledError:
             # The caller was cancelled; code must not run on unsupervised.
             cancellation_stop = _StopRequest(values.Ending.STOPPED, run_words.EXECUTION_ABANDONED)
-            await self._apply_stop(cancellation_stop, execution, death)
+            await self._apply_stop(cancellation_stop, execution, death_task)
             raise
         finally:
-            death.cancel()
+            death_task.cancel()
 
     async def _apply_stop(
         self,
         stop: _StopRequest,
         execution: asyncio.Task[None],
-        death: asyncio.Task[bool],
+        death_task: asyncio.Task[bool],
     ) -> _StopRequest:
         """Interrupt until the code reacts; kill after the grace period, or at once if asked to."""
         self._is_interrupted = True
         deadline = time.monotonic() + self._grace_seconds
-        while not stop.kills and (seconds_left := deadline - time.monotonic()) > 0:
+        while not stop.is_kill and (seconds_left := deadline - time.monotonic()) > 0:
             await self.provisioner.send_signal(signal.SIGINT)
-            pause = min(seconds_left, _INTERRUPTS_SECONDS)
+            pause = min(seconds_left, _INTERRUPT_PAUSE_SECONDS)
             completed, _ = await asyncio.wait(
-                {execution, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+                {execution, death_task}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
             )
             if completed:
                 return stop
@@ -340,13 +339,13 @@ class Kernel:
 
     async def _finish_dead(
         self,
-        listener: execution_streams.ExecutionStream,
+        stream: execution_streams.ExecutionStream,
         stop: _StopRequest | None,
         oom_kills: int,
         started: float,
     ) -> values.Finished:
-        """Show the last output of the dead kernel, and return why it ended."""
-        await listener.read_remaining_output(_LAST_OUTPUT_SECONDS)
+        """Show the last output of the dead kernel, and return how the execution ended."""
+        await stream.read_remaining_output(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stop is not None:
             self._death_reason = stop.reason or run_words.NOT_STOPPING
@@ -364,7 +363,7 @@ class Kernel:
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
     async def freeze(self) -> None:
-        """Stop all processes of an idle kernel until the next execution."""
+        """Suspend all processes of an idle kernel until the next execution."""
         if not self.is_busy and not self.is_frozen and self.is_alive:
             async with self._lock:
                 self.is_frozen = True
@@ -382,24 +381,26 @@ class Kernel:
     def kill_with_reason(self, ending: values.Ending, reason: str) -> None:
         """Kill the kernel now, whether idle or busy."""
         if self._kill_request is None and self.is_alive:
-            self._kill_request = _StopRequest(ending, reason, kills=True)
+            self._kill_request = _StopRequest(ending, reason, is_kill=True)
             if self._stop_requested is not None and not self._stop_requested.done():
                 self._stop_requested.set_result(self._kill_request)
             else:
-                self._killing = asyncio.create_task(self.provisioner.kill(), name="kill kernel")
+                self._kill_task = asyncio.create_task(self.provisioner.kill(), name="kill kernel")
 
 
 def _is_interrupt(output: values.Output) -> bool:
     return isinstance(output, values.Error) and output.name == "KeyboardInterrupt"
 
 
-def _shown_bytes(limits: settings.Limits) -> int:
+def _max_shown_bytes(limits: settings.Limits) -> int:
     # Most pictures have a hundredth of the allowed size, so only some displays count as large.
-    displays = min(limits.displays, _LARGE_DISPLAYS)
-    return limits.output_bytes + displays * outputs.MAX_DISPLAY_BYTES
+    large_display_count = min(limits.displays, _MAX_LARGE_DISPLAYS)
+    return limits.output_bytes + large_display_count * outputs.MAX_DISPLAY_BYTES
 
 
-def _finished_alive(status: str, stop: _StopRequest | None, seconds: float) -> values.Finished:
+def _result_of_live_kernel(
+    status: str, stop: _StopRequest | None, seconds: float
+) -> values.Finished:
     if stop is not None:
         return values.Finished(stop.ending, seconds, stop.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}

@@ -1,9 +1,9 @@
 """Guard of the machine's memory: below a reserve, it ends the session that took most of it.
 
 Code can make Linux hold memory that counts for no session, with a cgroup or without: unmapped files
-in memory, socket queues, watches, locks. This guard catches it. No session ends for what other
-programs took, and an inactive session only if it holds more than a session may. While there is
-plenty of memory, a tick costs one file read.
+in memory, socket queues, watches, locks. This guard counts that memory too. No session ends for
+memory that other programs took; an inactive session ends only if it is over its own limit. While
+memory is plentiful, a tick costs one file read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ from interpreter_bot.wording import run_words
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# Below twice the reserve, the growth of each session is recorded.
-_OBSERVED_RESERVES: Final = 2
+# While free memory is below this many reserves, the growth of each session is recorded.
+_MAX_OBSERVED_RESERVES: Final = 2
 _MIN_TAKEN_BYTES: Final = 16 * settings.MIB
-_MAX_SHARE_OF_GROUP: Final = 16
+_GROUP_RESERVE_DIVISOR: Final = 16
 _MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
 # Free memory, cached files and processes' memory; the host's kernel holds the rest itself.
 _ROWS_OUTSIDE_KERNEL: Final = (
-    *(b"MemFree", b"Buffers", b"Cached", b"SwapCached", b"AnonPages", b"SReclaimable"),
+    b"MemFree",
+    b"Buffers",
+    b"Cached",
+    b"SwapCached",
+    b"AnonPages",
+    b"SReclaimable",
 )
 
 
@@ -74,7 +79,7 @@ def free_bytes() -> int:
     return min([machine_memory().free_bytes, *(group.free_bytes() for group in groups)])
 
 
-def culprit(
+def find_culprit(
     taken_bytes: int, taken_by_kernel_bytes: int, loads: Mapping[_T, session_metering.LoadSample]
 ) -> _T | None:
     """Return the session that took most of the missing memory; None if no session did.
@@ -92,7 +97,7 @@ def culprit(
     return busiest if is_kernel_memory else None
 
 
-class MachineExhaustion:
+class MemoryGuard:
     """Guard of the reserve; see the module."""
 
     def __init__(self, limits: settings.Limits) -> None:
@@ -104,25 +109,25 @@ class MachineExhaustion:
 
     async def end_culprit(self, monitors: Sequence[session_monitors.SessionMonitor]) -> None:
         """End the session that caused it, if the reserve is used; called at each tick."""
-        now = machine_memory()
-        missing_bytes = self._reserve_bytes - now.free_bytes
+        memory = machine_memory()
+        missing_bytes = self._reserve_bytes - memory.free_bytes
         for group in self._groups:
-            reserve_bytes = min(self._reserve_bytes, group.limit_bytes // _MAX_SHARE_OF_GROUP)
+            reserve_bytes = min(self._reserve_bytes, group.limit_bytes // _GROUP_RESERVE_DIVISOR)
             missing_bytes = max(missing_bytes, reserve_bytes - group.free_bytes())
-        if missing_bytes < -(_OBSERVED_RESERVES - 1) * self._reserve_bytes:
+        if missing_bytes < -(_MAX_OBSERVED_RESERVES - 1) * self._reserve_bytes:
             self._reset()
             return
-        active = [monitor for monitor in monitors if monitor.is_active]
+        active_monitors = [monitor for monitor in monitors if monitor.is_active]
         loads = await asyncio.to_thread(
-            lambda: {session: session.usage.sample_load() for session in active}
+            lambda: {monitor: monitor.usage.sample_load() for monitor in active_monitors}
         )
-        if self._baseline is None or now.free_bytes > self._baseline.free_bytes:
-            self._baseline, self._loads = now, loads
+        if self._baseline is None or memory.free_bytes > self._baseline.free_bytes:
+            self._baseline, self._loads = memory, loads
             return
-        growth = {session: load - self._loads.get(session, load) for session, load in loads.items()}
+        growth = {monitor: load - self._loads.get(monitor, load) for monitor, load in loads.items()}
         self._loads = loads | self._loads
         if missing_bytes > 0:
-            await self._end_culprit_among(monitors, self._baseline, now, growth)
+            await self._end_culprit_among(monitors, self._baseline, memory, growth)
 
     def _reset(self) -> None:
         self._baseline = None
@@ -131,15 +136,15 @@ class MachineExhaustion:
     async def _end_culprit_among(
         self,
         monitors: Sequence[session_monitors.SessionMonitor],
-        before: MachineMemory,
-        now: MachineMemory,
+        baseline: MachineMemory,
+        memory: MachineMemory,
         growth: Mapping[session_monitors.SessionMonitor, session_metering.LoadSample],
     ) -> None:
-        taken_bytes = before.free_bytes - now.free_bytes
-        suspect = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, growth)
+        taken_bytes = baseline.free_bytes - memory.free_bytes
+        suspect = find_culprit(taken_bytes, memory.kernel_bytes - baseline.kernel_bytes, growth)
         if suspect is None:
             return
-        # A session over its own limit comes first, even if it grew long ago.
+        # A session over its own limit is ended first, even if it grew long ago.
         memory_bytes = await asyncio.to_thread(
             lambda: {monitor: monitor.usage.memory_bytes() for monitor in monitors}
         )

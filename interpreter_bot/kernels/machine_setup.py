@@ -40,10 +40,10 @@ class MachineSetup:
     def __init__(
         self,
         host_context: provisioners.ProvisionerContext,
-        packages: package_installations.Installations | None,
+        installations: package_installations.Installations | None,
     ) -> None:
         self.host_context = host_context
-        self.packages = packages
+        self.installations = installations
         self._server_lock = asyncio.Lock()
 
     @classmethod
@@ -54,13 +54,13 @@ class MachineSetup:
         Raises:
             SettingsError: a directory cannot be used.
         """
-        async with _installations(machine.config, machine.server) as packages:
-            yield cls(_host_context(machine), packages)
+        async with _installations(machine.config, machine.server) as installations:
+            yield cls(_host_context(machine), installations)
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Forget the packages of a session, so that its next kernel has only the common ones."""
-        if self.packages is not None:
-            await asyncio.to_thread(self.packages.forget, workspace)
+        if self.installations is not None:
+            await asyncio.to_thread(self.installations.forget, workspace)
 
     async def ensure_fork_server(self) -> None:
         """Start another fork server if it died or does not answer; its kernels may live on.
@@ -95,9 +95,9 @@ class MachineSetup:
             await launchers.attach_workspace(kernel, workspace)
         except OSError as error:
             raise errors.KernelStartError(host_words.NO_FILES) from error
-        if self.packages is not None:
-            await self.packages.provide(kernel, key)
-            kernel.install = installation_requests.Installer(self.packages, kernel)
+        if self.installations is not None:
+            await self.installations.provide(kernel, key)
+            kernel.install = installation_requests.Installer(self.installations, kernel)
 
 
 def _host_context(machine: machines.Machine) -> provisioners.ProvisionerContext:

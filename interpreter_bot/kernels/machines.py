@@ -35,10 +35,10 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-# A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
-_PATH_BYTES = 107 - len("/01234567/k-0")
-# A thread that reads a large message may hold the interpreter for so long while the event loop
-# waits. Python's default of five milliseconds would be due after each system call of the loop.
+# A Unix socket's path may have 107 bytes, including the name of the socket itself.
+_MAX_PATH_BYTES = 107 - len("/01234567/k-0")
+# Longest time that a thread which reads a large message may hold the interpreter while the event
+# loop waits. With Python's default, the loop would wait five milliseconds after each system call.
 _THREAD_SWITCH_SECONDS = 0.0005
 _PROCESS_DIRECTORY: Final = re.compile(r"([0-9]+)-([0-9]+)(?:\.[0-9]+)?")
 _numbers: Final = itertools.count()
@@ -68,10 +68,10 @@ class Machine:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_machine(
     config: settings.Settings, *, is_ephemeral: bool = False
 ) -> AsyncIterator[Machine]:
-    """Open everything, bottom-up; with `is_ephemeral`, files are deleted when this process ends.
+    """Open everything that kernels need; with `is_ephemeral`, files are deleted at the end.
 
     Raises:
         SandboxError: this machine cannot build the sandbox.
@@ -83,7 +83,7 @@ async def opened(
     directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
     async with contextlib.AsyncExitStack() as stack:
         if is_ephemeral:
-            # Sessions with user ids of their own walk through it, as through all workspaces.
+            # Sessions with user ids of their own must be able to walk through the directory.
             directory = await asyncio.to_thread(make_process_directory, directory, mode=0o711)
             stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
         files = workspaces.Workspaces(directory, config.limits)
@@ -97,7 +97,11 @@ async def opened(
         skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
         await files.sweep()
         has_own_ids = await asyncio.to_thread(_has_own_ids, sandbox, groups, directory)
-        layers = await asyncio.to_thread(_layers, config) if config.package_index.url else None
+        layers_directory = (
+            await asyncio.to_thread(_make_layers_directory, config)
+            if config.package_index.url
+            else None
+        )
         python = stack.enter_context(kernel_environment.in_use(config))
         server = forkserver_clients.ForkServer(
             python=python,
@@ -109,7 +113,7 @@ async def opened(
             has_own_ids=has_own_ids,
             expects_many_kernels=not is_ephemeral,
             scratch=runtime,
-            layers=layers,
+            layers=layers_directory,
             private=config.private_paths,
         )
         stack.push_async_callback(server.close)
@@ -122,7 +126,7 @@ async def opened(
         yield Machine(effective_config, files, server, groups, runtime, is_ephemeral)
 
 
-def _layers(config: settings.Settings) -> pathlib.Path:
+def _make_layers_directory(config: settings.Settings) -> pathlib.Path:
     # Imported only if people may install packages, as it imports a parser of requirements.
     from interpreter_bot.kernels import package_installations
     from interpreter_bot.kernels.packages import layers
@@ -183,7 +187,8 @@ def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
 def raise_open_files() -> None:
     """Raise the limit of open files to the hard limit, as a shell's usual 1024 are soon used up.
 
-    If sessions run as the bot's user, descriptors that they send over sockets count for it, too.
+    If sessions run as the bot's user, descriptors that they send over sockets count for the bot,
+    too.
     """
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
@@ -225,10 +230,10 @@ def _make_workspaces(directory: pathlib.Path) -> None:
 
 
 def _make_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
-    own = make_process_directory(directory)
-    if len(os.fsencode(own)) > _PATH_BYTES:
+    process_directory = make_process_directory(directory)
+    if len(os.fsencode(process_directory)) > _MAX_PATH_BYTES:
         raise errors.SettingsError(host_words.too_long_for_sockets(directory))
-    return own
+    return process_directory
 
 
 def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
@@ -248,15 +253,15 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
         for name in os.listdir(directory):
             if not _is_alive(name):
                 safe_open.remove(directory / name)
-        # A program may open several.
+        # A process may open several machines.
         number = next(_numbers)
         suffix = f".{number}" if number else ""
-        own = directory / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
-        own.mkdir(mode=0o700)
-        own.chmod(mode)
+        process_directory = directory / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
+        process_directory.mkdir(mode=0o700)
+        process_directory.chmod(mode)
     except OSError as error:
         raise errors.SettingsError(host_words.unusable_directory(directory)) from error
-    return own
+    return process_directory
 
 
 def _is_alive(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pool of kernels by session: started once for all, spares ready ahead, reaped when idle."""
+"""Pool of kernels, one per session: started on demand or taken from spares, ended when idle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -28,7 +28,7 @@ from interpreter_bot.wording import run_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-# Shorter waits are not reported, and changes not more often.
+# Waits shorter than this are not reported; longer ones are checked this often for a new reason.
 _REPORT_SECONDS = 1.0
 _GRACE_SECONDS = 4.0
 
@@ -36,11 +36,10 @@ OnKernelLoss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[No
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
 
 FileWork: TypeAlias = Callable[[workspaces.Workspace], Awaitable[None]]
-"""Changes the files of a session that has no kernel meanwhile."""
-
+"""Function that changes the files of a session; the session has no kernel while it runs."""
 
 OnWait: TypeAlias = Callable[[str], None]
-"""Called with each new reason for a long wait, a sentence, and at its end with an empty one."""
+"""Callback for long waits: gets each new reason, a sentence, and an empty text at the end."""
 
 
 class Lease:
@@ -60,42 +59,44 @@ class Pool:
     def __init__(
         self,
         config: settings.Settings,
-        host: machine_setup.MachineSetup,
-        files: workspaces.Workspaces,
+        setup: machine_setup.MachineSetup,
+        all_workspaces: workspaces.Workspaces,
         session_snapshots: snapshots.Snapshots,
         *,
         grace_seconds: float,
     ) -> None:
         self.settings = config
         """The settings in effect."""
-        self._machine_setup = host
-        self._workspaces = files
+        self._machine_setup = setup
+        self._workspaces = all_workspaces
         self.snapshots = session_snapshots
         """The saved variables of its sessions."""
-        self._launcher = launchers.Launcher(host.host_context, grace_seconds=grace_seconds)
+        self._launcher = launchers.Launcher(setup.host_context, grace_seconds=grace_seconds)
         self._kernels: dict[str, live_kernels.Kernel] = {}
-        self._starting: dict[str, asyncio.Task[live_kernels.Kernel]] = {}
+        self._starts: dict[str, asyncio.Task[live_kernels.Kernel]] = {}
         self._holders = kernel_capacity.LeaseHolders()
         self.on_loss: OnKernelLoss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         self._shutdowns = launchers.Shutdowns()
-        self._rooms = kernel_capacity.RoomReservations(
+        self._reservations = kernel_capacity.RoomReservations(
             config.kernels,
             kernels=self._kernels,
             holders=self._holders,
             shutdowns=self._shutdowns,
-            save=self._start_saving,
+            start_saving=self._start_saving,
             end_kernel=self.end_kernel,
         )
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,
-            prepare=host.host_context.server.is_complete.wait,
-            may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
-            end=self._shutdowns.end,
+            wait_until_preloaded=setup.host_context.server.is_complete.wait,
+            may_launch=lambda: (
+                self._admissions.is_free and self._reservations.has_room(self._spares)
+            ),
+            end_kernel=self._shutdowns.end,
             rest_seconds=config.kernels.rest_seconds,
-            stop_server=lambda: host.stop_fork_server(self._has_sessions),
+            stop_server=lambda: setup.stop_fork_server(self._has_sessions),
         )
         self._file_work: dict[str, asyncio.Task[None]] = {}
         self.locks = session_locks.SessionLocks()
@@ -110,9 +111,9 @@ class Pool:
         is_ephemeral: bool = False,
         grace_seconds: float = _GRACE_SECONDS,
     ) -> AsyncIterator[Pool]:
-        """Make the machine ready, and open a pool on it; see `machines.opened` and `on`."""
+        """Make the machine ready, and open a pool on it; see `machines.open_machine`."""
         async with (
-            machines.opened(config, is_ephemeral=is_ephemeral) as machine,
+            machines.open_machine(config, is_ephemeral=is_ephemeral) as machine,
             cls.open_on(machine, grace_seconds=grace_seconds) as pool,
         ):
             yield pool
@@ -126,20 +127,20 @@ class Pool:
 
         Args:
             machine: has the settings.
-            grace_seconds: that code has after an interrupt before its kernel is killed.
+            grace_seconds: time for code to react to an interrupt before its kernel is killed.
 
         Raises:
             SettingsError: a directory or the provisioner cannot be used.
         """
         config = machine.config
-        async with machine_setup.MachineSetup.open(machine) as host:
+        async with machine_setup.MachineSetup.open(machine) as setup:
             session_snapshots = await snapshots.Snapshots.open(
                 config, is_used=not machine.is_ephemeral
             )
-            pool = cls(config, host, machine.files, session_snapshots, grace_seconds=grace_seconds)
+            pool = cls(config, setup, machine.files, session_snapshots, grace_seconds=grace_seconds)
             try:
-                async with watchdog_loop.watching(
-                    pool.kernels, pool._starting, config, session_snapshots
+                async with watchdog_loop.run_watchdog(
+                    pool.kernels, pool._starts, config, session_snapshots
                 ):
                     pool._spares.refill_soon()
                     try:
@@ -156,12 +157,12 @@ class Pool:
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps the kernels apart."""
+        """How strong the walls between kernels are."""
         return self._machine_setup.host_context.level
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot can listen where code of the kernels connects."""
+        """Whether kernels have doors: ports where the bot answers their code."""
         return bool(self._machine_setup.host_context.doors)
 
     @property
@@ -171,8 +172,8 @@ class Pool:
 
     @property
     def sessions(self) -> tuple[str, ...]:
-        """Sessions that have a kernel, or are about to."""
-        return (*self._kernels, *self._starting)
+        """Sessions that have a kernel, or whose kernel is starting."""
+        return (*self._kernels, *self._starts)
 
     @property
     def spare_count(self) -> int:
@@ -206,7 +207,7 @@ class Pool:
             yield Lease(self, key)
         finally:
             self._holders.remove(key, person)
-            self._rooms.note_change()
+            self._reservations.note_change()
             if (kernel := self._kernels.get(key)) is not None:
                 kernel.last_used = time.monotonic()
 
@@ -220,30 +221,30 @@ class Pool:
             PoolFullError: there is no room for a kernel, and nobody has a lease.
         """
         # A kernel takes no code before its variables are back.
-        if self._has_kernel(key) and key not in self._starting:
+        if self._has_kernel(key) and key not in self._starts:
             kernel = self._kernels[key]
             kernel.last_used = time.monotonic()
             return kernel
-        starting = self._ensure_start(key)
+        start = self._ensure_start(key)
         if on_wait is not None:
-            await self._report_wait(key, starting, on_wait)
+            await self._report_wait(key, start, on_wait)
         # The cancellation of one caller must not take the kernel from the others.
-        return await asyncio.shield(starting)
+        return await asyncio.shield(start)
 
-    async def _report_wait(self, key: str, starting: asyncio.Future[Any], on_wait: OnWait) -> None:
+    async def _report_wait(self, key: str, start: asyncio.Future[Any], on_wait: OnWait) -> None:
         """Call `on_wait` with each new reason for the wait, until the start ends."""
-        reported = ""
+        reported_reason = ""
         try:
-            while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
-                ahead = self._admissions.ahead(key)
-                sentence = self._rooms.wait_reason(key) or (
-                    run_words.starting_python(ahead) if ahead else ""
+            while not (await asyncio.wait({start}, timeout=_REPORT_SECONDS))[0]:
+                starts_ahead = self._admissions.starts_ahead(key)
+                reason = self._reservations.wait_reason(key) or (
+                    run_words.starting_python(starts_ahead) if starts_ahead else ""
                 )
-                if sentence != reported:
-                    reported = sentence
-                    on_wait(sentence)
+                if reason != reported_reason:
+                    reported_reason = reason
+                    on_wait(reason)
         finally:
-            if reported:
+            if reported_reason:
                 on_wait("")
 
     def _has_kernel(self, key: str) -> bool:
@@ -253,22 +254,22 @@ class Pool:
 
     def _ensure_start(self, key: str) -> asyncio.Task[live_kernels.Kernel]:
         """Start a session's kernel, or return the start under way."""
-        starting = self._starting.get(key)
-        if starting is None:
+        start = self._starts.get(key)
+        if start is None:
             file_work = self._file_work.get(key)
-            starting = asyncio.create_task(
+            start = asyncio.create_task(
                 self._start(key, file_work=file_work), name=f"start kernel of {key}"
             )
-            self._starting[key] = starting
-            starting.add_done_callback(functools.partial(self._on_started, key))
-        return starting
+            self._starts[key] = start
+            start.add_done_callback(functools.partial(self._on_started, key))
+        return start
 
-    def _on_started(self, key: str, starting: asyncio.Task[live_kernels.Kernel]) -> None:
-        self._starting.pop(key, None)
+    def _on_started(self, key: str, start: asyncio.Task[live_kernels.Kernel]) -> None:
+        self._starts.pop(key, None)
         self._unlock_if_unused(key)
         self._spares.refill_soon()
-        if not starting.cancelled() and (error := starting.exception()) is not None:
-            # Callers get the exception; should none wait any more, it is in the log.
+        if not start.cancelled() and (error := start.exception()) is not None:
+            # Callers get the exception; it is also logged, in case no caller waits any more.
             _log.warning("no kernel could be started: %s", error)
 
     async def _start(
@@ -293,7 +294,7 @@ class Pool:
     async def _obtain_kernel(self, key: str) -> live_kernels.Kernel:
         """Take a spare or start a kernel, and attach the session's files."""
         person = self._holders.person(key)
-        room = await self._rooms.reserve(key, person, self._spares)
+        room = await self._reservations.reserve(key, person, self._spares)
         kernel = room.spare
         try:
             if kernel is None:
@@ -310,7 +311,7 @@ class Pool:
             kernel.person = person
             self._kernels[key] = kernel
         finally:
-            self._rooms.free(person)
+            self._reservations.free(person)
         return kernel
 
     async def _launch(self) -> live_kernels.Kernel:
@@ -318,7 +319,7 @@ class Pool:
         return await self._launcher.launch()
 
     def _has_sessions(self) -> bool:
-        return any((self._kernels, self._starting, self._file_work, self._shutdowns))
+        return any((self._kernels, self._starts, self._file_work, self._shutdowns))
 
     async def _launch_spare(self) -> live_kernels.Kernel:
         async with self._admissions.place(""):
@@ -338,7 +339,7 @@ class Pool:
         _log.info("a kernel ended: %s", reason or "as asked")
         kernel.kill_with_reason(values.Ending.STOPPED, reason or run_words.SESSION_ENDED)
         await self._shutdowns.end(kernel, key)
-        if key not in self._kernels and key not in self._starting:
+        if key not in self._kernels and key not in self._starts:
             await self.snapshots.tidy(kernel.workspace)
         if reason and self.on_loss is not None:
             await self.on_loss(key, kernel, reason)
@@ -346,7 +347,7 @@ class Pool:
 
     def _unlock_if_unused(self, key: str) -> None:
         """Unlock a session for other processes, unless this one still works for it."""
-        if not any(key in tasks for tasks in (self._kernels, self._starting, self._file_work)):
+        if not any(key in tasks for tasks in (self._kernels, self._starts, self._file_work)):
             self.locks.release(workspaces.Workspaces.name_of(key))
 
     async def reap(self, idle_seconds: float | None = None) -> int:
@@ -355,13 +356,11 @@ class Pool:
         `idle_seconds` replaces the limit of the settings.
         """
         await self._spares.maintain(
-            last_used=self._rooms.last_used(), is_needed=self._has_sessions()
+            last_used=self._reservations.last_used(), is_needed=self._has_sessions()
         )
         default_seconds = self.settings.kernels.idle_seconds
-        used_before = time.monotonic() - (default_seconds if idle_seconds is None else idle_seconds)
-        reaps = [
-            self._reap_if_idle(key, kernel, used_before) for key, kernel in self._kernels.items()
-        ]
+        cutoff = time.monotonic() - (default_seconds if idle_seconds is None else idle_seconds)
+        reaps = [self._reap_if_idle(key, kernel, cutoff) for key, kernel in self._kernels.items()]
         # All at once: an end takes time, in which a person may start to use the next idle kernel.
         results = await asyncio.gather(*reaps, return_exceptions=True)
         for result in results:
@@ -369,10 +368,8 @@ class Pool:
                 _log.error("a kernel was not ended", exc_info=result)
         return results.count(True)
 
-    async def _reap_if_idle(
-        self, key: str, kernel: live_kernels.Kernel, used_before: float
-    ) -> bool:
-        is_idle = kernel.last_used < used_before and key not in self._holders
+    async def _reap_if_idle(self, key: str, kernel: live_kernels.Kernel, cutoff: float) -> bool:
+        is_idle = kernel.last_used < cutoff and key not in self._holders
         is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
         if self._kernels.get(key) is not kernel or not is_due:
             return False
@@ -393,8 +390,8 @@ class Pool:
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
         """Return which variables a session's next kernel will restore; None if there are none."""
-        session_snapshots = await self.snapshots.find(await self._workspaces.ensure(key))
-        return session_snapshots.summary if session_snapshots is not None else None
+        snapshot = await self.snapshots.find(await self._workspaces.ensure(key))
+        return snapshot.summary if snapshot is not None else None
 
     async def release(self, key: str) -> None:
         """End a session's kernel and delete its saved variables, at a person's request."""
@@ -406,20 +403,21 @@ class Pool:
 
     async def run_without_kernel(self, key: str, work: FileWork) -> None:
         """End a session's kernel and run work on its files; concurrent calls run in order."""
-        # Later starts wait for this task, so it must wait only for earlier ones.
-        earlier = self._file_work.get(key), self._starting.get(key)
+        # Later starts wait for this task, so it must wait only for earlier tasks.
+        tasks = (self._file_work.get(key), self._starts.get(key))
+        earlier_tasks = {task for task in tasks if task is not None}
         task = asyncio.create_task(
-            self._run_file_work(key, earlier, work), name=f"file work of {key}"
+            self._run_file_work(key, earlier_tasks, work), name=f"file work of {key}"
         )
         self._file_work[key] = task
-        task.add_done_callback(functools.partial(self._end_file_work, key))
+        task.add_done_callback(functools.partial(self._on_file_work_ended, key))
         await asyncio.shield(task)
 
     async def _run_file_work(
-        self, key: str, earlier: Iterable[asyncio.Task[Any] | None], work: FileWork
+        self, key: str, earlier_tasks: Collection[asyncio.Task[Any]], work: FileWork
     ) -> None:
         """Wait for the session's earlier tasks, end its kernel, and run the work."""
-        if earlier_tasks := set(filter(None, earlier)):
+        if earlier_tasks:
             await asyncio.wait(earlier_tasks)
         workspace = self._workspaces.get(key)
         # Another process may have a kernel of this session.
@@ -427,7 +425,7 @@ class Pool:
         await self.end_kernel(key)
         await work(workspace)
 
-    def _end_file_work(self, key: str, task: asyncio.Task[None]) -> None:
+    def _on_file_work_ended(self, key: str, task: asyncio.Task[None]) -> None:
         if self._file_work[key] is task:
             del self._file_work[key]
         self._unlock_if_unused(key)
@@ -443,9 +441,9 @@ class Pool:
         self.locks.release(workspace.name)
 
     async def _close(self) -> None:
-        for task in (starting := list(self._starting.values())):
+        for task in (starts := list(self._starts.values())):
             task.cancel()
-        await asyncio.gather(*starting, return_exceptions=True)
+        await asyncio.gather(*starts, return_exceptions=True)
         kernels = list(self._kernels.values())
         self._kernels.clear()
         ends = [self._spares.close(), *map(self._shutdowns.end, kernels), *self._file_work.values()]

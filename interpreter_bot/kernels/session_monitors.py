@@ -37,12 +37,13 @@ class Pace:
             if that is more.
         idle_ticks: pause between checks of background code and short executions if a cgroup bounds
             the memory.
-        checks_per_second: bound for all sessions whose memory cgroups bound: a check takes 7 ms of
-            a core, mostly for the list of mappings. If many sessions run, each gets less processor
-            time, so it writes less between checks.
-        max_starting: at most so many starting kernels count as running; they delay other checks by
-            two seconds.
-        max_seconds_unchecked: of an idle session, as an earlier check may have missed something.
+        checks_per_second: bound for all sessions together, if cgroups bound their memory: a check
+            takes 7 ms of a core, mostly for the list of mappings. If many sessions run, each gets
+            less processor time, so it writes less between checks.
+        max_starting: at most this many starting kernels count as running; they delay other checks
+            by up to two seconds.
+        max_seconds_unchecked: pause after which an idle session is checked all the same, in case an
+            earlier check missed something.
     """
 
     tick_seconds: float = 0.25
@@ -53,19 +54,18 @@ class Pace:
 
 
 PACE: Final = Pace()
-"""That of all bots."""
-
+"""The pace of every bot; tests use a faster one."""
 
 _GROWTH_BYTES: Final = settings.MIB
 HEADROOM_BYTES: Final = 64 * settings.MIB
-# Sessions of processes, as made by `setsid`, get shares of the processor of their own. With five,
-# including the kernel's, a neighbour on the same core is three times as slow.
-_MAX_GROUPS: Final = 5
+# Linux gives each process session, as made by `setsid`, a share of the processor of its own. With
+# five, including the kernel's, a neighbour on the same core is three times as slow.
+_MAX_PROCESS_SESSIONS: Final = 5
 # Interrupted code may still clean up; code that exceeds this share of the limit does not.
 _KILL_SHARE: Final = 1.25
 _INTERRUPT_SHARE: Final = 1.01
-# The current generation is kept until the next one is complete.
-_SAVED_GENERATIONS: Final = 2
+# The current generation of saved variables is kept until the next one is complete.
+_MAX_GENERATIONS_ON_DISK: Final = 2
 _MAX_FAILURES: Final = 20
 
 
@@ -86,7 +86,7 @@ class SessionMonitor:
         self,
         kernel: live_kernels.Kernel,
         config: settings.Settings,
-        saved: snapshots.Snapshots,
+        session_snapshots: snapshots.Snapshots,
         pace: Pace,
         *,
         memory_threads: futures.Executor,
@@ -98,11 +98,11 @@ class SessionMonitor:
         self.check_done = asyncio.Event()
         self._limits = limits = config.limits
         self._max_saved_bytes = (
-            _SAVED_GENERATIONS * config.snapshots.bytes
+            _MAX_GENERATIONS_ON_DISK * config.snapshots.bytes
             + config.snapshots.checkpoint_bytes
             + HEADROOM_BYTES
         )
-        self._snapshots = saved
+        self._snapshots = session_snapshots
         can_freeze = kernel.provisioner.can_freeze
         self._freeze_seconds = (can_freeze and config.kernels.freeze_seconds) or math.inf
         self._memory_threads, self._disk_threads = memory_threads, disk_threads
@@ -112,7 +112,7 @@ class SessionMonitor:
         self._idle_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
         self._checks_per_second = pace.checks_per_second if is_counted else math.inf
         self._max_seconds_unchecked = pace.max_seconds_unchecked
-        self._executions = 0
+        self._execution_count = 0
         self._pause_seconds = 0.0
         self._next_check = time.monotonic()
         self._next_busy_check = self._next_check
@@ -161,9 +161,9 @@ class SessionMonitor:
         kernel = self.kernel
         self._pause_seconds = running_count / self._checks_per_second
         self._is_finished = not (is_current and kernel.is_alive)
-        is_new = self._executions != kernel.executions
+        is_new = self._execution_count != kernel.execution_count
         if is_new:
-            self._executions = kernel.executions
+            self._execution_count = kernel.execution_count
             self._next_busy_check = time.monotonic() + self._pause_seconds
         is_overdue = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_check
         if self._is_finished or self._is_due(is_overdue=is_overdue):
@@ -183,9 +183,9 @@ class SessionMonitor:
             return True
         if now >= kernel.last_used + self._freeze_seconds:
             return True
-        # If many sessions run or start, up to twice as late.
-        idle_check = self._next_idle_check + min(self._pause_seconds, self._idle_seconds)
-        return now >= idle_check and self.usage.has_run_since(self._clocks)
+        # If many sessions run or start, this check may come up to twice as late.
+        idle_check_at = self._next_idle_check + min(self._pause_seconds, self._idle_seconds)
+        return now >= idle_check_at and self.usage.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
         kernel = self.kernel
@@ -208,8 +208,8 @@ class SessionMonitor:
     def written_bytes(self) -> int:
         """Return how many bytes the session's processes wrote anywhere since the last call."""
         total = self.usage.written_bytes()
-        self._written_bytes, before = total, self._written_bytes
-        return total - before
+        self._written_bytes, previous_total = total, self._written_bytes
+        return total - previous_total
 
     async def _check_or_log(self) -> bool:
         """Check once, and return whether the check succeeded."""
@@ -218,7 +218,7 @@ class SessionMonitor:
             self._is_disk_check_requested,
             False,
         )
-        began, self._next_check = time.monotonic(), math.inf
+        started, self._next_check = time.monotonic(), math.inf
         try:
             await self.check()
         except OSError as error:
@@ -228,7 +228,7 @@ class SessionMonitor:
             return False
         finally:
             now = time.monotonic()
-            self._next_check = now + max(now - began, self._pause_seconds)
+            self._next_check = now + max(now - started, self._pause_seconds)
             self._next_idle_check = max(self._next_check, now + self._idle_seconds)
         if is_disk_check_requested:
             self.check_done.set()
@@ -273,7 +273,7 @@ class SessionMonitor:
         if self._max_tasks is not None and reading.tasks > self._max_tasks:
             reason = run_words.too_many_processes(self._limits)
             return values.Ending.STOPPED, reason
-        if reading.groups > _MAX_GROUPS:
+        if reading.groups > _MAX_PROCESS_SESSIONS:
             return values.Ending.STOPPED, run_words.TOO_MANY_PROCESS_SESSIONS
         return None
 
@@ -281,26 +281,28 @@ class SessionMonitor:
         """Kill or interrupt the kernel if its files exceed a limit."""
         loop = asyncio.get_running_loop()
         measurements = await loop.run_in_executor(self._disk_threads, self._measure, workspace)
-        usage, saved, temporary, stored_bytes = measurements
+        usage, variables_usage, temporary_usage, stored_bytes = measurements
         self.hides_writes = stored_bytes is None
-        used_bytes = max(usage.bytes + temporary.bytes, stored_bytes or 0)
-        before, self.disk_bytes = self.disk_bytes, used_bytes
+        used_bytes = max(usage.bytes + temporary_usage.bytes, stored_bytes or 0)
+        previous_bytes, self.disk_bytes = self.disk_bytes, used_bytes
         # Files that exist at the first check may be a year old.
-        self.has_grown = self._has_earlier_check and self.disk_bytes > before + _GROWTH_BYTES
+        self.has_grown = (
+            self._has_earlier_check and self.disk_bytes > previous_bytes + _GROWTH_BYTES
+        )
         self._has_earlier_check = True
         if usage.is_partial:
             self._force_next_check()
         max_files = self._limits.workspace_files
         share = max(usage.bytes / self._limits.workspace_bytes, usage.files / max_files)
         temporary_share = max(
-            temporary.bytes / self._limits.temporary_bytes, temporary.files / max_files
+            temporary_usage.bytes / self._limits.temporary_bytes, temporary_usage.files / max_files
         )
-        if saved.is_over_limit:
+        if variables_usage.is_over_limit:
             if not self._interrupt_saving():
                 self.kernel.kill_with_reason(values.Ending.STOPPED, run_words.SAVED_FOLDER_FULL)
         elif temporary_share > max(1, share):
             self._interrupt_or_kill(temporary_share, run_words.temporary_full(self._limits))
-        elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
+        elif share <= 1 and (usage.is_uncountable or temporary_usage.is_uncountable):
             self._interrupt_or_kill(_INTERRUPT_SHARE, run_words.FOLDERS_UNCOUNTABLE)
         else:
             self._interrupt_or_kill(share, run_words.workspace_full(self._limits))
@@ -314,9 +316,9 @@ class SessionMonitor:
         int | None,
     ]:
         """Measure files, saved variables, temporary files and bytes written. Blocks."""
-        saved = workspace.measure_variables(self._max_saved_bytes)
+        variables_usage = workspace.measure_variables(self._max_saved_bytes)
         stored_bytes = self.usage.stored_bytes()
-        return workspace.measure(), saved, workspace.measure_temporary(), stored_bytes
+        return workspace.measure(), variables_usage, workspace.measure_temporary(), stored_bytes
 
     def _interrupt_or_kill(self, share: float, reason: str) -> None:
         kernel = self.kernel

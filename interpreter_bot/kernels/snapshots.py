@@ -202,7 +202,7 @@ class Snapshots:
             _log.exception("the saved variables of a session cannot be read")
             _keep_saved_variables(kernel, variable_words.NOT_READ_NOW)
             return True
-        kernel.generations.add(snapshot.number if snapshot is not None else 0)
+        kernel.snapshot_numbers.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
             await self._drop_unreadable(kernel)
             return True
@@ -249,7 +249,7 @@ class Snapshots:
         if is_kept:
             _keep_saved_variables(kernel, variable_words.CRASHED_READING)
         else:
-            kernel.generations.add(0)
+            kernel.snapshot_numbers.add(0)
             kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
@@ -335,7 +335,7 @@ class Snapshots:
         record: snapshot_generations.PointerRecord | None = None,
     ) -> None:
         """Make a live kernel's generation current, or delete files that no generation needs."""
-        work, known_numbers = workspace_io.in_thread, kernel.generations
+        work, known_numbers = workspace_io.in_thread, kernel.snapshot_numbers
         async with self.lock(workspace):
             # If the kernel has died, the next one may be using these files.
             if kernel.is_alive and record is not None:
@@ -372,8 +372,8 @@ class Snapshots:
             if finished.ending is not values.Ending.OK:
                 _log.warning("variables were not saved: %s", finished)
                 return None
-            executions = kernel.executions
-            while kernel.is_alive and kernel.executions == executions:
+            execution_count = kernel.execution_count
+            while kernel.is_alive and kernel.execution_count == execution_count:
                 if await work(snapshot_manifests.exists, workspace, number):
                     return await work(snapshot_manifests.read, workspace, number)
                 waited_seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Spare kernels, which are started and confined ahead, and whether one more kernel fits."""
+"""Spare kernels, started and confined in advance, and the check whether one more kernel fits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _IDLE_KERNEL_BYTES = 64 * settings.MIB
 _log = logging.getLogger(__name__)
 
 # A kernel's first execution is some 3 ms slower, as it is the first to write to many memory pages.
-# Spares run this code beforehand, so a person's code is never the first.
+# Spares run this code beforehand, so a person's code is not the first.
 _WARM_UP_CODE = "None"
 _WARM_UP_SECONDS = 10.0
-# Of the machine's memory; the rest is for the bot, its store and the disk's cache.
+# Share of the machine's memory for kernels; the rest is for the bot, its store and the disk cache.
 _MEMORY_SHARE = 0.8
-# The session that has just taken a spare gets the cores first.
+# Pause before a spare starts, so that the session that has just taken one gets the cores first.
 _PAUSE_SECONDS = 0.05
 
 
@@ -33,22 +33,23 @@ def room_bytes(kernel: live_kernels.Kernel) -> int:
 def has_room(
     config: settings.Kernels,
     kernels: Iterable[live_kernels.Kernel],
-    starting_or_ending: int,
+    starting_or_ending_count: int,
     *,
     machine_bytes: int = 0,
 ) -> bool:
     """Return whether one more kernel fits, by the configured number or share of memory.
 
     `kernels` are those of sessions; dead ones take no room. Spares and kernels that are starting or
-    ending are only counted, in `starting_or_ending`. `machine_bytes` 0 means this machine's memory.
+    ending are only counted, in `starting_or_ending_count`. `machine_bytes` 0 means this machine's
+    memory.
     """
-    alive = [kernel for kernel in kernels if kernel.is_alive]
-    idle_kernels = starting_or_ending + 1
+    alive_kernels = [kernel for kernel in kernels if kernel.is_alive]
+    idle_count = starting_or_ending_count + 1
     if config.concurrent:
-        return len(alive) + idle_kernels <= config.concurrent
+        return len(alive_kernels) + idle_count <= config.concurrent
     budget_bytes = (machine_bytes or machines.memory_bytes()) * _MEMORY_SHARE
-    used_bytes = sum(map(room_bytes, alive))
-    return used_bytes + idle_kernels * _IDLE_KERNEL_BYTES <= budget_bytes
+    used_bytes = sum(map(room_bytes, alive_kernels))
+    return used_bytes + idle_count * _IDLE_KERNEL_BYTES <= budget_bytes
 
 
 class Spares:
@@ -60,47 +61,47 @@ class Spares:
         *,
         launch: Callable[[], Awaitable[live_kernels.Kernel]],
         may_launch: Callable[[], bool],
-        prepare: Callable[[], Awaitable[object]],
-        end: Callable[[live_kernels.Kernel], Awaitable[None]],
+        wait_until_preloaded: Callable[[], Awaitable[object]],
+        end_kernel: Callable[[live_kernels.Kernel], Awaitable[None]],
         rest_seconds: float = 0.0,
         stop_server: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Start with none, and keep `count` ready.
+        """Start no spare yet; later keep `count` ready.
 
-        `may_launch` says whether one more kernel fits and delays no session. `prepare` waits until
-        the fork server has imported everything. After `rest_seconds` in which nobody used a kernel,
-        all spares end and `stop_server` is called; 0 means never.
+        `may_launch` says whether one more kernel fits and delays no session. `wait_until_preloaded`
+        waits until the fork server has imported everything. After `rest_seconds` in which nobody
+        used a kernel, all spares end and `stop_server` is called; 0 means never.
         """
-        self._count = count
+        self._target_count = count
         self._launch = launch
         self._may_launch = may_launch
-        self._prepare = prepare
-        self._end = end
+        self._wait_until_preloaded = wait_until_preloaded
+        self._end_kernel = end_kernel
         self._stop_server = stop_server
         self._rest_seconds = rest_seconds or math.inf
         self._last_used = time.monotonic()
-        self._ready: list[live_kernels.Kernel] = []
-        self.launching: asyncio.Future[None] | None = None
+        self._ready_kernels: list[live_kernels.Kernel] = []
+        self.pending_launch: asyncio.Future[None] | None = None
         """Done once the starting spare is ready or has failed; None while none starts."""
         self._refill_task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         """Count the spares that are ready, without the starting one."""
-        return len(self._ready)
+        return len(self._ready_kernels)
 
     @property
     def kernel_count(self) -> int:
-        """How many kernels the spares count for, including the starting one."""
-        return len(self._ready) + (self.launching is not None)
+        """How many spares exist, including the starting one."""
+        return len(self._ready_kernels) + (self.pending_launch is not None)
 
     async def take(self) -> live_kernels.Kernel | None:
         """Return a live spare, if there is one."""
-        while self._ready:
-            kernel = self._ready.pop()
+        while self._ready_kernels:
+            kernel = self._ready_kernels.pop()
             if kernel.is_alive:
                 return kernel
             _log.warning("a spare kernel had died")
-            await self._end(kernel)
+            await self._end_kernel(kernel)
         return None
 
     async def maintain(self, *, last_used: float, is_needed: bool) -> None:
@@ -122,12 +123,12 @@ class Spares:
             self._refill_task = asyncio.create_task(self._refill(), name="refill spares")
 
     async def _refill(self) -> None:
-        while len(self._ready) < self._count:
+        while len(self._ready_kernels) < self._target_count:
             await asyncio.sleep(_PAUSE_SECONDS)
-            await self._prepare()
+            await self._wait_until_preloaded()
             if not self._may_launch():
                 return
-            launching = self.launching = asyncio.get_running_loop().create_future()
+            launch = self.pending_launch = asyncio.get_running_loop().create_future()
             kernel = None
             try:
                 kernel = await self._launch()
@@ -140,13 +141,13 @@ class Spares:
                 return
             finally:
                 if kernel is not None:
-                    self._ready.append(kernel)
-                self.launching = None
-                launching.set_result(None)
+                    self._ready_kernels.append(kernel)
+                self.pending_launch = None
+                launch.set_result(None)
 
     async def close(self) -> None:
         """End all spares, and start no more."""
-        self._count = 0
+        self._target_count = 0
         await self._end_all()
 
     async def _end_all(self) -> None:
@@ -154,5 +155,5 @@ class Spares:
         if self._refill_task is not None:
             self._refill_task.cancel()
             await asyncio.gather(self._refill_task, return_exceptions=True)
-        ready, self._ready = self._ready, []
-        await asyncio.gather(*map(self._end, ready))
+        kernels, self._ready_kernels = self._ready_kernels, []
+        await asyncio.gather(*map(self._end_kernel, kernels))

@@ -38,10 +38,10 @@ from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
-# The watchdog has threads of its own, so slow checks delay no other work and no kill. Memory grows
-# by gigabytes a second, so its threads are not those that walk through files.
+# The watchdog has threads of its own, so slow checks delay no other work and no kill. Memory may
+# grow by gigabytes a second, so memory and files have separate threads.
 _THREADS: Final = 4
-_FULL_DISK_SECONDS: Final = 1.0
+_FULL_DISK_CHECK_SECONDS: Final = 1.0
 # Frozen sessions do not run, so they are checked rarely, in case one runs all the same.
 _FROZEN_TICKS: Final = 40
 # While all sessions are frozen, machine and disk are checked every so many ticks.
@@ -51,18 +51,18 @@ _RECOVERY_SECONDS: Final = 1.0
 
 
 @contextlib.asynccontextmanager
-async def watching(
+async def run_watchdog(
     kernels: Mapping[str, live_kernels.Kernel],
-    starting: Sized,
+    starts: Sized,
     config: settings.Settings,
-    saved: snapshots.Snapshots,
+    session_snapshots: snapshots.Snapshots,
 ) -> AsyncIterator[None]:
-    """Watch kernels as `watch` does, as long as the context is open."""
+    """Watch kernels as `watch` does while the context is open."""
 
     async def watch_for_ever() -> None:
         while True:
             try:
-                await watch(kernels, starting, config, saved)
+                await watch(kernels, starts, config, session_snapshots)
             except Exception:
                 # Any exception: unwatched limits would be worse.
                 _log.critical("the watchdog failed and is restarted", exc_info=True)
@@ -78,18 +78,23 @@ async def watching(
 
 async def watch(
     kernels: Mapping[str, live_kernels.Kernel],
-    starting: Sized,
+    starts: Sized,
     config: settings.Settings,
-    saved: snapshots.Snapshots,
+    session_snapshots: snapshots.Snapshots,
     pace: session_monitors.Pace = session_monitors.PACE,
 ) -> None:
-    """Watch all live kernels for ever; `kernels` and `starting` are read again at each tick."""
+    """Watch all live kernels for ever; `kernels` and `starts` are read again at each tick."""
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
-    memory_guard, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
+    memory_guard, was_disk_full = machine_exhaustion.MemoryGuard(config.limits), False
 
     async def monitor_session(key: str, kernel: live_kernels.Kernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(
-            kernel, config, saved, pace, memory_threads=memory_threads, disk_threads=disk_threads
+            kernel,
+            config,
+            session_snapshots,
+            pace,
+            memory_threads=memory_threads,
+            disk_threads=disk_threads,
         )
         try:
             await monitor.watch()
@@ -97,23 +102,27 @@ async def watch(
             if monitors_by_session.get(key) is monitor:
                 del monitors_by_session[key]
 
-    with _threads("memory") as memory_threads, _threads("files") as disk_threads:
+    with _thread_pool("memory") as memory_threads, _thread_pool("files") as disk_threads:
         async with asyncio.TaskGroup() as tasks:
             for tick in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(pace.tick_seconds)
-                unfrozen = {key: kernel for key, kernel in kernels.items() if not kernel.is_frozen}
-                saved.busy_count = len(starting) + share_among_people(unfrozen.values())
+                awake_kernels = {
+                    key: kernel for key, kernel in kernels.items() if not kernel.is_frozen
+                }
+                session_snapshots.busy_count = len(starts) + share_among_people(
+                    awake_kernels.values()
+                )
                 for key in monitors_by_session.keys() - kernels.keys():
                     monitors_by_session[key].tick(is_current=False)
                 # Each tick checks another part of the frozen sessions.
-                frozen = itertools.islice(kernels.items(), tick, None, _FROZEN_TICKS)
-                # Starting sessions count up to a bound.
-                running_count = min(len(starting), pace.max_starting) + sum(
+                frozen_kernels = itertools.islice(kernels.items(), tick, None, _FROZEN_TICKS)
+                # Starting kernels count as running, up to a bound.
+                running_count = min(len(starts), pace.max_starting) + sum(
                     monitors_by_session[key].is_running
-                    for key in unfrozen
+                    for key in awake_kernels
                     if key in monitors_by_session
                 )
-                for key, kernel in (unfrozen | dict(frozen)).items():
+                for key, kernel in (awake_kernels | dict(frozen_kernels)).items():
                     if monitor := monitors_by_session.get(key):
                         monitor.tick(
                             is_current=monitor.kernel is kernel, running_count=running_count
@@ -122,21 +131,21 @@ async def watch(
                     if is_new and kernel.is_alive:
                         tasks.create_task(monitor_session(key, kernel), name=f"monitor of {key}")
                 is_machine_tick = tick % _IDLE_MACHINE_TICKS == 0
-                if not (unfrozen or is_machine_tick):
+                if not (awake_kernels or is_machine_tick):
                     continue
                 monitors = list(monitors_by_session.values())
                 await memory_guard.end_culprit(monitors)
                 if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(monitors)
-                if is_full := _is_full(config.paths.data, config.limits):
+                if is_disk_full := _is_disk_full(config.paths.data, config.limits):
                     await _kill_largest_disk_user(monitors)
-                if is_full and not was_full:
+                if is_disk_full and not was_disk_full:
                     _log.error("the disk of %s is nearly full", config.paths.data)
-                was_full = is_full
+                was_disk_full = is_disk_full
 
 
 @contextlib.contextmanager
-def _threads(work: str) -> Iterator[futures.Executor]:
+def _thread_pool(work: str) -> Iterator[futures.Executor]:
     threads = futures.ThreadPoolExecutor(_THREADS, f"watchdog of {work}")
     try:
         yield threads
@@ -145,7 +154,7 @@ def _threads(work: str) -> Iterator[futures.Executor]:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
+def _is_disk_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
     try:
         return shutil.disk_usage(directory).free < limits.disk_reserve_bytes
     except OSError:
@@ -162,7 +171,7 @@ async def _kill_largest_disk_user(monitors: Sequence[session_monitors.SessionMon
     for monitor in monitors:
         monitor.request_check()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_FULL_DISK_SECONDS):
+        async with asyncio.timeout(_FULL_DISK_CHECK_SECONDS):
             for monitor in monitors:
                 await monitor.check_done.wait()
     suspects = [
@@ -183,8 +192,8 @@ def _resident_bytes() -> int:
 async def _kill_largest_writer(monitors: Sequence[session_monitors.SessionMonitor]) -> None:
     """Kill the kernel that writes most, because the bot's own memory is running out.
 
-    Readers bound what a session sends. If memory grows all the same, the session that writes most
-    is the likeliest cause.
+    Readers bound what a session sends. If memory grows in spite of that, the session that writes
+    most is the likeliest cause.
     """
     written_bytes = await asyncio.to_thread(
         lambda: [monitor.written_bytes() for monitor in monitors]
@@ -195,21 +204,23 @@ async def _kill_largest_writer(monitors: Sequence[session_monitors.SessionMonito
         largest_writer.kernel.kill_with_reason(values.Ending.STOPPED, run_words.TOO_MUCH_SENT)
 
 
-def share_among_people(awake: Collection[live_kernels.Kernel]) -> int:
+def share_among_people(awake_kernels: Collection[live_kernels.Kernel]) -> int:
     """Divide processor and disk among people, and each person's share among their sessions.
 
     A person's busy sessions together weigh as much as one busy session of another person. An idle
-    session, in which background code may run, weighs no more than a busy one. `awake` are all
-    kernels that are not frozen.
+    session, in which background code may run, weighs no more than a busy one. `awake_kernels`
+    are all kernels that are not frozen.
 
     Returns:
         The number of busy kernels.
     """
-    totals = collections.Counter(kernel.person for kernel in awake)
-    busy = collections.Counter(kernel.person for kernel in awake if kernel.is_busy)
-    for kernel in awake:
-        session_count = busy[kernel.person] if kernel.is_busy else totals[kernel.person]
+    kernel_counts = collections.Counter(kernel.person for kernel in awake_kernels)
+    busy_counts = collections.Counter(kernel.person for kernel in awake_kernels if kernel.is_busy)
+    for kernel in awake_kernels:
+        session_count = (
+            busy_counts[kernel.person] if kernel.is_busy else kernel_counts[kernel.person]
+        )
         if kernel.weight != (weight := 1 / session_count):
             kernel.weight = weight
             kernel.provisioner.set_weight(weight)
-    return busy.total()
+    return busy_counts.total()

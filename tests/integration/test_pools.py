@@ -198,7 +198,7 @@ async def test_a_spare_has_run_code_of_which_its_session_sees_nothing(opened, sp
 async def test_a_spare_that_died_is_passed_over(opened):
     async with opened(spares=1) as pool:
         await _until(lambda: pool.spare_count == 1)
-        (spare,) = pool._spares._ready
+        (spare,) = pool._spares._ready_kernels
         await spare.provisioner.kill()
         await _until(lambda: not spare.is_alive)
         assert (await _run(await pool.take("a"), "1"))[1].ending is values.Ending.OK

@@ -40,10 +40,10 @@ async def test_so_many_start_as_there_are_places_and_the_first_to_come_is_the_fi
     tasks = [starts.begin(key) for key in "abcde"]
     await settled()
     assert starts.begun == ["a", "b"]
-    assert [starts.admissions.ahead(key) for key in "abcde"] == [0, 0, 2, 3, 4]
+    assert [starts.admissions.starts_ahead(key) for key in "abcde"] == [0, 0, 2, 3, 4]
     await starts.end("b")
     assert starts.begun == ["a", "b", "c"]
-    assert [starts.admissions.ahead(key) for key in "de"] == [2, 3]
+    assert [starts.admissions.starts_ahead(key) for key in "de"] == [2, 3]
     for key in "acde":
         assert not starts.admissions.is_free or key == "e"
         await starts.end(key)
@@ -108,7 +108,7 @@ async def test_nobody_waits_for_all_starts_of_somebody_else():
     await settled()
     others = [starts.begin("b0", "b"), starts.begin("b1", "b"), starts.begin("c0", "c")]
     await settled()
-    assert starts.admissions.ahead("c0") <= 4
+    assert starts.admissions.starts_ahead("c0") <= 4
     for _ in range(4):
         await starts.end(starts.begun[-1])
     # New ones do not keep those away who have waited for longer.

@@ -36,7 +36,7 @@ def test_ones_own_longest_idle_kernel_goes_before_anybody_elses():
         "a older, held": Kernel("a", 1),
         "b": Kernel("b", 0, megabytes=900),
     }
-    assert kernel_capacity.find_to_evict("a", live, {"a older, held"}) == "a old"
+    assert kernel_capacity.choose_session_to_evict("a", live, {"a older, held"}) == "a old"
 
 
 def test_whoever_takes_most_room_makes_it_for_who_has_none():
@@ -47,24 +47,24 @@ def test_whoever_takes_most_room_makes_it_for_who_has_none():
         "b busy": Kernel("b", 0, busy=True),
         "c dead": Kernel("c", 0, alive=False, megabytes=900),
     }
-    assert kernel_capacity.find_to_evict("d", live, set()) == "b"
+    assert kernel_capacity.choose_session_to_evict("d", live, set()) == "b"
     live["a"] = Kernel("a", 1, megabytes=900)
-    assert kernel_capacity.find_to_evict("d", live, set()) == "a"
+    assert kernel_capacity.choose_session_to_evict("d", live, set()) == "a"
 
 
 def test_nobody_loses_variables_to_somebody_who_has_more_kernels():
     live = {"a": Kernel("a", 1), **{f"b{n}": Kernel("b", 0, busy=True) for n in range(2)}}
     with pytest.raises(errors.PoolFullError):
-        kernel_capacity.find_to_evict("b", live, set())
-    assert kernel_capacity.find_to_evict("c", live, set()) == "a"
+        kernel_capacity.choose_session_to_evict("b", live, set())
+    assert kernel_capacity.choose_session_to_evict("c", live, set()) == "a"
 
 
 def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
     live = {"a1": Kernel("a", 1), "a2": Kernel("a", 0), "b": Kernel("b", -1)}
 
     def session_to_evict(*, starting=0, max_kernels=3, leased=()):
-        return kernel_capacity.find_own_to_evict(
-            "a", live, starting=starting, max_kernels=max_kernels, leased=set(leased)
+        return kernel_capacity.choose_own_session_to_evict(
+            "a", live, starting_count=starting, max_kernels=max_kernels, leased_sessions=set(leased)
         )
 
     assert session_to_evict() is None

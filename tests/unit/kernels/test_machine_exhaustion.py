@@ -37,7 +37,7 @@ CASES = {
 @pytest.mark.parametrize("who", CASES)
 def test_the_one_to_blame_is(who):
     taken, by_kernel, strains, expected = CASES[who]
-    assert machine_exhaustion.culprit(taken * MIB, by_kernel * MIB, strains) == expected
+    assert machine_exhaustion.find_culprit(taken * MIB, by_kernel * MIB, strains) == expected
 
 
 class Session:
@@ -73,9 +73,7 @@ def machine(monkeypatch):
         lambda: machine_exhaustion.MachineMemory(now.free * MIB, now.kernel * MIB),
     )
     monkeypatch.setattr(cgroups, "memory_groups", list)
-    now.reserve = machine_exhaustion.MachineExhaustion(
-        settings.Limits(memory_reserve_bytes=100 * MIB)
-    )
+    now.reserve = machine_exhaustion.MemoryGuard(settings.Limits(memory_reserve_bytes=100 * MIB))
     return now
 
 
@@ -141,7 +139,7 @@ async def test_a_machine_that_is_always_short_ends_nobody_for_little(machine):
 async def test_the_room_in_a_group_counts_too(machine, monkeypatch):
     group = types.SimpleNamespace(limit_bytes=160 * MIB, free_bytes=lambda: 5 * MIB)
     monkeypatch.setattr(cgroups, "memory_groups", lambda: [group])
-    reserve = machine_exhaustion.MachineExhaustion(settings.Limits(memory_reserve_bytes=100 * MIB))
+    reserve = machine_exhaustion.MemoryGuard(settings.Limits(memory_reserve_bytes=100 * MIB))
     growing = Session()
     for machine.free in (1000, 940):
         growing.held += 60

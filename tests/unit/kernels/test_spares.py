@@ -29,11 +29,13 @@ async def one():
     async def end(kernel):
         ended.append(kernel)
 
-    one = spares.Spares(1, launch=launch, may_launch=lambda: True, prepare=ready, end=end)
+    one = spares.Spares(
+        1, launch=launch, may_launch=lambda: True, wait_until_preloaded=ready, end_kernel=end
+    )
     one.started, one.ended, one.fault = started, ended, None
     one.refill_soon()
     async with asyncio.timeout(30):
-        while not one.launching:  # noqa: ASYNC110 - it has no event
+        while not one.pending_launch:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     assert (len(one), one.kernel_count) == (0, 1)
     yield one
@@ -41,30 +43,30 @@ async def one():
 
 
 async def test_who_waits_for_the_spare_being_started_finds_it_ready(one):
-    launching = one.launching
+    launching = one.pending_launch
     one.started.set()
     await asyncio.wait({launching})
-    assert (len(one), one.kernel_count, one.launching) == (1, 1, None)
+    assert (len(one), one.kernel_count, one.pending_launch) == (1, 1, None)
     assert (await one.take()).is_alive
     assert (len(one), one.kernel_count) == (0, 0)
 
 
 async def test_place_of_a_spare_that_cannot_be_started_is_free_again(one):
-    launching, one.fault = one.launching, errors.KernelStartError()
+    launching, one.fault = one.pending_launch, errors.KernelStartError()
     one.started.set()
     await asyncio.wait({launching})
     assert (len(one), one.kernel_count, await one.take()) == (0, 0, None)
 
 
 async def test_nobody_waits_for_a_spare_that_is_broken_off(one):
-    launching = one.launching
+    launching = one.pending_launch
     await one.close()
     assert launching.done()
     assert (len(one), one.kernel_count) == (0, 0)
 
 
 async def test_none_is_started_once_they_are_closed(one):
-    launching = one.launching
+    launching = one.pending_launch
     one.started.set()
     await asyncio.wait({launching})
     await one.close()

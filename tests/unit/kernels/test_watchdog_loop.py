@@ -43,7 +43,7 @@ class Kernel:
     id = "k"
     is_busy = True
     is_alive = True
-    executions = 1
+    execution_count = 1
     is_frozen = False
 
     def __init__(self):
@@ -214,7 +214,7 @@ async def test_what_there_is_no_time_to_read_ends_a_session_only_if_that_happens
 class QuickSession(Session):
     """Runs something else whenever one looks."""
 
-    executions = property(lambda self: next(self._numbers))
+    execution_count = property(lambda self: next(self._numbers))
     _numbers = itertools.count(1)
 
 
