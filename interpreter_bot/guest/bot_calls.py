@@ -32,7 +32,7 @@ def handle_call(shell: Any, name: str, *arguments: Any) -> None:
 
 
 def _describe_files(shell: Any, names: list[str], separator: str) -> None:
-    file_descriptions.write(_workspace_paths(shell, names), separator)
+    file_descriptions.print_descriptions(_workspace_paths(shell, names), separator)
 
 
 def _describe_variables(shell: Any) -> list[dict[str, Any]]:

@@ -58,15 +58,13 @@ class Keeper(init_processes.Init):
             far_ends.append(far_end.detach())
         return far_ends
 
-    def _fork_kernel(
-        self, signing_key: str, entry_files: list[int], listener_fds: list[int]
-    ) -> None:
+    def _fork_kernel(self, signing_key: str, cgroup_files: list[int], listeners: list[int]) -> None:
         self._kernel_pid = os.fork()
         if self._kernel_pid == 0:
             # The kernel joins control groups: 0 stands for the process that writes.
-            for entry_file in entry_files:
-                os.write(entry_file, b"0")
-            for descriptor in entry_files:
+            for cgroup_file in cgroup_files:
+                os.write(cgroup_file, b"0")
+            for descriptor in cgroup_files:
                 os.close(descriptor)
             # The kernel's signals must not wake up the keeper.
             signal.set_wakeup_fd(-1)
@@ -74,9 +72,9 @@ class Keeper(init_processes.Init):
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
-            self._run_kernel(self._kernel_end, self._kernel, signing_key, listener_fds)
+            self._run_kernel(self._kernel_end, self._kernel, signing_key, listeners)
         self._kernel_end.close()
-        for descriptor in (*entry_files, *listener_fds):
+        for descriptor in (*cgroup_files, *listeners):
             os.close(descriptor)
         self._kernel_fd = os.pidfd_open(self._kernel_pid)
         self._wait_for_kernel(control_messages.KernelEntered)

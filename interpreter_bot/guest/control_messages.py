@@ -134,8 +134,8 @@ class ServerReady(Message):
         doors_refusal: why sessions without namespaces cannot have doors; empty if they can.
     """
 
-    python: str
-    missing: dict[str, str]
+    python_version: str
+    preload_errors: dict[str, str]
     shared_id_reason: str
     doors_refusal: str
 

@@ -1,7 +1,7 @@
-"""Libraries that would open a window or a browser show their figures here instead.
+"""Hooks for libraries that would open a window or a browser: they display their figures instead.
 
-Each is hooked when code imports it, never imported here. Failures to show are reported on stderr,
-which people and models see.
+A library is hooked when code imports it; this module imports none. If a page cannot be shown,
+stderr says so, which people and models see.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from IPython.core import pylabtools
 
 from . import preloads
 
-INLINE = "module://matplotlib_inline.backend_inline"
-_HTML = (".html", ".htm")
+INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+_HTML_SUFFIXES = (".html", ".htm")
 _MAX_PICTURE_BYTES = 4 * 1024 * 1024
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
 
 _saved_files: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
-"""By figure: the file it was saved to, and when."""
-_print_figure = pylabtools.print_figure
+"""By figure, the path of the file that it was saved to, and the file's modification time."""
+_original_print_figure = pylabtools.print_figure
 
 
 def install() -> None:
     """Hook the libraries that are imported, now or later."""
-    pylabtools.print_figure = _picture_of_figure
+    pylabtools.print_figure = _print_figure
     preloads.after_import(
         {
             "PIL.ImageShow": _hook_pillow,
@@ -56,14 +56,14 @@ def install() -> None:
 
 
 def _hook_pyplot(module: Any) -> None:
-    """Keep the backend that shows figures in the answer, even if code chooses another.
+    """Keep the backend that displays figures, even if code chooses another.
 
     `Agg`, which scripts choose for machines without a screen, would show nothing.
     """
     switch_backend = module.switch_backend
 
     def switch_to_inline(newbackend: str) -> None:
-        switch_backend(INLINE)
+        switch_backend(INLINE_BACKEND)
 
     module.switch_backend = switch_to_inline
     shell = get_ipython()
@@ -88,7 +88,7 @@ def _hook_figure(module: Any) -> None:
     module.Figure.savefig = save
 
 
-def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any) -> Any:
+def _print_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any) -> Any:
     """Draw a figure; if it was saved and has not changed since, return its file.
 
     The bot then recognizes the file as the same picture, and shows it once.
@@ -100,11 +100,11 @@ def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any
                 data = file.read(_MAX_PICTURE_BYTES + 1)
             if data.startswith(b"\x89PNG") and len(data) <= _MAX_PICTURE_BYTES:
                 return base64.b64encode(data).decode() if options.get("base64") else data
-    return _print_figure(figure, fmt, *args, **options)
+    return _original_print_figure(figure, fmt, *args, **options)
 
 
 def _hook_text(module: Any) -> None:
-    """Replace lone surrogates in texts: matplotlib would draw nothing of the figure."""
+    """Replace lone surrogates in texts, because matplotlib cannot draw a figure with any."""
     set_text = module.Text.set_text
 
     @functools.wraps(set_text)
@@ -152,7 +152,7 @@ def _hook_bokeh(module: Any) -> None:
 
 
 def _hook_bokeh_output(module: Any) -> None:
-    """Make `output_notebook` do nothing, because each page has the library in it."""
+    """Make `output_notebook` do nothing, because each page contains the library."""
 
     def output_notebook(*_: Any, **__: Any) -> None:
         return
@@ -180,10 +180,12 @@ def _hook_plotly(module: Any) -> None:
     """Display figures by their own MIME type: a renderer such as `browser` waits for ever."""
     show = module.show
 
-    def show_here(fig: Any, renderer: Any = None, validate: bool = True, **options: Any) -> None:
+    def show_in_answer(
+        fig: Any, renderer: Any = None, validate: bool = True, **options: Any
+    ) -> None:
         show(fig, renderer="plotly_mimetype", validate=validate, **options)
 
-    module.show = show_here
+    module.show = show_in_answer
 
 
 def _hook_plotly_offline(module: Any) -> None:
@@ -203,17 +205,17 @@ def _hook_tqdm_notebook(module: Any) -> None:
 
 
 def _hook_web_browser(module: Any) -> None:
-    def open_here(url: str, new: int = 0, autoraise: bool = True) -> bool:
-        return _open(str(url))
+    def open_in_answer(url: str, new: int = 0, autoraise: bool = True) -> bool:
+        return _show_page(str(url))
 
-    module.open = open_here
+    module.open = open_in_answer
 
 
-def _open(url: str) -> bool:
+def _show_page(url: str) -> bool:
     """Show a page that code has made, or say that a browser cannot be opened."""
     parts = urllib.parse.urlsplit(url)
     path = urllib.request.url2pathname(parts.path) if parts.scheme in ("file", "") else ""
-    if not path.lower().endswith(_HTML) or not os.path.isfile(path):
+    if not path.lower().endswith(_HTML_SUFFIXES) or not os.path.isfile(path):
         sys.stderr.write(f"No browser can be opened here. The address is {url}\n")
         return False
     with open(path, encoding="utf-8", errors="replace") as page:

@@ -1,8 +1,8 @@
 """Preview pictures of plotly figures, SVG and LaTeX, for platforms without a browser.
 
-Only plotly.js draws a plotly figure as it is. The preview is drawn with matplotlib from the common
-kinds of traces, and says so; a figure with a trace of another kind has none. It uses no pyplot: the
-figures that user code has open stay as they are.
+Only plotly.js draws a plotly figure exactly. The preview, which is labelled so, is drawn with
+matplotlib from the common kinds of traces; a figure with a trace of another kind has none. The
+figures that user code has open stay as they are, because pyplot is not used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 from . import plotly_drawing
 
 _LATEX_DPI = 200
-_MAX_LATEX = 2000
-_MAX_SVG = 2_000_000
+_MAX_LATEX_CHARACTERS = 2000
+_MAX_SVG_CHARACTERS = 2_000_000
 _SVG_ZOOM = 2.0
-_DELIMITED = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*", re.S)
-_STYLE = re.compile(r"\\(?:display|text|script)style\b")
+_DELIMITED_FORMULA = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*", re.S)
+_STYLE_COMMAND = re.compile(r"\\(?:display|text|script)style\b")
 
-_KINDS = {
+_DRAW_FUNCTIONS = {
     "scatter": plotly_drawing.scatter,
     "scattergl": plotly_drawing.scatter,
     "bar": plotly_drawing.bars,
@@ -34,7 +34,7 @@ _KINDS = {
 }
 _PIE = "pie"
 _MAX_TRACES = 60
-_INCHES, _DPI = (8, 5), 110
+_SIZE_INCHES, _DPI = (8, 5), 110
 _LEFT_MARGIN, _WIDTH, _BOTTOM_MARGIN, _HEIGHT = 0.11, 0.85, 0.14, 0.74
 _COLOURS = (
     *("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a"),
@@ -43,7 +43,7 @@ _COLOURS = (
 _MARKUP = re.compile(r"<[^<>]{0,200}>")
 
 
-def title_of_plotly(figure: dict[str, Any]) -> str:
+def plotly_title(figure: dict[str, Any]) -> str:
     """Return the title of a figure without its markup; may be empty."""
     return title_text(figure.get("layout", {}).get("title"))
 
@@ -55,35 +55,35 @@ def describe_plotly(figure: dict[str, Any]) -> str:
         " ".join(filter(None, (trace.get("type", "scatter"), trace.get("name"))))
         for trace in traces[:8]
     ]
-    title = title_of_plotly(figure)
+    title = plotly_title(figure)
     return f"plotly figure{f' {title!r}' if title else ''}: {', '.join(kinds) or 'no traces'}"
 
 
 def draw_latex(latex: str) -> bytes | None:
     """Draw a formula as PNG; None if matplotlib cannot set it."""
-    match = _DELIMITED.fullmatch(latex)
-    if match is None or len(latex) > _MAX_LATEX:
+    match = _DELIMITED_FORMULA.fullmatch(latex)
+    if match is None or len(latex) > _MAX_LATEX_CHARACTERS:
         return None
     from matplotlib import mathtext
 
     buffer = io.BytesIO()
-    formula = _STYLE.sub("", match[2]).strip().replace("\n", " ")
+    formula = _STYLE_COMMAND.sub("", match[2]).strip().replace("\n", " ")
     mathtext.math_to_image(f"${formula}$", buffer, dpi=_LATEX_DPI, format="png")
     return buffer.getvalue()
 
 
 def draw_svg(svg: str) -> bytes | None:
-    """Draw an SVG as PNG; None without the library for it."""
-    if len(svg) > _MAX_SVG or importlib.util.find_spec("resvg_py") is None:
+    """Draw an SVG as PNG; None if it is too large or the library is missing."""
+    if len(svg) > _MAX_SVG_CHARACTERS or importlib.util.find_spec("resvg_py") is None:
         return None
     png = importlib.import_module("resvg_py").svg_to_bytes(
-        svg_string=svg, zoom=_SVG_ZOOM, font_files=_fonts(), font_family="DejaVu Sans"
+        svg_string=svg, zoom=_SVG_ZOOM, font_files=_list_fonts(), font_family="DejaVu Sans"
     )
     return bytes(png)
 
 
-def _fonts() -> list[str]:
-    """List installed fonts: the sandbox need not have any of the system's."""
+def _list_fonts() -> list[str]:
+    """List fonts that matplotlib knows, because the sandbox may have none of the system's."""
     from matplotlib import font_manager
 
     fonts = {font.name: font.fname for font in font_manager.fontManager.ttflist}
@@ -92,25 +92,25 @@ def _fonts() -> list[str]:
 
 
 def title_text(title: Any) -> str:
-    """Return the text of a title, which is a string or an object that has one."""
+    """Return the text of a title, which is a string or an object with the key `text`."""
     if isinstance(title, dict):
         title = title.get("text")
     return " ".join(_MARKUP.sub(" ", title).split()) if isinstance(title, str) else ""
 
 
 def draw_plotly(figure: dict[str, Any]) -> bytes | None:
-    """Draw a preview as PNG; None if a trace is of no common kind."""
+    """Draw a preview as PNG; None if any trace is of an uncommon kind, or there are too many."""
     traces = [trace for trace in figure.get("data") or [] if trace.get("visible", True) is True]
     kinds = {trace.setdefault("type", "scatter") for trace in traces}
-    if not 0 < len(traces) <= _MAX_TRACES or not kinds <= {_PIE, *_KINDS}:
+    if not 0 < len(traces) <= _MAX_TRACES or not kinds <= {_PIE, *_DRAW_FUNCTIONS}:
         return None
     from matplotlib import figure as figures
     from matplotlib.backends import backend_agg
 
-    canvas = figures.Figure(figsize=_INCHES, dpi=_DPI)
+    canvas = figures.Figure(figsize=_SIZE_INCHES, dpi=_DPI)
     backend_agg.FigureCanvasAgg(canvas)
     layout = figure.get("layout") or {}
-    _draw_on(canvas, traces, layout)
+    _draw_traces(canvas, traces, layout)
     if title := title_text(layout.get("title")):
         canvas.suptitle(title, size=12)
     canvas.text(0.995, 0.005, "preview", ha="right", va="bottom", size=7, color="#999999")
@@ -119,7 +119,7 @@ def draw_plotly(figure: dict[str, Any]) -> bytes | None:
     return buffer.getvalue()
 
 
-def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+def _draw_traces(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Draw all traces; those of one kind on the same axes are drawn together."""
     groups: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
     for number, trace in enumerate(traces):
@@ -133,10 +133,10 @@ def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) 
     for (x_name, y_name, kind), group_traces in groups.items():
         axes = axes_by_name.get((x_name, y_name))
         if axes is None:
-            axes = axes_by_name[x_name, y_name] = _axes(
+            axes = axes_by_name[x_name, y_name] = _create_axes(
                 canvas, axes_by_name, (x_name, y_name), layout
             )
-        _KINDS[kind](axes, group_traces, layout.get("barmode") or "")
+        _DRAW_FUNCTIONS[kind](axes, group_traces, layout.get("barmode") or "")
     _annotate(canvas, layout)
     for names, axes in axes_by_name.items():
         _reverse_axes(axes, names, layout)
@@ -145,21 +145,21 @@ def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) 
             axes.legend(fontsize=8)
 
 
-def _axes(
+def _create_axes(
     canvas: Any,
     axes_by_name: dict[tuple[str, str], Any],
     names: tuple[str, str],
     layout: dict[str, Any],
 ) -> Any:
-    """Create axes at the layout's position; a second scale shares the axes that it overlays."""
+    """Create axes at the layout's position, or a second scale on the axes that it overlays."""
     x, y = (layout.get(_layout_key(name)) or {} for name in names)
     base_axes = axes_by_name.get((names[0], str(y.get("overlaying", ""))))
     if base_axes is not None:
         axes = base_axes.twinx()
     else:
         (left, right), (bottom, top) = (axis.get("domain") or (0.0, 1.0) for axis in (x, y))
-        place = (_LEFT_MARGIN + _WIDTH * left, _BOTTOM_MARGIN + _HEIGHT * bottom)
-        axes = canvas.add_axes((*place, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
+        position = (_LEFT_MARGIN + _WIDTH * left, _BOTTOM_MARGIN + _HEIGHT * bottom)
+        axes = canvas.add_axes((*position, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
         axes.grid(visible=True, color="#e8e8e8")
         axes.set_axisbelow(True)
     for side, options in (("x", x), ("y", y)):
@@ -179,14 +179,16 @@ def _reverse_axes(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> 
 
 
 def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
-    """Write the figure's own annotations, such as titles of its parts."""
-    for note in layout.get("annotations") or []:
-        if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
-            place = (
-                _LEFT_MARGIN + _WIDTH * note.get("x", 0.5),
-                _BOTTOM_MARGIN + _HEIGHT * note.get("y", 1.0),
+    """Write the figure's annotations, such as titles of its parts."""
+    for annotation in layout.get("annotations") or []:
+        if annotation.get("xref") == annotation.get("yref") == "paper" and not annotation.get(
+            "textangle"
+        ):
+            position = (
+                _LEFT_MARGIN + _WIDTH * annotation.get("x", 0.5),
+                _BOTTOM_MARGIN + _HEIGHT * annotation.get("y", 1.0),
             )
-            canvas.text(*place, title_text(note), ha="center", va="bottom", size=9)
+            canvas.text(*position, title_text(annotation), ha="center", va="bottom", size=9)
 
 
 def _layout_key(name: str) -> str:
@@ -199,16 +201,16 @@ def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
     axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
     names = [str(name)[:24] for name in plotly_drawing.values(trace.get("labels"))]
     sizes = plotly_drawing.numbers(trace.get("values")) or [1.0] * len(names)
-    kinds: dict[str, float] = {}
+    sizes_by_name: dict[str, float] = {}
     for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):
-        kinds[name] = kinds.get(name, 0.0) + size
-    ring = {"width": 1 - float(trace.get("hole") or 0), "edgecolor": "white"}
+        sizes_by_name[name] = sizes_by_name.get(name, 0.0) + size
+    wedge_style = {"width": 1 - float(trace.get("hole") or 0), "edgecolor": "white"}
     axes.pie(
-        list(kinds.values()),
-        labels=list(kinds),
+        list(sizes_by_name.values()),
+        labels=list(sizes_by_name),
         autopct="%.1f%%",
         pctdistance=0.8,
-        wedgeprops=ring,
+        wedgeprops=wedge_style,
         colors=_COLOURS,
         startangle=90,
         counterclock=False,

@@ -1,7 +1,7 @@
-"""Descriptions of files that people send, for models: what a file really is, and how it begins.
+"""Descriptions of files that people send, for models: a file's real kind, and its beginning.
 
 Values are shown as in the file, not as a library reads them. Each file is read in a child
-process, see `bounded_children`.
+process (`bounded_children`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from . import bounded_children, delimited_text, file_kinds, table_files
 
 _MAX_SECONDS = 10.0
-_MAX_BYTES = 64 * 1024
-_MAX_COLUMNS = 60
-_SHOWN_ROWS = 3
-_SHOWN_COLUMNS = 20
-_SHOWN_SHEETS = 5
-_SHEET_ROWS = 200
-_LINE_CHARACTERS = 300
-_CELL_CHARACTERS = 200
-_TEXTS = frozenset(
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_NAMED_COLUMNS = 60
+_MAX_SHOWN_ROWS = 3
+_MAX_SHOWN_COLUMNS = 20
+_MAX_SHOWN_SHEETS = 5
+_MAX_SHEET_ROWS = 200
+_MAX_LINE_CHARACTERS = 300
+_MAX_CELL_CHARACTERS = 200
+_TEXT_EXTENSIONS = frozenset(
     (
         "txt",
         "dat",
@@ -43,24 +43,24 @@ _TEXTS = frozenset(
         "log",
     )
 )
-_TABLES = frozenset(("csv", "tsv", "tab", "xls", "xlsx", "xlsm", "xlsb", "ods"))
-_PICTURES = frozenset(("png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"))
-_TEXT_CHARACTERS = 1000
-_FAILED = "It cannot be read here: it may be damaged, or need too much memory or time."
+_TABLE_EXTENSIONS = frozenset(("csv", "tsv", "tab", "xls", "xlsx", "xlsm", "xlsb", "ods"))
+_PICTURE_EXTENSIONS = frozenset(("png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"))
+_MAX_TEXT_CHARACTERS = 1000
+_UNREADABLE = "It cannot be read here: it may be damaged, or need too much memory or time."
 
 
 def describe(path: str) -> str:
     """Describe a file and its content; empty if nothing is known."""
     for library in ("charset_normalizer", "pandas", "python_calamine", *_libraries(path)):
-        # An environment of one's own may lack some.
+        # An operator's own environment may lack some.
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     answer = bounded_children.run(
-        lambda: _describe_or_refuse(path).encode("utf-8", "replace")[:_MAX_BYTES],
+        lambda: _describe_or_refuse(path).encode("utf-8", "replace")[:_MAX_ANSWER_BYTES],
         seconds=_MAX_SECONDS,
-        max_bytes=_MAX_BYTES,
+        max_bytes=_MAX_ANSWER_BYTES,
     )
-    return answer.decode("utf-8", "replace") if answer else _FAILED
+    return answer.decode("utf-8", "replace") if answer else _UNREADABLE
 
 
 def _extension(path: str) -> str:
@@ -68,7 +68,7 @@ def _extension(path: str) -> str:
 
 
 def _libraries(path: str) -> tuple[str, ...]:
-    if _extension(path) in _PICTURES:
+    if _extension(path) in _PICTURE_EXTENSIONS:
         return ("PIL.Image",)
     return ("pyarrow.parquet",) if _extension(path) in ("parquet", "pq") else ()
 
@@ -81,8 +81,8 @@ def _describe_or_refuse(path: str) -> str:
 
 
 def _describe(path: str) -> str:
-    """Return a description; a space if there is none, as an empty answer is a failure."""
-    name, ending = os.path.basename(path), _extension(path)
+    """Return a description; a space if there is none, because an empty answer means a failure."""
+    name, extension = os.path.basename(path), _extension(path)
     if not os.path.getsize(path):
         return " "
     kind, sentence = file_kinds.find_kind(path)
@@ -90,15 +90,15 @@ def _describe(path: str) -> str:
         "picture": lambda: _describe_picture(path),
         "workbook": lambda: _describe_workbook(path, name),
         "zip": lambda: _describe_archive(path),
-        "html": lambda: f"{sentence}\n{_beginning(path)}",
+        "html": lambda: f"{sentence}\n{_describe_beginning(path)}",
     }
     if kind in describers:
         return describers[kind]()
-    if kind == "text" and ending in _TABLES:
+    if kind == "text" and extension in _TABLE_EXTENSIONS:
         return _describe_lines(path, name)
     if kind == "text":
-        return _beginning(path) if ending in _TEXTS else " "
-    if ending in ("parquet", "pq"):
+        return _describe_beginning(path) if extension in _TEXT_EXTENSIONS else " "
+    if extension in ("parquet", "pq"):
         return _describe_parquet(path, name)
     return sentence
 
@@ -116,10 +116,10 @@ def _describe_archive(path: str) -> str:
     return f"It holds: {', '.join(names[:50])}{more}"
 
 
-def _beginning(path: str) -> str:
+def _describe_beginning(path: str) -> str:
     encoding = delimited_text.find_encoding(path)
     with open(path, encoding=encoding.name, errors="replace") as file:
-        text = file.read(_TEXT_CHARACTERS)
+        text = file.read(_MAX_TEXT_CHARACTERS)
     encoding_note = "" if encoding.is_certain else f", in {encoding.name}, which is a guess"
     return f"Its beginning{encoding_note}:\n{text}"
 
@@ -129,14 +129,14 @@ def _describe_lines(path: str, name: str) -> str:
     warning = (
         "" if _extension(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "
     )
-    rows = str(len(layout.rows)) if layout.is_whole else f"about {_count_lines(path):,}"
+    rows = str(len(layout.rows)) if layout.is_complete else f"about {_count_lines(path):,}"
     columns = [f"{column.name} ({column.kind})" for column in layout.columns]
-    extent = "" if layout.is_whole else f", by the first {len(layout.rows):,} rows"
-    parts = [f"{warning}{rows} rows. Columns{extent}: {_join_names(columns)}", *layout.notes()]
+    sample_note = "" if layout.is_complete else f", by the first {len(layout.rows):,} rows"
+    parts = [f"{warning}{rows} rows. Columns{sample_note}: {_join_names(columns)}", *layout.notes()]
     if layout.notes():
-        first_lines = "\n".join(line[:_LINE_CHARACTERS] for line in layout.lines)
+        first_lines = "\n".join(line[:_MAX_LINE_CHARACTERS] for line in layout.lines)
         parts.append(f"The first lines of the file, as they are:\n{first_lines}")
-        parts += _other_readings(path, layout.encoding)
+        parts += _decode_alternatives(path, layout.encoding)
     else:
         header = [column.name for column in layout.columns]
         parts.append(_preview_rows(header, layout.rows))
@@ -144,33 +144,35 @@ def _describe_lines(path: str, name: str) -> str:
     return "\n".join(parts)
 
 
-def _other_readings(path: str, encoding: delimited_text.Encoding) -> Iterator[str]:
-    """Iterate over what a line with letters beyond ASCII is in other encodings."""
+def _decode_alternatives(path: str, encoding: delimited_text.Encoding) -> Iterator[str]:
+    """Yield for each other possible encoding a line of the file that looks different in it."""
     if not encoding.alternatives:
         return
     with open(path, "rb") as file:
         lines = file.read(delimited_text.SAMPLE_BYTES).splitlines()
     for name in encoding.alternatives:
-        readings = (
+        decoded_lines = (
             (line.decode(name, "replace"), line.decode(encoding.name, "replace"))
             for line in lines
             if not line.isascii()
         )
-        line = next((other for other, guess in readings if other != guess), "")
+        line = next(
+            (alternative for alternative, present in decoded_lines if alternative != present), ""
+        )
         if line:
-            yield f"In {name} a line of it is: {line[:_LINE_CHARACTERS]}"
+            yield f"In {name} a line of it is: {line[:_MAX_LINE_CHARACTERS]}"
 
 
 def _describe_workbook(path: str, name: str) -> str:
-    sheets, read = table_files.open_workbook(path)
+    sheets, read_rows = table_files.open_workbook(path)
     parts = [] if len(sheets) < 2 else [f"It has {len(sheets)} sheets."]
-    for sheet in sheets[:_SHOWN_SHEETS]:
-        table = table_files.read_sheet(read, sheet, _SHEET_ROWS)
+    for sheet in sheets[:_MAX_SHOWN_SHEETS]:
+        table = table_files.read_sheet(read_rows, sheet, _MAX_SHEET_ROWS)
         count = f"{'at least ' if table.is_cut else ''}{len(table.rows)}"
-        above = f" {table.above} above the table." if table.above else ""
-        rows = [[_text(value) for value in row] for row in table.rows]
+        preamble_note = f" {table.above} above the table." if table.above else ""
+        rows = [[_format_value(value) for value in row] for row in table.rows]
         parts.append(
-            f"Sheet {sheet!r}: {count} rows.{above} Columns: {_join_names(table.names)}\n"
+            f"Sheet {sheet!r}: {count} rows.{preamble_note} Columns: {_join_names(table.names)}\n"
             f"{_preview_rows(table.names, rows)}"
         )
     options = {"engine": "calamine", **({"sheet_name": None} if len(sheets) > 1 else {})}
@@ -182,8 +184,12 @@ def _describe_parquet(path: str, name: str) -> str:
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path, pre_buffer=False)
     schema = file.schema_arrow
     columns = [f"{field.name} ({field.type})" for field in schema]
-    first = next(file.iter_batches(batch_size=_SHOWN_ROWS, use_threads=False), None)
-    rows = [[_text(value) for value in row.values()] for row in first.to_pylist()] if first else []
+    first_batch = next(file.iter_batches(batch_size=_MAX_SHOWN_ROWS, use_threads=False), None)
+    rows = (
+        [[_format_value(value) for value in row.values()] for row in first_batch.to_pylist()]
+        if first_batch
+        else []
+    )
     return "\n".join(
         (
             f"{file.metadata.num_rows} rows. Columns: {_join_names(columns)}",
@@ -196,18 +202,20 @@ def _describe_parquet(path: str, name: str) -> str:
 def _preview_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for row in (names, *rows[:_SHOWN_ROWS]):
-        writer.writerow([value[:_CELL_CHARACTERS] for value in row[:_SHOWN_COLUMNS]])
+    for row in (names, *rows[:_MAX_SHOWN_ROWS]):
+        writer.writerow([value[:_MAX_CELL_CHARACTERS] for value in row[:_MAX_SHOWN_COLUMNS]])
     return f"First rows, as they are in the file:\n{text.getvalue().strip()}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "" if value is None else str(value)
 
 
 def _join_names(names: Sequence[str]) -> str:
-    more = f", and {len(names) - _MAX_COLUMNS} more" if len(names) > _MAX_COLUMNS else ""
-    return ", ".join(names[:_MAX_COLUMNS]) + more
+    more = (
+        f", and {len(names) - _MAX_NAMED_COLUMNS} more" if len(names) > _MAX_NAMED_COLUMNS else ""
+    )
+    return ", ".join(names[:_MAX_NAMED_COLUMNS]) + more
 
 
 def _pandas_call(function: str, name: str, options: dict[str, Any]) -> str:
@@ -223,15 +231,15 @@ def _python_literal(value: Any) -> str:
 
 def _count_lines(path: str) -> int:
     """Count the lines after the first."""
-    lines, last = 0, b""
+    line_count, last_chunk = 0, b""
     with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            lines += piece.count(b"\n")
-            last = piece
-    return lines - last.endswith(b"\n")
+        while chunk := file.read(1 << 20):
+            line_count += chunk.count(b"\n")
+            last_chunk = chunk
+    return line_count - last_chunk.endswith(b"\n")
 
 
-def write(paths: Iterable[str], separator: str) -> None:
+def print_descriptions(paths: Iterable[str], separator: str) -> None:
     """Print a description of each file, after the separator and its number."""
     for number, path in enumerate(paths):
         try:

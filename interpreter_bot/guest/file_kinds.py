@@ -1,4 +1,4 @@
-"""The kind of a file by its first bytes, as its name may be wrong."""
+"""The kind of a file by its content, because its name may be wrong."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import importlib.util
 import os
 import zipfile
 
+from . import delimited_text
+
 _HEAD_BYTES = 64 * 1024
 _OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# Name of the stream of an encrypted document in such a container.
+# Name of the stream of an encrypted document in an OLE file.
 _ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
 _NEEDS_PASSWORD = (
     "It is protected by a password, so it cannot be opened here. Ask the person for a copy "
     "without one."
 )
-# First bytes, where they begin, what that is, and what can be done with it; a name before a colon
-# is the library that reads it.
+# Bytes, their offset, the kind of file, and advice. If the advice begins with the name of a library
+# and a colon, the library reads such files, and the rest is advice for environments without it.
 _SIGNATURES = (
     (b"7z\xbc\xaf\x27\x1c", 0, "a 7-Zip archive", "py7zr: Ask the person for a zip file."),
     (b"Rar!\x1a\x07", 0, "a RAR archive", "rarfile: Ask the person for a zip file."),
@@ -74,7 +76,7 @@ _ZIP_KINDS = (
     ("word/document.xml", "a Word document"),
     ("ppt/presentation.xml", "a PowerPoint presentation"),
 )
-_MIMETYPES = {
+_KINDS_BY_MIMETYPE = {
     "application/vnd.oasis.opendocument.spreadsheet": "workbook",
     "application/vnd.oasis.opendocument.text": "a document of OpenDocument",
     "application/epub+zip": "a book in EPUB",
@@ -85,15 +87,15 @@ def find_kind(path: str) -> tuple[str, str]:
     """Return the kind of a file, and a sentence about it.
 
     Returns:
-        "text", "html", "picture", "workbook", "zip" or "other"; and, for kinds that cannot be
-        shown, a sentence.
+        "text", "html", "picture", "workbook", "zip" or "other"; and the sentence, which may be
+        empty, but not for "html" and "other".
     """
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
-        return _zip_kind(path)
+        return _find_zip_kind(path)
     if head.startswith(_OLE_SIGNATURE):
-        return _ole_kind(path)
+        return _find_ole_kind(path)
     if (
         any(head.startswith(signature, offset) for signature, offset in _PICTURE_SIGNATURES)
         and b"\0" in head
@@ -104,12 +106,14 @@ def find_kind(path: str) -> tuple[str, str]:
             if path.lower().endswith(_COMPRESSED_TABLE_SUFFIXES):
                 advice = "Read it with pandas.read_csv, which unpacks it."
             return "other", " ".join(
-                filter(None, (f"It is {kind}.", _advice(advice), _encryption_notice(head)))
+                filter(None, (f"It is {kind}.", _complete_advice(advice), _encryption_notice(head)))
             )
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:400].lower()
+    trimmed_head = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:400].lower()
     if b"urn:schemas-microsoft-com:office:spreadsheet" in head:
         return "html", "It is a workbook of Excel 2003 in XML. Read it with lxml."
-    if start.startswith((b"<!doctype html", b"<html", b"<table", b"<meta", b"<head", b"<style")):
+    if trimmed_head.startswith(
+        (b"<!doctype html", b"<html", b"<table", b"<meta", b"<head", b"<style")
+    ):
         return "html", "It is a page of HTML. Read its tables with pandas.read_html."
     if b"\0" in head and not _is_wide_text(head):
         return "other", "It is a binary file of an unknown kind."
@@ -117,13 +121,13 @@ def find_kind(path: str) -> tuple[str, str]:
 
 
 def _is_wide_text(head: bytes) -> bool:
-    return head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or (
-        max(head[::2].count(0), head[1::2].count(0)) > 0.3 * len(head) / 2
-        and min(head[::2].count(0), head[1::2].count(0)) < 0.05 * len(head) / 2
-    )
+    """Return whether this is text in UTF-16 or UTF-32, which has zero bytes."""
+    has_byte_order_mark = head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
+    return has_byte_order_mark or delimited_text.find_wide_encoding(head) is not None
 
 
-def _advice(advice: str) -> str:
+def _complete_advice(advice: str) -> str:
+    """Replace a library's name in front of advice by a sentence about the library."""
     library, colon, sentence = advice.partition(": ")
     if not colon:
         return advice
@@ -137,7 +141,7 @@ def _encryption_notice(head: bytes) -> str:
     return "It is encrypted: its text may need a password." if is_encrypted else ""
 
 
-def _zip_kind(path: str) -> tuple[str, str]:
+def _find_zip_kind(path: str) -> tuple[str, str]:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -151,7 +155,7 @@ def _zip_kind(path: str) -> tuple[str, str]:
                 is_encrypted = is_encrypted or b"encryption-data" in archive.read(manifest)
     except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError):
         return "other", "It is a damaged or incomplete zip archive."
-    kind = _MIMETYPES.get(mimetype) or next(
+    kind = _KINDS_BY_MIMETYPE.get(mimetype) or next(
         (kind for name, kind in _ZIP_KINDS if name in names), "zip"
     )
     if is_encrypted:
@@ -161,8 +165,8 @@ def _zip_kind(path: str) -> tuple[str, str]:
     return "other", f"It is {kind}."
 
 
-def _ole_kind(path: str) -> tuple[str, str]:
-    """Distinguish workbooks, documents and encrypted files in Microsoft's container."""
+def _find_ole_kind(path: str) -> tuple[str, str]:
+    """Distinguish workbooks, documents and encrypted files in Microsoft's OLE format."""
     with open(path, "rb") as file:
         content = file.read(min(os.path.getsize(path), 64 * 1024 * 1024))
     if _ENCRYPTED_STREAM in content:

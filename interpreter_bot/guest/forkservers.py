@@ -27,13 +27,13 @@ from . import (
 )
 
 
-def main(control: int, package_parent: int) -> None:
-    """Serve until the bot closes its end of the packet socket `control`.
+def main(control_fd: int, package_parent_fd: int) -> None:
+    """Serve until the bot closes its end of the packet socket `control_fd`.
 
-    `package_parent` is a descriptor of the directory above this package.
+    `package_parent_fd` is a descriptor of the directory above this package.
     """
-    channel = socket.socket(fileno=control)
-    for descriptor in (control, package_parent):
+    channel = socket.socket(fileno=control_fd)
+    for descriptor in (control_fd, package_parent_fd):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     received = control_messages.receive(channel)
@@ -48,7 +48,7 @@ def main(control: int, package_parent: int) -> None:
                 server: _ForkServer = _ContainerForkServer(channel, configuration)
             else:
                 server = _ForkServer(channel, configuration)
-            server.enter(package_parent)
+            server.enter(package_parent_fd)
             server.split_off_init_server()
         except OSError as error:
             control_messages.send(channel, control_messages.WallsRefused(str(error)))
@@ -66,13 +66,14 @@ class _ForkServer:
         self._has_namespaces = configuration.walls == confinement.NAMESPACES
         self._workspaces = configuration.workspaces_directory
         self._kernels: dict[int, tuple[int, int]] = {}
-        """By process descriptor: pid of a kernel, and the link to its init."""
+        """By pidfd, a kernel's or keeper's pid, and the descriptor of its link to its init."""
         self._shared_id_reason = self._doors_refusal = ""
 
-    def enter(self, package_parent: int) -> None:
+    def enter(self, package_parent_fd: int) -> None:
         """Enter new namespaces with a new root, before anything is imported.
 
-        `package_parent` is a descriptor of the directory above this package, outside the new root.
+        `package_parent_fd` is a descriptor of the directory above this package, outside the new
+        root.
         """
         if not self._has_namespaces:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
@@ -88,8 +89,8 @@ class _ForkServer:
             confinement.map_to_root(configuration.uid, configuration.gid)
         self._become_pid_1()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-        # Docker, for example, covers parts of /proc, so that a new one cannot be mounted. Find out
-        # now, before a kernel needs its own.
+        # If parts of /proc are covered, as by Docker, no new one can be mounted. Find out now,
+        # before a kernel needs its own.
         syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
         syscalls.umount("/proc")
         trees = rootfs.MountTrees(
@@ -99,9 +100,10 @@ class _ForkServer:
             skills_directory=configuration.skills_directory,
             layers_directory=configuration.layers_directory,
         )
-        os.close(package_parent)
-        # Only its original user could walk to the paths above; from here on it needs no groups.
-        os.setgroups([]) if configuration.is_mapped_outside else None
+        os.close(package_parent_fd)
+        # Only the original user could reach the paths above; from now on, groups are not needed.
+        if configuration.is_mapped_outside:
+            os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
         # After the change of credentials, which clears this setting.
@@ -126,7 +128,7 @@ class _ForkServer:
     def _become_pid_1(self) -> None:
         """Continue as process 1 of a pid namespace that this user namespace owns.
 
-        Only below such a namespace may kernels' pid namespaces be created; they end with it.
+        Kernels' pid namespaces can be created only below such a namespace, and end with it.
         """
         syscalls.unshare(syscalls.CLONE_NEWPID)
         pid = os.fork()
@@ -135,12 +137,12 @@ class _ForkServer:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
     def split_off_init_server(self) -> None:
-        """Fork: the parent, which has imported little, forks inits; the child goes on."""
-        kind = socket.SOCK_SEQPACKET
-        self._init_requests, init_request_end = socket.socketpair(socket.AF_UNIX, kind)
-        self._kernel_requests, kernel_request_end = socket.socketpair(socket.AF_UNIX, kind)
+        """Fork; the parent, which has imported little, becomes the init server."""
+        socket_kind = socket.SOCK_SEQPACKET
+        self._init_requests, init_request_end = socket.socketpair(socket.AF_UNIX, socket_kind)
+        self._kernel_requests, kernel_request_end = socket.socketpair(socket.AF_UNIX, socket_kind)
         if self._has_namespaces:
-            # Build once for all children, as people wait for the start of an init.
+            # Build it once for all children, because people wait for the start of an init.
             seccomp.build()
         pid = os.fork()
         if pid:
@@ -151,7 +153,7 @@ class _ForkServer:
                 channel=self._channel,
                 requests=init_request_end,
                 kernel_requests=kernel_request_end,
-                forkserver=pid,
+                forkserver_pid=pid,
             ).serve()
             os._exit(0)
         init_request_end.close()
@@ -161,30 +163,30 @@ class _ForkServer:
     def preload(self) -> None:
         """Import the analysis stack and warm it up, so that kernels are forked with it."""
         if self._has_namespaces:
-            # The next modules import the kernels' libraries, so load them from the sandbox's copy.
+            # Import the remaining modules from the sandbox's copy of this package.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
         from . import kernel_apps, preloads
 
         self._run_kernel = kernel_apps.run
-        missing = preloads.load(self._configuration.preload)
+        preload_errors = preloads.load(self._configuration.preload)
         kernel_apps.warm_up(self._configuration)
         # A collection writes to every object, which copies pages; frozen objects stay shared.
         gc.collect()
         gc.freeze()
         if self._has_namespaces:
             rootfs.seal()
-        self._data_bytes = _data_bytes()
-        python = sys.version.split()[0]
+        self._data_bytes = _read_data_bytes()
+        python_version = sys.version.split()[0]
         self._send(
             control_messages.ServerReady(
-                python, missing, self._shared_id_reason, self._doors_refusal
+                python_version, preload_errors, self._shared_id_reason, self._doors_refusal
             )
         )
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
-        # Pidfds show the ends of kernels. SIGCHLD is not used, because a kernel can send it as
-        # often as it likes by stopping and continuing.
+        # Pidfds report the ends of kernels. SIGCHLD is not used, because a kernel can cause any
+        # number of these signals by stopping and continuing.
         self._poll = select.poll()
         for endpoint in self._endpoints():
             self._poll.register(endpoint, select.POLLIN)
@@ -202,7 +204,7 @@ class _ForkServer:
         return [self._channel, self._kernel_requests]
 
     def _handle_request(self) -> bool:
-        """Answer one request of the bot; return whether the bot is still there."""
+        """Answer one request of the bot; return False if it closed the channel."""
         received = control_messages.receive(self._channel)
         if received is None:
             return False
@@ -226,44 +228,44 @@ class _ForkServer:
     def _clone_trees(self, request: control_messages.CloneTrees) -> None:
         """Send clones of a session's directories as mount trees, which its kernel can attach."""
         flags = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
-        with contextlib.ExitStack() as open_here:
+        with contextlib.ExitStack() as open_trees:
             trees = []
             for path in request.paths:
                 trees.append(syscalls.open_tree(f"{self._workspaces}/{path}"))
-                open_here.callback(os.close, trees[-1])
+                open_trees.callback(os.close, trees[-1])
                 syscalls.set_mount_flags(trees[-1], flags)
             self._send(control_messages.TreesCloned(request.id), *trees)
 
-    def _fork_kernel(self, link: int, *namespaces: int) -> None:
-        """Fork a kernel for an init, given a link to it and its pid namespace, if it has one."""
+    def _fork_kernel(self, link_fd: int, *namespace_fds: int) -> None:
+        """Fork a kernel for an init, into its pid namespace if it has one."""
         try:
-            for namespace in namespaces:
-                syscalls.setns(namespace, syscalls.CLONE_NEWPID)
+            for namespace_fd in namespace_fds:
+                syscalls.setns(namespace_fd, syscalls.CLONE_NEWPID)
             pid = os.fork()
         except OSError as error:
-            # The init may have ended, which may be the reason.
-            with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
+            # The init may have ended, which makes the fork and this message fail.
+            with socket.socket(fileno=link_fd) as init, contextlib.suppress(OSError):
                 control_messages.send(init, control_messages.describe_failure(error))
         else:
             if pid == 0:
-                self._run_as_kernel(link, *namespaces)
+                self._run_as_kernel(link_fd, *namespace_fds)
             pidfd = os.pidfd_open(pid)
-            self._kernels[pidfd] = pid, link
+            self._kernels[pidfd] = pid, link_fd
             self._poll.register(pidfd, select.POLLIN)
-        for namespace in namespaces:
-            os.close(namespace)
+        for namespace_fd in namespace_fds:
+            os.close(namespace_fd)
 
-    def _run_as_kernel(self, link: int, *namespaces: int) -> NoReturn:
+    def _run_as_kernel(self, link_fd: int, *namespace_fds: int) -> NoReturn:
         try:
-            # With these, user code could send messages in the name of others.
+            # With these, user code could send messages as this server or as another kernel.
             for endpoint in (self._channel, self._init_requests, self._kernel_requests):
                 endpoint.close()
-            for pidfd, (_, other) in self._kernels.items():
+            for pidfd, (_, other_link_fd) in self._kernels.items():
                 os.close(pidfd)
-                os.close(other)
-            for namespace in namespaces:
-                os.close(namespace)
-            init = socket.socket(fileno=link)
+                os.close(other_link_fd)
+            for namespace_fd in namespace_fds:
+                os.close(namespace_fd)
+            init = socket.socket(fileno=link_fd)
             kernel_processes.run(
                 init, self._configuration, self._run_kernel, data_bytes=self._data_bytes
             )
@@ -272,12 +274,12 @@ class _ForkServer:
 
     def _handle_kernel_end(self, pidfd: int) -> None:
         """Send a kernel's init the wait status of the kernel."""
-        pid, link = self._kernels.pop(pidfd)
+        pid, link_fd = self._kernels.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
-        # The init may have ended before, or have been killed with its kernel.
-        with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
+        # The init may have ended already.
+        with socket.socket(fileno=link_fd) as init, contextlib.suppress(OSError):
             control_messages.send(init, control_messages.KernelEnded(status))
 
     def _send(self, message: control_messages.Message, *descriptors: int) -> None:
@@ -285,29 +287,32 @@ class _ForkServer:
 
 
 class _ContainerForkServer(_ForkServer):
-    """Fork server without namespaces: it forks each session's keeper, which forks the kernel."""
+    """Fork server without namespaces: it forks each session's keeper, which forks the kernel.
 
-    def enter(self, package_parent: int) -> None:
-        """Check that the walls can be built, and forget paths that kernels must not see."""
+    `_kernels` has keepers instead of kernels.
+    """
+
+    def enter(self, package_parent_fd: int) -> None:
+        """Check that the walls can be built, and remove search paths that kernels must not see."""
         configuration = self._configuration
-        refusal = "the bot is not root"
+        own_id_refusal = "the bot is not root"
         if configuration.first_uid:
-            refusal = container_walls.own_id_refusal(
+            own_id_refusal = container_walls.own_id_refusal(
                 configuration.first_uid, configuration.readable_paths
             )
-        has_own_ids = not refusal
+        has_own_ids = not own_id_refusal
         if configuration.uid == 0 and not has_own_ids:
             raise OSError(
-                f"code would run as root, because {refusal}. Change that, or start the bot as a "
-                "plain user"
+                f"code would run as root, because {own_id_refusal}. Change that, or start the bot "
+                "as a plain user"
             )
         if missing_support := container_walls.describe_missing_support(has_own_ids=has_own_ids):
             raise OSError(missing_support)
-        # Build once for all children.
+        # Build the filters once for all children.
         for has_doors in (False, True):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
-        self._package_parent = package_parent
-        self._shared_id_reason = refusal
+        self._package_parent_fd = package_parent_fd
+        self._shared_id_reason = own_id_refusal
         self._doors_refusal = supervised_connections.refusal(
             configuration.first_uid if has_own_ids else 0
         )
@@ -330,15 +335,15 @@ class _ContainerForkServer(_ForkServer):
         container_walls.set_search_paths(configuration.readable_paths)
 
     def split_off_init_server(self) -> None:
-        """Do nothing: keepers are copies of this process."""
+        """Do nothing, because this process forks the keepers itself."""
 
     def preload(self) -> None:
         """Import the analysis stack; afterwards, kernels cannot import the bot's modules."""
         super().preload()
-        os.close(self._package_parent)
+        os.close(self._package_parent_fd)
 
     def serve(self) -> None:
-        """Answer requests; then wait for all keepers, and end what a killed keeper left."""
+        """Answer requests; then wait for all keepers, and end processes of killed ones."""
         super().serve()
         self._poll.unregister(self._channel)
         while self._kernels:
@@ -349,14 +354,14 @@ class _ContainerForkServer(_ForkServer):
         return [self._channel]
 
     def _fork_init(self, request: control_messages.ForkInit, descriptors: list[int]) -> None:
-        (link,) = descriptors
+        (link_fd,) = descriptors
         pid = os.fork()
         if pid == 0:
             try:
                 self._channel.close()
                 for pidfd in self._kernels:
                     os.close(pidfd)
-                channel = socket.socket(fileno=link)
+                channel = socket.socket(fileno=link_fd)
                 keeper = container_keepers.Keeper(
                     channel, self._configuration, request.kernel, self._run_kernel_in_container
                 )
@@ -392,7 +397,7 @@ class _ContainerForkServer(_ForkServer):
         container_walls.end_descendants(spared_children=[pid for pid, _ in self._kernels.values()])
 
 
-def _data_bytes() -> int:
+def _read_data_bytes() -> int:
     """Return this process's private writable memory, with which every kernel starts."""
     with open("/proc/self/status") as file:
         sizes = (line.split() for line in file if line.startswith("VmData:"))

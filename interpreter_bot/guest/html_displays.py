@@ -1,8 +1,8 @@
-"""Displays that need a browser, each made into one page that opens offline, with a preview picture.
+"""Displays that need a browser: each becomes one page that opens offline, with a preview picture.
 
-Plotting libraries are hooked when user code imports them, never imported before. `complete` is the
-last step before a display is sent. No error here may reach user code: the display is then sent as
-it came.
+Plotting libraries are hooked when user code imports them, never imported before. The last step
+before a display is sent is `add_visible_forms`. If it fails, the display is sent unchanged, because
+no error of this module may reach user code.
 """
 
 from __future__ import annotations
@@ -27,23 +27,28 @@ from . import display_hooks, display_previews
 
 _HTML_TYPE = "text/html"
 
-PREVIEW = "application/vnd.interpreter-bot.preview+png"
-TITLE = "application/vnd.interpreter-bot.title"
+PREVIEW_MIME = "application/vnd.interpreter-bot.preview+png"
+TITLE_MIME = "application/vnd.interpreter-bot.title"
 
-_HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
-_PLOTLY = "application/vnd.plotly.v1+json"
-_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+_HTML_MIME, _PLAIN_MIME, _LATEX_MIME, _SVG_MIME = (
+    "text/html",
+    "text/plain",
+    "text/latex",
+    "image/svg+xml",
+)
+_PLOTLY_MIME = "application/vnd.plotly.v1+json"
+_VEGA_MIME = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
 _UNSUPPORTED = {
     "application/vnd.jupyter.widget-view+json": "Widgets cannot be shown here.",
     "application/javascript": "JavaScript of a display is not run here.",
 }
 # V8 reserves this much address space at start, and aborts the process if that fails.
-_V8_BYTES = 80 * 1024**3
+_V8_ADDRESS_BYTES = 80 * 1024**3
 _LINK = re.compile(
     r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
     r"""|<link\b[^>]*\bhref="(?P<style>https?://[^"]+)"[^>]*>"""
 )
-_PAGE = """<!doctype html>
+_PLOTLY_PAGE = """<!doctype html>
 <html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>html, body {{ height: 100%; margin: 0; font-family: sans-serif }}</style></head>
@@ -65,18 +70,18 @@ _PAGE = """<!doctype html>
 </script></body></html>
 """
 _TITLE_LOCATIONS = ("center", "left", "right")
-_printed: set[str] = set()
+_printed_sentences: set[str] = set()
 
 
 class TitleFormatter(formatters.BaseFormatter):
     """An IPython formatter for `TITLE`."""
 
-    format_type = formatters.Unicode(TITLE)
+    format_type = formatters.Unicode(TITLE_MIME)
     print_method = formatters.ObjectName("_repr_interpreter_bot_title_")
     _return_type = str
 
     def pop(self, typ: Any, default: Any = None) -> Any:
-        """Keep all types: matplotlib takes its figures from every formatter when it chooses one."""
+        """Keep all types, because matplotlib removes its figures from all formatters."""
         return default
 
 
@@ -85,14 +90,14 @@ def install(display_formatter: Any) -> None:
     # Both are read when the library is first imported.
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
     os.environ.setdefault("BOKEH_RESOURCES", "inline")
-    titles = TitleFormatter(parent=display_formatter)
-    titles.for_type_by_name("matplotlib.figure", "Figure", _title_of_figure)
-    display_formatter.formatters[TITLE] = titles
+    title_formatter = TitleFormatter(parent=display_formatter)
+    title_formatter.for_type_by_name("matplotlib.figure", "Figure", _title_of_figure)
+    display_formatter.formatters[TITLE_MIME] = title_formatter
     if display_formatter.active_types:
-        display_formatter.active_types = [*display_formatter.active_types, TITLE]
-    html = display_formatter.formatters[_HTML_TYPE]
-    html.for_type_by_name("bokeh.model.model", "Model", bokeh_page)
-    html.for_type_by_name("folium.folium", "Map", folium_page)
+        display_formatter.active_types = [*display_formatter.active_types, TITLE_MIME]
+    html_formatter = display_formatter.formatters[_HTML_TYPE]
+    html_formatter.for_type_by_name("bokeh.model.model", "Model", bokeh_page)
+    html_formatter.for_type_by_name("folium.folium", "Map", folium_page)
     display_hooks.install()
 
 
@@ -104,86 +109,86 @@ def _title_of_figure(figure: Any) -> str | None:
             axes.get_title(location) for axes in figure.axes for location in _TITLE_LOCATIONS
         ]
     except Exception:
-        # User code can change any of this; then it has no title.
+        # User code can break any of these objects; then the figure has no title.
         return None
     return next(filter(None, (display_previews.title_text(title) for title in titles)), None)
 
 
 def close_blank_figures() -> None:
-    """Close matplotlib figures without content, as failed code leaves them behind."""
+    """Close matplotlib figures without content, which failed code often leaves open."""
     plots: Any = sys.modules.get("matplotlib.pyplot")
     if plots is None:
         return
     try:
-        # Not by their numbers: that would make each the current one in turn.
+        # Not by their numbers, which would make each figure the current one.
         for manager in plots._pylab_helpers.Gcf.get_all_fig_managers():
             figure = manager.canvas.figure
             if not (_has_content(figure) or any(map(_has_content, figure.axes))):
                 plots.close(figure)
     except Exception:
-        # User code can change any of this; figures are then shown as they are.
+        # User code can break any of these objects; then blank figures are shown.
         return
 
 
 def _has_content(part: Any) -> bool:
     """Return whether a figure or axes have any content; a title alone does not count."""
-    kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
-    return any(getattr(part, kind, ()) for kind in kinds) or (
+    attributes = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
+    return any(getattr(part, attribute, ()) for attribute in attributes) or (
         hasattr(part, "has_data") and part.has_data()
     )
 
 
-def complete(data: dict[str, Any]) -> None:
+def add_visible_forms(data: dict[str, Any]) -> None:
     """Add forms that a person can see (HTML, preview picture) to a display's data."""
     try:
         with warnings.catch_warnings():
-            # Warnings would appear in the person's output, about code that is not theirs.
+            # The person's output should have no warnings about code that is not theirs.
             warnings.simplefilter("ignore")
             _add_forms(data)
     except Exception:
-        # Foreign data and any version of a library: the display is then sent as it came.
+        # User data and any version of a library may fail; the display is then sent unchanged.
         return
 
 
 def _add_forms(data: dict[str, Any]) -> None:
-    if "image/png" in data or PREVIEW in data:
+    if "image/png" in data or PREVIEW_MIME in data:
         return
-    if (figure := data.get(_PLOTLY)) is not None:
+    if (figure := data.get(_PLOTLY_MIME)) is not None:
         _add_plotly(data, figure)
         return
     for mime in data:
-        if (match := _VEGA.fullmatch(mime)) is not None:
+        if (match := _VEGA_MIME.fullmatch(mime)) is not None:
             _add_vega(data, data.pop(mime), is_lite=match[1] == "vegalite")
             return
     for mime, sentence in _UNSUPPORTED.items():
-        if mime in data and _HTML not in data:
+        if mime in data and _HTML_MIME not in data:
             _print_once(sentence)
-    if isinstance(svg := data.get(_SVG), str):
+    if isinstance(svg := data.get(_SVG_MIME), str):
         _add_preview(data, display_previews.draw_svg(svg))
-    elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
+    elif isinstance(latex := data.get(_LATEX_MIME), str) and _HTML_MIME not in data:
         _add_preview(data, display_previews.draw_latex(latex))
 
 
 def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
     if png:
-        data[PREVIEW] = base64.b64encode(png).decode()
+        data[PREVIEW_MIME] = base64.b64encode(png).decode()
 
 
 def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
-    title = display_previews.title_of_plotly(figure)
+    title = display_previews.plotly_title(figure)
     document: dict[str, Any] = {
         name: figure[name] for name in ("data", "layout", "frames") if name in figure
     }
     # To fill the window at any size.
     document["config"] = {"responsive": True} | figure.get("config", {})
-    data[_HTML] = _PAGE.format(
+    data[_HTML_MIME] = _PLOTLY_PAGE.format(
         title=html.escape(title or "Figure"),
         figure=json.dumps(document).replace("<", "\\u003c"),
         library=_plotly_library(),
     )
-    data[TITLE] = title
-    data.setdefault(_PLAIN, display_previews.describe_plotly(figure))
-    del data[_PLOTLY]
+    data[TITLE_MIME] = title
+    data.setdefault(_PLAIN_MIME, display_previews.describe_plotly(figure))
+    del data[_PLOTLY_MIME]
     _add_preview(data, display_previews.draw_plotly(figure))
 
 
@@ -192,32 +197,33 @@ def _plotly_library() -> str:
     """Return plotly.js compressed: two megabytes per page rather than five."""
     from plotly import offline
 
-    packed = gzip.compress(offline.get_plotlyjs().encode(), 6, mtime=0)
-    return base64.b64encode(packed).decode()
+    compressed = gzip.compress(offline.get_plotlyjs().encode(), 6, mtime=0)
+    return base64.b64encode(compressed).decode()
 
 
 def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> None:
     title = spec.get("title", "")
-    data[TITLE] = title if isinstance(title, str) else str(title.get("text", ""))
-    data[_PLAIN] = f"A Vega chart {data[TITLE]}".rstrip()
-    if not has_room_for_v8():
-        data[_HTML] = _vega_page(spec, is_lite=is_lite)
+    data[TITLE_MIME] = title if isinstance(title, str) else str(title.get("text", ""))
+    data[_PLAIN_MIME] = f"A Vega chart {data[TITLE_MIME]}".rstrip()
+    if not can_convert_vega():
+        data[_HTML_MIME] = _vega_page(spec, is_lite=is_lite)
         _print_once(
             "The page of an Altair chart can be opened only with a network connection here."
         )
         return
-    drawing = importlib.import_module("vl_convert")
+    converter = importlib.import_module("vl_convert")
     if is_lite:
-        data[_HTML] = drawing.vegalite_to_html(spec, bundle=True)
-        _add_preview(data, drawing.vegalite_to_png(spec, scale=2))
+        data[_HTML_MIME] = converter.vegalite_to_html(spec, bundle=True)
+        _add_preview(data, converter.vegalite_to_png(spec, scale=2))
     else:
-        data[_HTML] = drawing.vega_to_html(spec, bundle=True)
-        _add_preview(data, drawing.vega_to_png(spec, scale=2))
+        data[_HTML_MIME] = converter.vega_to_html(spec, bundle=True)
+        _add_preview(data, converter.vega_to_png(spec, scale=2))
 
 
-def has_room_for_v8() -> bool:
+def can_convert_vega() -> bool:
+    """Return whether the library that draws Vega is installed, and has room for its V8."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < _V8_BYTES:
+    if limit != resource.RLIM_INFINITY and limit < _V8_ADDRESS_BYTES:
         return False
     return importlib.util.find_spec("vl_convert") is not None
 
@@ -243,9 +249,9 @@ def bokeh_page(model: Any) -> str:
     return page
 
 
-def folium_page(chart: Any) -> str:
+def folium_page(folium_map: Any) -> str:
     """Return the HTML page of a folium map, with scripts inlined if a package has them."""
-    page: str = chart.get_root().render()
+    page: str = folium_map.get_root().render()
     try:
         library = importlib.import_module("offlinefolium.elements")._res
     except ImportError:
@@ -259,7 +265,7 @@ def folium_page(chart: Any) -> str:
 
 
 def inline_links(library: dict[str, str], page: str) -> str:
-    """Write scripts and styles of a page out, whose texts are known by their addresses."""
+    """Inline the scripts and styles of a page; `library` has their texts by address."""
     return _LINK.sub(functools.partial(_inline_link, library), page)
 
 
@@ -274,6 +280,6 @@ def _inline_link(library: dict[str, str], link: re.Match[str]) -> str:
 
 def _print_once(sentence: str) -> None:
     """Print a sentence to stderr, once per kernel."""
-    if sentence not in _printed:
-        _printed.add(sentence)
+    if sentence not in _printed_sentences:
+        _printed_sentences.add(sentence)
         sys.stderr.write(sentence + "\n")

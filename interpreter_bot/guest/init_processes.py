@@ -1,7 +1,7 @@
 """The init process of a kernel's pid namespace: builds its walls, requests the kernel, reaps.
 
-It runs no user code, and when it ends, everything in the namespace ends. It gets requests by a
-socket to the bot, and ends when the other end closes, however the bot died.
+It runs no user code, and when it ends, everything in the namespace ends. It gets requests from the
+bot over a socket, and ends when the bot's end is closed, even if the bot was killed.
 
 The fork server forks the kernel into this namespace, so the kernel is not a child of this process;
 orphans in the namespace become its children.
@@ -38,8 +38,8 @@ def run_init(init: Init, channel: socket.socket) -> NoReturn:
     """Run an init until it ends, and exit."""
     status = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(signal_number, signal.SIG_IGN)
         status = init.run()
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
@@ -73,10 +73,10 @@ class Init(abc.ABC):
         self._kernel = kernel
         self._kernel_pid = 0
         self._kernel_fd = -1
-        # The other end is the kernel's while it starts, then the fork server's, which reports its
-        # end.
+        # The kernel has the other end while it starts; then the fork server, which reports the
+        # kernel's end.
         self._link, self._kernel_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The sockets by which SIGCHLD wakes up the poll.
+        # SIGCHLD wakes up the poll through these sockets.
         self._wakeup_sockets: tuple[socket.socket, ...] = ()
 
     @abc.abstractmethod
@@ -88,12 +88,12 @@ class Init(abc.ABC):
         """Create the bot's listening sockets at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, signing_key: str, cgroup_files: list[int], listeners: list[int]) -> None:
         """Start the kernel; sets `_kernel_pid` and `_kernel_fd`."""
 
     @abc.abstractmethod
     def _serve(self, wakeup: socket.socket) -> int:
-        """Serve until the kernel or the bot ends; `wakeup` is readable when a child ended."""
+        """Serve until the kernel or the bot ends; `wakeup` is readable after a child's end."""
 
     def run(self) -> int:
         """Confine this process, start the kernel, and serve until the kernel or the bot ends."""
@@ -107,16 +107,16 @@ class Init(abc.ABC):
         received = control_messages.receive(self._channel)
         if received is None:
             return 0
-        request, entry_files = received
+        request, cgroup_files = received
         assert isinstance(request, control_messages.StartKernel)
-        for entry_file in entry_files:
-            os.write(entry_file, b"0")
+        for cgroup_file in cgroup_files:
+            os.write(cgroup_file, b"0")
         wakeup, waker = self._wakeup_sockets = socket.socketpair()
         waker.setblocking(False)
-        # Before there is a child, so that no end is missed.
+        # Before the first child is forked, so that no child's end is missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        self._fork_kernel(request.key, entry_files, listeners)
+        self._fork_kernel(request.key, cgroup_files, listeners)
         started = control_messages.KernelStarted()
         self._send_sockets(started, self._kernel.channel_count, os.dup(self._kernel_fd))
         return self._serve(wakeup)
@@ -139,8 +139,9 @@ class Init(abc.ABC):
     ) -> None:
         """Send the bot descriptors and unconnected sockets, and close them here.
 
-        The bot connects with sockets of this network: both ends of a connection belong to the
-        network of the connecting socket, and code could query it for the interfaces of the host.
+        The bot connects with sockets of the kernel's network, because both ends of a connection
+        belong to the network of the connecting socket. With a socket of the host's network, code
+        could query the host's interfaces.
         """
         outgoing = [*descriptors, *_new_sockets(count)]
         self._send(message, *outgoing)
@@ -176,7 +177,7 @@ class _NamespaceInit(Init):
     def _create_doors(self, ports: Iterable[int]) -> list[int]:
         """Bind sockets on this network's loopback without listening.
 
-        Until the bot listens, code's connections are refused, and code cannot use the ports.
+        Until the bot listens, connections of code are refused, and code cannot bind the ports.
         """
         doors = []
         for port in ports:
@@ -185,10 +186,10 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, signing_key: str, cgroup_files: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
             self._request_kernel(self._kernel_requests)
-        self._start_kernel(signing_key, entry_files, listeners)
+        self._start_kernel(signing_key, cgroup_files, listeners)
 
     def _request_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
@@ -198,16 +199,18 @@ class _NamespaceInit(Init):
             control_messages.send(kernel_requests, control_messages.ForkKernel(), outgoing)
         _close(namespaces)
 
-    def _start_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _start_kernel(
+        self, signing_key: str, cgroup_files: list[int], listeners: list[int]
+    ) -> None:
         """Send the kernel's process its parameters, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
         namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        outgoing = [*entry_files, *listeners, *namespaces]
-        request = control_messages.ConfineKernel(self._kernel, signing_key, len(entry_files))
+        outgoing = [*cgroup_files, *listeners, *namespaces]
+        request = control_messages.ConfineKernel(self._kernel, signing_key, len(cgroup_files))
         control_messages.send(self._link, request, outgoing)
         _close(outgoing)
-        # The kernel enters its user namespace while /proc/sys is writable; then this process makes
-        # it read-only, and the kernel goes on.
+        # The kernel enters its user namespace while /proc/sys is writable. Then this process makes
+        # /proc read-only, and the kernel goes on.
         entered, (self._kernel_fd,) = self._wait_for_kernel(control_messages.KernelEntered)
         self._kernel_pid = entered.pid
         if self._has_namespaces:
@@ -244,7 +247,7 @@ class _NamespaceInit(Init):
                 pass
 
     def _handle_request(self) -> bool:
-        """Handle one request of the bot; return whether the bot is still there."""
+        """Handle one request of the bot; return False if it closed the channel."""
         received = control_messages.receive(self._channel)
         if received is None:
             if not self._has_namespaces:
@@ -259,7 +262,7 @@ class _NamespaceInit(Init):
             for tree, target in zip(descriptors, (rootfs.DATA, rootfs.VARIABLES), strict=True):
                 syscalls.move_mount(tree, target)
                 os.close(tree)
-            # Privileges were kept for mounting only.
+            # Its privileges were needed only until these mounts.
             confinement.confine()
             self._send(control_messages.Attached())
         return True

@@ -1,7 +1,7 @@
 """Programs in place of package installers, which say at once that there is no network.
 
-pip still works without a network: it lists packages, and installs a file that a person sent into a
-directory. The other programs are found only if the environment lacks them.
+pip still does what needs no network: it lists packages, and installs a file that a person sent into
+a directory. If the environment has another installer, PATH has that one before the replacement.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 import shlex
 import sys
 
-_BY_MAGIC = "ERROR: This program has no network. Use %pip install NAME, on a line of the cell."
+_USE_PIP_MAGIC = "ERROR: This program has no network. Use %pip install NAME, on a line of the cell."
 _OTHER_INSTALLERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
-# pip starts this program instead of a Python, with its runner and arguments. The Python it wants is
-# the one that runs pip, possibly of an environment that code created.
+# pip starts this program as its Python, with arguments. The program runs the Python that started
+# pip, which may be that of an environment that code created.
 _PIP_SCRIPT = """#!/bin/sh
 python=$(tr '\\0' '\\n' 2>/dev/null <"/proc/$PPID/cmdline" | head -n 1)
-# Another process's command line cannot be read everywhere.
+# Some sandboxes forbid reading another process's command line.
 [ -n "$python" ] || python={python}
 {{ output=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
 status=$?
@@ -41,18 +41,18 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
     Returns:
         Environment variables that configure these programs.
     """
-    sentence = shlex.quote(_BY_MAGIC if can_install else _sentence(packages))
+    sentence = shlex.quote(_USE_PIP_MAGIC if can_install else _name_installed_packages(packages))
     os.makedirs(directory, exist_ok=True)
-    for_pip = f"{directory}/pip-python"
-    texts = dict.fromkeys(
+    pip_path = f"{directory}/pip-python"
+    scripts = dict.fromkeys(
         (f"{directory}/{name}" for name in _OTHER_INSTALLERS), _OTHER_INSTALLER_SCRIPT
     )
-    for path, text in (texts | {for_pip: _PIP_SCRIPT}).items():
+    for path, script in (scripts | {pip_path: _PIP_SCRIPT}).items():
         with open(path, "w") as file:
-            file.write(text.format(sentence=sentence, python=shlex.quote(sys.executable)))
+            file.write(script.format(sentence=sentence, python=shlex.quote(sys.executable)))
         os.chmod(path, 0o555)
     return {
-        "PIP_PYTHON": for_pip,
+        "PIP_PYTHON": pip_path,
         "PIP_NO_INDEX": "1",
         "PIP_RETRIES": "0",
         "PIP_NO_INPUT": "1",
@@ -62,7 +62,7 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
     }
 
 
-def _sentence(packages: list[str]) -> str:
+def _name_installed_packages(packages: list[str]) -> str:
     installed = ", ".join(packages) or "see `pip list`"
     return (
         f"ERROR: There is no network here, so nothing can be installed; what is there: {installed}."

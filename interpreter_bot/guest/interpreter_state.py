@@ -1,7 +1,7 @@
 """State of a kernel's process that code may have changed, besides its variables.
 
-Differences from a new session, restored before the variables: working directory, search
-path, environment, random numbers, and the options of matplotlib and pandas.
+Only differences from a new session are saved: working directory, search path, environment, random
+numbers, and the options of matplotlib and pandas. They are restored before the variables.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ _initial_matplotlib_options: dict[str, Any] = {}
 _initial_pandas_options: dict[str, Any] = {}
 
 
-_registered: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
+_registered_items: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
 
 
-def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], None]) -> None:
+def register(
+    name: str, collect_item: Callable[[], Any], restore_item: Callable[[Any], None]
+) -> None:
     """Add an item to the saved state."""
-    _registered[name] = collect_, restore_
+    _registered_items[name] = collect_item, restore_item
 
 
-def note_initial_state() -> None:
+def record_initial_state() -> None:
     """Record the current state as that of a new session.
 
-    Matplotlib's options are remembered at the first call only, in the fork server: reading them
-    takes longer than all the rest. For those of pandas, see `remember_pandas_options`.
+    Matplotlib's options are recorded at the first call only, in the fork server, because reading
+    them takes longer than all the rest. `record_pandas_options` records those of pandas.
     """
     _initial_path[:] = sys.path
     _initial_environment.clear()
@@ -44,8 +46,8 @@ def note_initial_state() -> None:
         _initial_matplotlib_options.update(matplotlib.rcParams)
 
 
-def remember_pandas_options(pandas: Any) -> None:
-    """Remember the options of pandas, which was just imported, as defaults of a session."""
+def record_pandas_options(pandas: Any) -> None:
+    """Record the options of pandas, which was just imported, as those of a new session."""
     _initial_pandas_options.update(_pandas_options(pandas))
 
 
@@ -56,38 +58,40 @@ def add_environment_variables(variables: dict[str, str]) -> None:
 
 
 def collect() -> State:
-    """Return what differs from the beginning; every value can be pickled.
+    """Return the differences from a new session; every value can be pickled.
 
-    An item that cannot be collected, such as a deleted working directory or an option that code
-    has broken, is left out alone.
+    Items that cannot be collected are left out: a deleted working directory, for example, or an
+    option that code has broken.
     """
-    items: dict[str, Callable[[], Any]] = {
+    collectors: dict[str, Callable[[], Any]] = {
         "directory": os.getcwd,
         "path": lambda: [entry for entry in sys.path if entry not in _initial_path],
         "environment": lambda: {
-            k: v for k, v in os.environ.items() if _initial_environment.get(k) != v
+            name: value
+            for name, value in os.environ.items()
+            if _initial_environment.get(name) != value
         },
         "unset": lambda: [name for name in _initial_environment if name not in os.environ],
         "random": random.getstate,
     }
     if numpy := sys.modules.get("numpy"):
-        items["numpy"] = lambda: numpy.random.get_state()
+        collectors["numpy"] = lambda: numpy.random.get_state()
     if matplotlib := sys.modules.get("matplotlib"):
-        items["matplotlib"] = lambda: _matplotlib_options(matplotlib)
+        collectors["matplotlib"] = lambda: _matplotlib_options(matplotlib)
     if pandas := sys.modules.get("pandas"):
-        items["pandas"] = lambda: {
+        collectors["pandas"] = lambda: {
             name: value
             for name, value in _pandas_options(pandas).items()
             if _initial_pandas_options.get(name, value) != value
         }
-    items |= {name: collect_ for name, (collect_, _) in _registered.items()}
+    collectors |= {name: collect_item for name, (collect_item, _) in _registered_items.items()}
     state: State = {}
-    for name, item in items.items():
+    for name, collect_item in collectors.items():
         try:
-            value = item()
+            value = collect_item()
             pickle.dumps(value)
         except Exception:
-            # A library that code changed may raise anything; only this item is left out.
+            # A library that code changed may raise anything.
             continue
         state[name] = value
     return state
@@ -103,26 +107,26 @@ def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
 
 
 def _pandas_options(pandas: Any) -> dict[str, Any]:
-    """Return the options with plain values, by their full names."""
+    """Return the options with plain values by their full names."""
     values: dict[str, Any] = {}
 
-    def read(options: Any, prefix: str) -> None:
+    def collect_values(options: Any, prefix: str) -> None:
         for name in dir(options):
             value = getattr(options, name)
             if type(value) is type(pandas.options):
-                read(value, f"{prefix}{name}.")
+                collect_values(value, f"{prefix}{name}.")
             elif isinstance(value, (bool, int, float, str, type(None))):
                 values[f"{prefix}{name}"] = value
 
     with warnings.catch_warnings():
-        # Some are deprecated.
+        # Some options are deprecated.
         warnings.simplefilter("ignore")
-        read(pandas.options, "")
+        collect_values(pandas.options, "")
     return values
 
 
 def restore(state: State) -> None:
-    """Bring back what `collect` returned, in a process that has just begun.
+    """Restore the state that `collect` returned, in a process that has just started.
 
     Raises:
         Exception: a library rejects a value that an earlier release accepted; items before it
@@ -134,9 +138,9 @@ def restore(state: State) -> None:
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
     if "random" in state:
         random.setstate(state["random"])
-    for name, (_, restore_) in _registered.items():
+    for name, (_, restore_item) in _registered_items.items():
         if name in state:
-            restore_(state[name])
+            restore_item(state[name])
     if "directory" in state:
         os.chdir(state["directory"])
     if "numpy" in state:

@@ -144,7 +144,7 @@ class _GuestSession(sessions.Session):
             if self.displays_left < 0:
                 # The bot would drop it anyway.
                 return None
-            html_displays.complete(msg_or_type["content"]["data"])
+            html_displays.add_visible_forms(msg_or_type["content"]["data"])
             _make_fit(msg_or_type["content"]["data"])
         if kind not in _TYPES_WITHOUT_PUSH and self.printer is not None:
             self.printer.push()
@@ -221,7 +221,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             self.is_at_home = True
             # Last, so that no module of a person hides an installed one.
             sys.path.append(self.home)
-            interpreter_state.note_initial_state()
+            interpreter_state.record_initial_state()
             self.open_files = open_files.OpenFiles(self.home)
         parent = self.get_parent("shell")
         is_bot_code = silent or not store_history
@@ -457,7 +457,7 @@ def warm_up(configuration: control_messages.Configuration) -> None:
         pyplot.close("all")
         # Otherwise every fork would drop the fonts, which copies a megabyte.
         preloads.drop_fonts()
-    interpreter_state.note_initial_state()
+    interpreter_state.record_initial_state()
     shell.reset(new_session=True)
     shell.execution_count = 1
     _propagate_context()

@@ -135,7 +135,7 @@ def load(modules: list[str]) -> dict[str, str]:
         {
             "matplotlib": _bring_font_list,
             "matplotlib.font_manager": _set_up_plots,
-            "pandas": interpreter_state.remember_pandas_options,
+            "pandas": interpreter_state.record_pandas_options,
         }
     )
     for name in (*modules, *_LAZY):

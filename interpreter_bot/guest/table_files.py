@@ -189,7 +189,7 @@ def read_sheet(
     filled_rows = [row_number for row_number, length in enumerate(lengths) if length]
     if not filled_rows:
         return SheetTable([], [], 0, is_cut=False)
-    header, _ = delimited_text.locate(
+    header, _ = delimited_text.locate_table(
         [texts[row_number][: lengths[row_number]] for row_number in filled_rows]
     )
     header_row = filled_rows[header]
@@ -197,7 +197,7 @@ def read_sheet(
     names = [*texts[header_row], *[""] * width][:width]
     below = [[*row[:width], *[None] * (width - len(row))] for row in rows[header_row + 1 :]]
     return SheetTable(
-        delimited_text.unique(names), below[:max_rows], header_row, len(rows) > max_rows
+        delimited_text.make_unique(names), below[:max_rows], header_row, len(rows) > max_rows
     )
 
 
@@ -217,7 +217,7 @@ def _read_lines(path: str) -> _Read:
     names = layout.names
     rows, sentence = delimited_text.read_rows(path, layout, _max_rows(len(names)))
     width = max([len(names), *map(len, rows)])
-    names = delimited_text.unique([*names, *[""] * (width - len(names))])
+    names = delimited_text.make_unique([*names, *[""] * (width - len(names))])
     text = io.StringIO()
     csv.writer(text).writerows([*row, *[""] * (width - len(row))] for row in rows)
     text.seek(0)
@@ -225,7 +225,7 @@ def _read_lines(path: str) -> _Read:
         text,
         header=None,
         names=names,
-        dtype={names[place]: str for place in layout.text_columns},
+        dtype={names[place]: str for place in layout.text_column_numbers},
         # Empty lines of a table of one column are rows here.
         skip_blank_lines=False,
         **layout.value_options,

@@ -322,9 +322,9 @@ class ForkServer:
                 _log.warning(_SHARED_ID_WARNING, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
         self.doors_refusal = message.doors_refusal
-        self.python = message.python
-        if message.missing:
-            listed = "; ".join(f"{name} ({why})" for name, why in message.missing.items())
+        self.python = message.python_version
+        if message.preload_errors:
+            listed = "; ".join(f"{name} ({why})" for name, why in message.preload_errors.items())
             _log.warning("not preloaded: %s", listed)
 
     def _map_ids(self, pid: int) -> None:

@@ -20,12 +20,12 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def completed(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        html_displays.complete(data)
+        html_displays.add_visible_forms(data)
     return data
 
 
 def preview(data):
-    return base64.b64decode(data[html_displays.PREVIEW])
+    return base64.b64decode(data[html_displays.PREVIEW_MIME])
 
 
 def figure(*shown, **layout):
@@ -40,7 +40,7 @@ def test_a_plotly_figure_becomes_one_page_that_needs_nothing_else():
     assert "Plotly.newPlot" in page
     assert page.count("</script>") == 3
     assert len(page) < 3_000_000
-    assert data[html_displays.TITLE] == "Sales up"
+    assert data[html_displays.TITLE_MIME] == "Sales up"
     assert data["text/plain"] == "plotly figure 'Sales up': scatter"
     assert preview(data).startswith(PNG)
 
@@ -84,7 +84,7 @@ def test_traces_side_by_side_and_on_two_scales_have_a_preview():
 def test_other_traces_have_a_page_and_no_preview(kind):
     data = completed({PLOTLY: figure({"type": kind}, {"y": [1]})})
     assert "text/html" in data
-    assert html_displays.PREVIEW not in data
+    assert html_displays.PREVIEW_MIME not in data
 
 
 def test_a_preview_leaves_the_figures_of_user_code_alone():
@@ -141,23 +141,23 @@ def test_a_chart_whose_library_is_missing_stays_something_to_be_read(monkeypatch
     made = types.SimpleNamespace(spec_to_html=lambda spec, **_: json.dumps(spec))
     monkeypatch.setitem(sys.modules, "altair", versions)
     monkeypatch.setitem(sys.modules, "altair.utils.html", made)
-    monkeypatch.setattr(html_displays, "has_room_for_v8", lambda: False)
-    monkeypatch.setattr(html_displays, "_printed", set())
+    monkeypatch.setattr(html_displays, "can_convert_vega", lambda: False)
+    monkeypatch.setattr(html_displays, "_printed_sentences", set())
     for _ in range(2):
         data = completed({"application/vnd.vegalite.v6+json": {"title": "T", "mark": "bar"}})
         assert data["text/html"] == '{"title": "T", "mark": "bar"}'
-        assert data[html_displays.TITLE] == "T"
+        assert data[html_displays.TITLE_MIME] == "T"
     assert capsys.readouterr().err.count("network connection") == 1
 
 
 def test_v8_is_not_begun_where_it_would_end_the_process(monkeypatch):
     monkeypatch.setattr(html_displays.resource, "getrlimit", lambda _: (4 * 1024**3, -1))
     monkeypatch.setattr(html_displays.importlib.util, "find_spec", lambda _: object())
-    assert not html_displays.has_room_for_v8()
+    assert not html_displays.can_convert_vega()
     monkeypatch.setattr(
         html_displays.resource, "getrlimit", lambda _: (html_displays.resource.RLIM_INFINITY, -1)
     )
-    assert html_displays.has_room_for_v8()
+    assert html_displays.can_convert_vega()
 
 
 def test_links_of_a_map_are_written_out():

@@ -1376,8 +1376,8 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
 
     monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
     monkeypatch.chdir(tmp_path)
-    interpreter_state.note_initial_state()
-    interpreter_state.remember_pandas_options(pandas)
+    interpreter_state.record_initial_state()
+    interpreter_state.record_pandas_options(pandas)
     saved = session("")
     with pandas.option_context("display.max_rows", 7):
         monkeypatch.setenv("SNAPSHOT_NEW", "2")
@@ -1400,7 +1400,7 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
 def test_only_options_of_pandas_that_differ_from_the_beginning_are_saved():
     from interpreter_bot.guest import interpreter_state
 
-    interpreter_state.remember_pandas_options(pandas)
+    interpreter_state.record_pandas_options(pandas)
     assert interpreter_state.collect()["pandas"] == {}
     with pandas.option_context("display.max_rows", 7, "display.html.border", 2):
         changed = interpreter_state.collect()["pandas"]
@@ -1520,7 +1520,7 @@ def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, m
     from interpreter_bot.guest import interpreter_state
 
     monkeypatch.chdir(tmp_path)
-    interpreter_state.note_initial_state()
+    interpreter_state.record_initial_state()
     gone = tmp_path / "gone"
     gone.mkdir()
     saved = session("x = 1")
