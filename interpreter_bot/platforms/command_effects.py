@@ -232,6 +232,7 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
         queries.reach(place.key),
         await queries.tools(place.key, place.person),
         packages=queries.packages(place.key),
+        skills=await queries.skills(),
         summary=await queries.usage(place.key, place.person),
     )
     return command_types.FactList(place_words.PLACE_TITLE, facts, has_names=True)

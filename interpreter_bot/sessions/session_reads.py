@@ -269,6 +269,10 @@ class SessionReads:
         """Return the packages that the operator gives a session besides those of all."""
         return turn_inputs.place_packages(self._services.config, key)
 
+    async def skills(self) -> tuple[str, ...]:
+        """Return the names of the operator's skills that are in use."""
+        return await asyncio.to_thread(self._services.skills.names)
+
     async def tools(
         self, key: values.SessionKey, person: requests.Person
     ) -> tuple[tool_listings.ServerTools, ...]:

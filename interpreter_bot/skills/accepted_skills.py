@@ -128,6 +128,10 @@ class AcceptedSkills:
         """Return the catalogue for a model; skills beyond `max_characters` are only named."""
         return skill_catalogue.write(self._read_copies(), max_characters=max_characters)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the skills that are in use."""
+        return tuple(skill.name for skill in self._read_copies())
+
     def content(self, path: str, *, start: int, max_bytes: int) -> bytes:
         """Return a part of a file of a skill, by its path below /skills.
 

@@ -24,6 +24,7 @@ NOTES_LABEL: Final = "notes"
 PACKAGES_LABEL: Final = "packages"
 NETWORK_LABEL: Final = "network"
 DATA_LABEL: Final = "data"
+SKILLS_LABEL: Final = "skills"
 TOOLS_LABEL: Final = "tools"
 DAILY_ALLOWANCE_LABEL: Final = "each person, a day"
 FIXED_BY_OPERATOR: Final = (

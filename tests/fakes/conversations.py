@@ -19,7 +19,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import pathlib
 import secrets
 from unittest import mock
 
@@ -223,9 +222,6 @@ class _ScriptedWork(turns._Work):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Services(session_dependencies.SessionDependencies):
     service: object = None
-    skills: accepted_skills.AcceptedSkills = dataclasses.field(
-        default_factory=lambda: accepted_skills.AcceptedSkills((), pathlib.Path("/nowhere"))
-    )
 
 
 class _Pool(pools.Pool):
@@ -503,6 +499,7 @@ async def opened(
             jobs=jobs.Jobs(config.jobs),
             catalogue=catalogue,
             tools=tools,
+            skills=accepted_skills.AcceptedSkills(config.skills.directories, data),
         )
         with mock.patch.object(turns, "_Work", _ScriptedWork):
             try:

@@ -7,6 +7,7 @@ import pytest
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.sessions import requests
+from interpreter_bot.skills import accepted_skills
 from tests.fakes import offers
 
 CONDITIONAL = {command for commands in offers.COMMANDS.values() for command in commands}
@@ -150,6 +151,20 @@ async def test_what_holds_is_shown_with_who_chose_it_and_for_whom(place_on):
         "notes": "0",
         "tools": "tools.jira",
     }
+
+
+async def test_a_place_lists_the_skills_that_were_accepted(place_on, tmp_path):
+    for name in ("acme", "other"):
+        directory = tmp_path / "sources" / name
+        directory.mkdir(parents=True)
+        (directory / "SKILL.md").write_text(f"---\nname: {name}\ndescription: x\n---\nText.\n")
+    place = place_on("slack")
+    data = place.service.services.config.paths.data
+    skills = accepted_skills.AcceptedSkills([tmp_path / "sources"], data)
+    assert "skills" not in await chosen(place, "place")
+    status = next(status for status in skills.statuses() if status.name == "acme")
+    skills.accept("acme", status.skill.digest)
+    assert (await chosen(place, "place"))["skills"] == "acme"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def offers(
     servers: Sequence[tool_listings.ServerTools],
     *,
     packages: Sequence[str],
+    skills: Sequence[str],
     summary: past_turns.UsageSummary,
 ) -> list[Fact]:
     """Name what a place has by the operator's settings, and how much of it."""
@@ -181,6 +182,7 @@ def offers(
     named = (
         (place_words.DAILY_ALLOWANCE_LABEL, limits),
         (place_words.PACKAGES_LABEL, packages),
+        (place_words.SKILLS_LABEL, skills),
         (place_words.NETWORK_LABEL, [host.host for host in reach.hosts]),
         (place_words.DATA_LABEL, [f"connections.{offer.name}" for offer in reach.offers]),
         (place_words.TOOLS_LABEL, [f"tools.{server.server}" for server in servers]),
