@@ -95,7 +95,7 @@ async def open_tools(
     Args:
         config: the settings in effect.
         environment: holds the secrets that `mcp_servers` names.
-        store: see `tool_broker.opened`.
+        store: see `tool_broker.open_broker`.
         keys: likewise; those of the settings by default.
 
     Raises:
@@ -109,7 +109,7 @@ async def open_tools(
     # Imported here: without servers, nothing needs the SDK, which is large.
     from interpreter_bot.mcp_servers import tool_broker
 
-    async with tool_broker.opened(config, environment, store, keys) as opened:
+    async with tool_broker.open_broker(config, environment, store, keys) as opened:
         yield opened
 
 

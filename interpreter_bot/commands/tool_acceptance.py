@@ -55,13 +55,13 @@ async def _print_list(config: settings.Settings, broker: ToolBroker) -> int:
     listings = {}
     error_sentences = {}
     for server in config.mcp_servers:
-        if server.authorization == "person" and broker.definitions.seen(server.name).tools:
-            listings[server.name] = broker.definitions.seen(server.name)
+        if server.authorization == "person" and broker.definitions.latest(server.name).tools:
+            listings[server.name] = broker.definitions.latest(server.name)
             continue
         try:
             listings[server.name] = await broker.fetch_listing(server.name)
         except errors.BotError as error:
-            listings[server.name] = broker.definitions.seen(server.name)
+            listings[server.name] = broker.definitions.latest(server.name)
             error_sentences[server.name] = str(error)
     names = {name: list(listing.tools) for name, listing in listings.items()}
     for name, listing in listings.items():
@@ -93,7 +93,7 @@ def _describe(
     if standings[""] != "on":
         yield operator_words.INSTRUCTIONS_CHANGED
         former = {"said": accepted.instructions} if accepted.instructions else None
-        change = definitions.difference(former, {"said": listing.instructions})
+        change = definitions.list_changes(former, {"said": listing.instructions})
         yield from (f"      {line}" for line in change)
     for tool, standing in sorted(standings.items()):
         if not tool:
@@ -101,9 +101,9 @@ def _describe(
         yield f"  {tool}  {standing}"
         if standing == "gone":
             continue
-        for warning in definitions.warnings(name, listing.tools[tool], names):
+        for warning in definitions.find_warnings(name, listing.tools[tool], names):
             yield operator_words.tool_warning(warning)
         if standing != "on":
-            change = definitions.difference(accepted.tools.get(tool), listing.tools[tool])
+            change = definitions.list_changes(accepted.tools.get(tool), listing.tools[tool])
             yield from (f"      {line}" for line in change)
     yield from map(operator_words.definition_left_out, listing.omissions)

@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 def _make_function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
     signature = _signature(tool)
-    names = {parameter["parameter"]: parameter["name"] for parameter in tool["parameters"]}
+    names = {parameter["python_name"]: parameter["name"] for parameter in tool["parameters"]}
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -227,7 +227,7 @@ def _signature(tool: dict[str, Any]) -> inspect.Signature:
     return inspect.Signature(
         [
             inspect.Parameter(
-                parameter["parameter"],
+                parameter["python_name"],
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=inspect.Parameter.empty if parameter["is_required"] else None,
             )

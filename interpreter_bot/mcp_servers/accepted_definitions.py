@@ -14,13 +14,13 @@ _EMPTY = definitions.Listing()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Accepted:
-    """The part of a server's offer that may be used.
+class UsableDefinitions:
+    """The definitions of a server that may be used, as they equal the accepted ones.
 
     Attributes:
-        instructions: the server's, if they are as they were accepted.
-        tools: whose definitions are.
-        standings: of all tools, by name; of the instructions, by an empty one.
+        instructions: of the server; empty if they have changed.
+        tools: unchanged tools.
+        standings: of all tools, by name; that of the instructions has an empty name.
     """
 
     instructions: str
@@ -29,33 +29,36 @@ class Accepted:
 
 
 class AcceptedDefinitions:
-    """The definitions of one bot. Methods block, shortly."""
+    """The accepted and the latest definitions of all servers. Methods block for a short time."""
 
     def __init__(self, data: pathlib.Path) -> None:
         self._accepted = acceptance.Records(data, "tools", definitions.Listing)
-        self._seen = acceptance.Records(data, "seen-tools", definitions.Listing)
-        self._usable: dict[str, tuple[definitions.Listing, definitions.Listing, Accepted]] = {}
+        self._latest = acceptance.Records(data, "seen-tools", definitions.Listing)
+        self._usable_by_server: dict[
+            str, tuple[definitions.Listing, definitions.Listing, UsableDefinitions]
+        ] = {}
 
     def accepted(self, server: str) -> definitions.Listing:
-        """Return what was accepted of a server; nothing if nothing was."""
+        """Return the accepted definitions of a server, or an empty listing."""
         return self._accepted.read(server) or _EMPTY
 
-    def seen(self, server: str) -> definitions.Listing:
-        """Return what a server sent last; nothing if it has not been asked."""
-        return self._seen.read(server) or _EMPTY
+    def latest(self, server: str) -> definitions.Listing:
+        """Return the latest listing that a server sent, or an empty one."""
+        return self._latest.read(server) or _EMPTY
 
-    def note(self, server: str, listing: definitions.Listing) -> None:
-        """Remember what a server sent."""
-        if listing != self.seen(server):
-            self._seen.write(server, listing)
+    def record_latest(self, server: str, listing: definitions.Listing) -> None:
+        """Store a listing that a server sent, if it differs from the one before."""
+        if listing != self.latest(server):
+            self._latest.write(server, listing)
 
     def accept(self, server: str, digest: str) -> definitions.Listing:
-        """Accept what a server sent last, if `digest` names it; see `acceptance.check_version`.
+        """Accept the latest listing of a server if it has this digest.
 
         Raises:
-            BotError: it is something else now, or nothing.
+            BotError: there is no listing, or it has another digest; see
+                `acceptance.check_version`.
         """
-        listing = self.seen(server)
+        listing = self.latest(server)
         if not listing.tools:
             raise errors.BotError(tool_words.not_listed_yet(server))
         acceptance.check_version(server, digest, listing.digest)
@@ -63,31 +66,31 @@ class AcceptedDefinitions:
         return listing
 
     def refuse(self, server: str) -> None:
-        """Withdraw what was accepted of a server."""
+        """Revoke the acceptance of a server's definitions."""
         self._accepted.remove(server)
 
-    def usable(self, server: str) -> Accepted:
-        """Return the usable part of what a server sent last."""
-        accepted, seen = self.accepted(server), self.seen(server)
-        cached = self._usable.get(server)
-        if cached is None or cached[0] is not accepted or cached[1] is not seen:
-            cached = self._usable[server] = accepted, seen, compare(accepted, seen)
+    def usable(self, server: str) -> UsableDefinitions:
+        """Return the usable part of a server's latest listing."""
+        accepted, latest = self.accepted(server), self.latest(server)
+        cached = self._usable_by_server.get(server)
+        if cached is None or cached[0] is not accepted or cached[1] is not latest:
+            cached = self._usable_by_server[server] = accepted, latest, compare(accepted, latest)
         return cached[2]
 
 
-def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepted:
-    """Compare what a server sent with what was accepted of it."""
+def compare(accepted: definitions.Listing, latest: definitions.Listing) -> UsableDefinitions:
+    """Compare a server's latest listing with the accepted one."""
     digests = {name: definitions.digest(tool) for name, tool in accepted.tools.items()}
     standings = {
         name: acceptance.find_standing(digests.get(name), definitions.digest(tool))
-        for name, tool in seen.tools.items()
+        for name, tool in latest.tools.items()
     }
     tools = tuple(
-        definitions.read_tool(seen.tools[name])
+        definitions.read_tool(latest.tools[name])
         for name, standing in standings.items()
         if standing is Standing.ON
     )
-    standings |= {name: Standing.GONE for name in digests if name not in seen.tools}
-    standings[""] = acceptance.find_standing(accepted.instructions, seen.instructions)
+    standings |= {name: Standing.GONE for name in digests if name not in latest.tools}
+    standings[""] = acceptance.find_standing(accepted.instructions, latest.instructions)
     is_same = standings[""] is Standing.ON
-    return Accepted(accepted.instructions if is_same else "", tools, standings)
+    return UsableDefinitions(accepted.instructions if is_same else "", tools, standings)

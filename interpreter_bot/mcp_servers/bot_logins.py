@@ -1,7 +1,6 @@
 """Logins of the bot itself at MCP servers, by OAuth's client credentials. Tokens stay in memory.
 
-The server is not asked where to send the secret: the settings name the issuer, and nothing is sent
-to any other origin.
+The settings name the issuer, so that a server cannot choose where the secret is sent.
 """
 
 from __future__ import annotations
@@ -19,43 +18,43 @@ from interpreter_bot.wording import tool_words
 class _TokensInMemory:
     """Tokens of one login; implements the SDK's `TokenStorage`."""
 
-    def __init__(self, note: Callable[[Iterable[str]], None]) -> None:
-        self._note = note
+    def __init__(self, add_secrets: Callable[[Iterable[str]], None]) -> None:
+        self._add_secrets = add_secrets
         self._tokens: auth.OAuthToken | None = None
 
     async def get_tokens(self) -> auth.OAuthToken | None:
-        """Return the tokens."""
+        """Return the present tokens, if any."""
         return self._tokens
 
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         """Keep new tokens."""
         secrets = [text for text in (tokens.access_token, tokens.refresh_token) if text]
         logs.add_secrets(secrets, are_short_lived=True)
-        self._note(secrets)
+        self._add_secrets(secrets)
         self._tokens = tokens
 
     async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
-        """Return nothing: the settings name the client."""
+        """Return None, as the settings name the client."""
         return None
 
     async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
-        """Keep nothing, for the same reason."""
+        """Ignore the client, as the settings name it."""
 
 
-def provider(
+def create_authenticator(
     server: settings.McpServer,
     login: settings.OAuthLogin,
     environment: Mapping[str, str],
     *,
-    note: Callable[[Iterable[str]], None],
+    add_secrets: Callable[[Iterable[str]], None],
 ) -> client_credentials.ClientCredentialsOAuthProvider:
     """Create the authenticator that adds the bot's tokens to requests.
 
     Args:
-        server: the tokens are for it.
+        server: the server that the tokens are for.
         login: its login in the settings.
         environment: holds the secret that `login` names.
-        note: receives each secret and token, so that answers can be searched for it.
+        add_secrets: receives each secret and token, so that they can be removed from answers.
 
     Raises:
         SettingsError: the secret is missing.
@@ -65,10 +64,10 @@ def provider(
     except header_values.VariableError as error:
         raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
     logs.add_secrets([secret])
-    note([secret])
+    add_secrets([secret])
     return client_credentials.ClientCredentialsOAuthProvider(
         server_url=server.url or "",
-        storage=_TokensInMemory(note),
+        storage=_TokensInMemory(add_secrets),
         client_id=login.client_id,
         client_secret=secret,
         issuer=login.issuer,

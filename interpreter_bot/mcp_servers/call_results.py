@@ -1,4 +1,4 @@
-"""Results of calls in the form that kernels get: bounded, of a few kinds. Pure."""
+"""Convert the results of tool calls to the JSON that kernels get. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from interpreter_bot.mcp_servers import definitions
 from interpreter_bot.text import safe_text
 
 _MAX_PARTS: Final = 100
-_OMITTED_PARTS: Final = "[There were {count} parts more.]"
+_OMITTED_PARTS: Final = "[There were {count} more parts.]"
 _MAX_URL_CHARACTERS: Final = 2_000
 
 
 def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return a result as JSON: `structured`, `parts` of text or data, `is_error`, `size_bytes`.
 
-    Its size is bounded by what was read of the server's answer. `secrets` that the server sends
-    back are left out.
+    Its size is bounded, as the server's answer was. `secrets` that the server sends back are
+    removed.
     """
-    parts = [_part(part) for part in result.content[:_MAX_PARTS]]
+    parts = [_convert_part(part) for part in result.content[:_MAX_PARTS]]
     if len(result.content) > _MAX_PARTS:
         parts.append({"text": _OMITTED_PARTS.format(count=len(result.content) - _MAX_PARTS)})
     structured = result.structured_content
@@ -38,7 +38,7 @@ def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> di
     }
 
 
-def _part(part: mcp_types.ContentBlock) -> dict[str, str]:
+def _convert_part(part: mcp_types.ContentBlock) -> dict[str, str]:
     match part:
         case mcp_types.TextContent():
             return {"text": safe_text.clean(part.text)}
@@ -53,4 +53,4 @@ def _part(part: mcp_types.ContentBlock) -> dict[str, str]:
                 "media_type": resource.mime_type or "application/octet-stream",
             }
         case mcp_types.ResourceLink():
-            return {"text": definitions.readable(part.uri, _MAX_URL_CHARACTERS)}
+            return {"text": definitions.clean_text(part.uri, _MAX_URL_CHARACTERS)}

@@ -1,4 +1,4 @@
-"""Definitions of the tools of a server, bounded, readable and with digests. Pure.
+"""Read the definitions of a server's tools: bounded, without hidden characters. Pure.
 
 The digest covers the definition as the server sent it. People, models and kernels see it without
 hidden characters.
@@ -25,8 +25,10 @@ _MAX_PARAMETER_CHARACTERS: Final = 300
 _MAX_DEFINITION_CHARACTERS: Final = 64 * 1024
 _MAX_PARAMETERS: Final = 64
 _MAX_TOOLS: Final = 500
-_RESERVED: Final = frozenset({"find_tools", "describe_tool"})
-_HIDDEN: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_RESERVED_FUNCTION_NAMES: Final = frozenset({"find_tools", "describe_tool"})
+_HIDDEN_CHARACTERS: Final = re.compile(
+    r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,14 +36,14 @@ class Parameter:
     """A parameter of a tool.
 
     Attributes:
-        parameter: its name in Python.
+        python_name: its name in Python.
         name: its name at the server.
-        kind: its JSON type, or several.
-        description: harmless.
+        kind: its JSON type, or several types.
+        description: without hidden characters.
         is_required: the tool cannot be called without it.
     """
 
-    parameter: str
+    python_name: str
     name: str
     kind: str | tuple[str, ...]
     description: str
@@ -55,7 +57,7 @@ class Definition:
     Attributes:
         name: its name at the server.
         function: its name in Python.
-        description: harmless.
+        description: without hidden characters.
         parameters: required ones come first.
         is_read_only: according to the server.
         digest: of the whole definition.
@@ -71,7 +73,7 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """A server's description of itself, as it sent it.
+    """A server's instructions and tools, as it sent them.
 
     Attributes:
         instructions: for models.
@@ -85,7 +87,7 @@ class Listing:
 
     @property
     def digest(self) -> str:
-        """The digest of the whole description."""
+        """The digest of instructions and tools."""
         parts = [digest(self.instructions), *(digest(self.tools[name]) for name in self.tools)]
         return digest(sorted(parts))
 
@@ -96,8 +98,8 @@ def digest(value: object) -> str:
 
 
 def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
-    """Read what a server sent; unusable tools are left out, each with a sentence."""
-    by_name: dict[str, Mapping[str, Any]] = {}
+    """Check what a server sent; unusable tools are omitted, each with a sentence."""
+    tools_by_name: dict[str, Mapping[str, Any]] = {}
     omissions: list[str] = []
     functions: dict[str, str] = {}
     for number, tool in enumerate(tools):
@@ -112,31 +114,35 @@ def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listi
         elif len(_properties(tool)) > _MAX_PARAMETERS:
             omissions.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
         elif (function := python_name(name)) in functions:
-            # Neither is used, as the order of the server would decide which one.
+            # Neither is used, as otherwise the server's order would decide which one is.
             omissions.append(tool_words.same_name(name, functions[function]))
-            by_name.pop(functions[function], None)
+            tools_by_name.pop(functions[function], None)
         else:
             functions[function] = name
-            by_name[name] = tool
-    return Listing(instructions[:_MAX_DEFINITION_CHARACTERS], by_name, tuple(omissions))
+            tools_by_name[name] = tool
+    return Listing(instructions[:_MAX_DEFINITION_CHARACTERS], tools_by_name, tuple(omissions))
 
 
 def read_tool(tool: Mapping[str, Any]) -> Definition:
     """Read the definition of a tool from a listing."""
     annotations = tool.get("annotations")
     required = _schema(tool).get("required")
-    needed = {str(name) for name in required} if isinstance(required, list) else set()
-    names: dict[str, Parameter] = {}
+    required_names = {str(name) for name in required} if isinstance(required, list) else set()
+    parameters: dict[str, Parameter] = {}
     for name, schema in _properties(tool).items():
-        parameter = python_name(name)
-        while parameter in names:
-            parameter += "_"
-        names[parameter] = _parameter(parameter, name, schema, is_required=name in needed)
+        name_in_python = python_name(name)
+        while name_in_python in parameters:
+            name_in_python += "_"
+        parameters[name_in_python] = _read_parameter(
+            name_in_python, name, schema, is_required=name in required_names
+        )
     return Definition(
         name=str(tool["name"]),
         function=python_name(str(tool["name"])),
-        description=readable(tool.get("description"), _MAX_DESCRIPTION_CHARACTERS),
-        parameters=tuple(sorted(names.values(), key=lambda parameter: not parameter.is_required)),
+        description=clean_text(tool.get("description"), _MAX_DESCRIPTION_CHARACTERS),
+        parameters=tuple(
+            sorted(parameters.values(), key=lambda name_in_python: not name_in_python.is_required)
+        ),
         is_read_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
         digest=digest(tool),
     )
@@ -147,25 +153,25 @@ def python_name(name: str) -> str:
     plain = re.sub(r"[^a-z0-9_]", "_", name, flags=re.IGNORECASE | re.ASCII)[:64].lstrip("_")
     if not plain or plain[0].isdigit():
         plain = f"t_{plain}"
-    return f"{plain}_" if keyword.iskeyword(plain) or plain in _RESERVED else plain
+    return f"{plain}_" if keyword.iskeyword(plain) or plain in _RESERVED_FUNCTION_NAMES else plain
 
 
-def readable(text: object, max_characters: int) -> str:
+def clean_text(text: object, max_characters: int) -> str:
     """Return a server's text without hidden characters, at a bounded length."""
     if not isinstance(text, str):
         return ""
-    # Cut before it is cleaned, so that cleaning takes a bounded time.
-    clean = safe_text.sanitize(_HIDDEN.sub("", text[: 4 * max_characters])).strip()
+    # Cut before cleaning, so that cleaning takes a bounded time.
+    clean = safe_text.sanitize(_HIDDEN_CHARACTERS.sub("", text[: 4 * max_characters])).strip()
     return clean if len(clean) <= max_characters else f"{clean[:max_characters]} …"
 
 
-def warnings(
+def find_warnings(
     server: str, tool: Mapping[str, Any], tools_by_server: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Return suspicions about a definition; `tools_by_server` has the names of all tools."""
+    """Return what is suspicious about a definition, given the names of all tools by server."""
     text = json.dumps(tool, ensure_ascii=False)
     sentences = []
-    if _HIDDEN.search(text) or safe_text.sanitize(text) != text:
+    if _HIDDEN_CHARACTERS.search(text) or safe_text.sanitize(text) != text:
         sentences.append(tool_words.HIDDEN_CHARACTERS)
     words = set(re.findall(r"[\w.-]+", text))
     for other_server, names in tools_by_server.items():
@@ -180,8 +186,8 @@ def warnings(
     return sentences
 
 
-def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """Return the changed lines of a definition; all lines of a new one."""
+def list_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+    """Return the changed lines of a definition, or all lines of a new one."""
     old_lines, new_lines = _lines(before) if before else [], _lines(after)
     return [
         line
@@ -195,11 +201,11 @@ def _lines(tool: Mapping[str, Any]) -> list[str]:
     return [
         safe_text.reveal_hidden(f"{path}: {line}").text
         for path, value in _leaves(tool, "")
-        for line in _folded(str(value).splitlines() or [""])
+        for line in _collapse_blank_lines(str(value).splitlines() or [""])
     ]
 
 
-def _folded(lines: list[str]) -> Iterator[str]:
+def _collapse_blank_lines(lines: list[str]) -> Iterator[str]:
     for is_blank, group in itertools.groupby(lines, lambda line: not line.strip(" \t")):
         equal_lines = [*group]
         yield from (
@@ -229,14 +235,16 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def _parameter(parameter: str, name: str, schema: object, *, is_required: bool) -> Parameter:
+def _read_parameter(
+    name_in_python: str, name: str, schema: object, *, is_required: bool
+) -> Parameter:
     definition = schema if isinstance(schema, dict) else {}
     kind = definition.get("type", "any")
     kinds = (
         tuple(str(entry)[:20] for entry in kind[:8]) if isinstance(kind, list) else str(kind)[:20]
     )
-    description = readable(definition.get("description"), _MAX_PARAMETER_CHARACTERS)
+    description = clean_text(definition.get("description"), _MAX_PARAMETER_CHARACTERS)
     if isinstance(choices := definition.get("enum"), list):
-        allowed = readable(json.dumps(choices[:20]), _MAX_PARAMETER_CHARACTERS)
+        allowed = clean_text(json.dumps(choices[:20]), _MAX_PARAMETER_CHARACTERS)
         description = f"{description} One of {allowed}.".strip()
-    return Parameter(parameter, name, kinds, description, is_required)
+    return Parameter(name_in_python, name, kinds, description, is_required)

@@ -1,8 +1,8 @@
-"""HTTP transports: to one MCP server, and to authorization servers that servers name.
+"""HTTP transports: to one MCP server, and to authorization servers that MCP servers name.
 
-The SDK limits the events of a stream, but reads a JSON answer to its end, so answers are limited
-here. An authorization server must be at a public address and use TLS, unless the operator named it.
-The connection is made to the checked address, no redirect is followed, and answers are short.
+The SDK limits events of a stream, but not JSON answers, so answers are limited here. An
+authorization server must be at a public address and use TLS, unless the operator named it. The
+connection is made to the address that was checked, no redirect is followed, and answers are short.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from interpreter_bot.egress import address_rules
 _log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES: Final = 2 * settings.MIB
-"""Of one answer of a server."""
+"""The most that is read of one answer of a server."""
 
 _MAX_ANSWERS_IN_STREAM: Final = 16
-_IDENTITY: Final = frozenset({"", "identity"})
-_COMPRESSED: Final = "the answer is compressed, though that was not asked for"
+_UNCOMPRESSED_ENCODINGS: Final = frozenset({"", "identity"})
+_IS_COMPRESSED: Final = "the answer is compressed, though that was not asked for"
 _MAX_ISSUER_ANSWER_BYTES: Final = 256 * 1024
 _TIMEOUT_SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
 
 class OversizedError(httpx2.TransportError):
-    """the server sent more than is read"""
+    """A server sent more than is read."""
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to one server, and reads bounded answers."""
+    """Sends requests to one server, and reads answers up to a limit."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         """Send requests only to the origins of `urls`: the server, and its authorization server."""
@@ -59,9 +59,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         stream = response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):
             raise OversizedError("the answer is not a stream", request=request)
-        if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+        if response.headers.get("content-encoding", "").lower() not in _UNCOMPRESSED_ENCODINGS:
             await stream.aclose()
-            raise OversizedError(_COMPRESSED)
+            raise OversizedError(_IS_COMPRESSED)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         limit = MAX_ANSWER_BYTES * (_MAX_ANSWERS_IN_STREAM if is_stream else 1)
         return httpx2.Response(
@@ -77,7 +77,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class PublicAddressTransport(httpx2.AsyncBaseTransport):
-    """Sends requests, each over a connection of its own."""
+    """Sends requests to public addresses, each over a connection of its own."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         """Allow private addresses for the origins of `urls`, which the operator named."""
@@ -87,7 +87,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
 
     def is_safe(self, url: str) -> bool:
-        """Return whether secrets or a person may be sent to a URL."""
+        """Return whether the bot may send secrets, or a person's browser, to a URL."""
         parsed = httpx2.URL(url)
         if parsed.userinfo or parsed.fragment:
             return False
@@ -103,7 +103,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         if not self.is_safe(str(url)):
             raise httpx2.UnsupportedProtocol("the address is not safe", request=request)
         if origin(url) not in self._trusted_origins:
-            address = await _public_address(request)
+            address = await _find_public_address(request)
             request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
             # The header `Host` is set already, and keeps the name.
             request.url = url.copy_with(host=address)
@@ -111,12 +111,12 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             response = await self._inner.handle_async_request(request)
             try:
-                return await _read(response, request)
+                return await _read_bounded(response, request)
             finally:
                 await response.aclose()
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         await self._inner.aclose()
 
 
@@ -130,12 +130,12 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._stream = stream
-        self._left_bytes = max_bytes
+        self._remaining_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
-            self._left_bytes -= len(chunk)
-            if self._left_bytes < 0:
+            self._remaining_bytes -= len(chunk)
+            if self._remaining_bytes < 0:
                 raise OversizedError("the server sent more than is read")
             yield chunk
 
@@ -143,11 +143,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-async def _public_address(request: httpx2.Request) -> str:
+async def _find_public_address(request: httpx2.Request) -> str:
     """Return a public address of a request's host.
 
     Raises:
-        ConnectError: there is none.
+        ConnectError: the host has no public address.
     """
     host, port = request.url.host, request.url.port or _PORTS[request.url.scheme]
     try:
@@ -166,10 +166,10 @@ async def _public_address(request: httpx2.Request) -> str:
     raise httpx2.ConnectError("the host has no public address", request=request)
 
 
-async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
+async def _read_bounded(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
     """Read a bounded answer."""
-    if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
-        raise OversizedError(_COMPRESSED)
+    if response.headers.get("content-encoding", "").lower() not in _UNCOMPRESSED_ENCODINGS:
+        raise OversizedError(_IS_COMPRESSED)
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
     bounded = _BoundedStream(stream, _MAX_ISSUER_ANSWER_BYTES)

@@ -1,7 +1,7 @@
 """Control groups and user ids of programs that are MCP servers.
 
-A control group bounds a program with everything it starts. Without one, its memory is measured
-twice a second, so a program that grows faster is ended late.
+A control group limits a program with everything that it starts. Without one, its memory is measured
+twice a second, so a program that grows faster exceeds its limit for a moment.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 
 _log = logging.getLogger(__name__)
 
-# For the sandbox's own processes.
+# Room for the sandbox's own processes.
 _WALLS_BYTES: Final = 64 * settings.MIB
 WALLS_PROCESSES: Final = 4
 FILES_BYTES: Final = 64 * settings.MIB
-"""Size of a program's files. They are gone when it ends, and in memory if it has namespaces."""
+"""The limit for a program's files, which are deleted when it ends.
+
+If the program has namespaces, they are in memory.
+"""
 
 
 class ProgramGroups:
-    """Creates a control group for each program if the machine has any, which is checked once.
+    """Creates a control group for each program if the machine has any, and assigns user ids.
 
-    Also gives each a user id of its own.
+    The machine is checked once.
 
     Attributes:
         sandbox: the settings of the sandbox.
     """
 
     def __init__(self, sandbox: settings.Sandbox, servers: Iterable[settings.McpServer]) -> None:
-        """Check nothing yet. `servers` are all that the settings list."""
+        """Assign a user id to each program among `servers`, all servers of the settings."""
         self.sandbox = sandbox
         self._cgroups: cgroups.Cgroups | None = None
         self._probe_lock = asyncio.Lock()
         self._numbers = itertools.count(1)
-        # By position, so that other processes with these settings give a program the same id.
+        # By position, so that other processes with the same settings assign the same ids.
         programs = [server.name for server in servers if server.command]
         self._uids = {name: position for position, name in enumerate(programs)}
 
@@ -52,7 +55,7 @@ class ProgramGroups:
     async def create(self, server: settings.McpServer, processes: int) -> cgroups.Group | None:
         """Create a control group for a program; None if the machine has none.
 
-        `processes` is the most that the program may have. Its memory includes its files in /tmp.
+        The program may have so many `processes`. Its memory includes its files in /tmp.
         """
         async with self._probe_lock:
             if self._cgroups is None:
@@ -61,7 +64,7 @@ class ProgramGroups:
                 _log.info("programs of MCP servers: %s", self._cgroups.reason)
         if not self._cgroups.version:
             return None
-        bounds = settings.Limits(
+        limits = settings.Limits(
             memory_bytes=server.memory_bytes,
             processes=processes + WALLS_PROCESSES,
             cpu_cores=os.cpu_count() or 1,
@@ -70,7 +73,7 @@ class ProgramGroups:
         name = f"program-{next(self._numbers)}"
         try:
             return await asyncio.to_thread(
-                self._cgroups.create, name, bounds, headroom_bytes=headroom_bytes
+                self._cgroups.create, name, limits, headroom_bytes=headroom_bytes
             )
         except errors.KernelStartError:
             _log.warning("the MCP server %s has no control group", server.name, exc_info=True)

@@ -1,6 +1,7 @@
 """Transport over standard streams to an MCP server that runs in a sandbox of its own.
 
-The SDK's transport would start it with the bot's rights, and read lines of any length.
+The SDK's transport is not used: it would start the server with the bot's rights, and read lines of
+any length.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MAX_PROCESSES: Final = 256
 _MAX_OPEN_FILES: Final = 1024
 _MAX_FILES: Final = 20_000
 _END_SECONDS: Final = 2.0
-_MEASURE_SECONDS: Final = 0.5
+_MEASURE_INTERVAL_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 4_000
 _MAX_LOGGED_BYTES: Final = 64_000
 _TOO_MUCH_MEMORY: Final = "the MCP server %s took too much memory, and is ended"
@@ -61,8 +62,8 @@ async def start_program(
 
     Args:
         server: its settings.
-        environment: added to what all programs get.
-        groups: bound the program's memory, if there are control groups.
+        environment: variables for this program, besides those that all programs get.
+        groups: limits the program's memory, if there are control groups.
         on_end: called when the program ends or closes its output.
 
     Raises:
@@ -71,9 +72,9 @@ async def start_program(
     group = await groups.create(server, _MAX_PROCESSES)
     try:
         async with _temporary_directory(server.name) as directory:
-            walls = await asyncio.to_thread(_walls, server, groups)
+            walls = await asyncio.to_thread(_sandbox_walls, server, groups)
             walls = dataclasses.replace(walls, temporary=directory)
-            process = await _process(server, environment, group, walls)
+            process = await _start_process(server, environment, group, walls)
             async with _message_streams(server, process, group, directory, on_end) as streams:
                 yield streams
     finally:
@@ -83,7 +84,7 @@ async def start_program(
 
 @contextlib.asynccontextmanager
 async def _temporary_directory(name: str) -> AsyncIterator[str]:
-    """Make a directory for the program's files; it stays empty if those are in memory."""
+    """Make a directory for the program's files; it stays empty if the files are in memory."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="mcp-server-")
     try:
         yield directory
@@ -91,12 +92,12 @@ async def _temporary_directory(name: str) -> AsyncIterator[str]:
         try:
             await asyncio.to_thread(safe_open.remove, pathlib.Path(directory))
         except OSError:
-            _log.warning("the files of the MCP server %s stay", name, exc_info=True)
+            _log.warning("cannot remove the files of the MCP server %s", name, exc_info=True)
 
 
-async def refusal(server: settings.McpServer, groups: program_cgroups.ProgramGroups) -> str:
-    """Return why the program cannot have a sandbox here; empty if it can."""
-    walls = await asyncio.to_thread(_walls, server, groups)
+async def find_refusal(server: settings.McpServer, groups: program_cgroups.ProgramGroups) -> str:
+    """Return why the program cannot have a sandbox on this machine; empty if it can."""
+    walls = await asyncio.to_thread(_sandbox_walls, server, groups)
     process = await asyncio.create_subprocess_exec(
         *walls.command(),
         stdin=asyncio.subprocess.DEVNULL,
@@ -105,11 +106,11 @@ async def refusal(server: settings.McpServer, groups: program_cgroups.ProgramGro
         env=_ENVIRONMENT,
         cwd="/",
     )
-    _, printed = await process.communicate()
-    return printed.decode("utf-8", "replace").strip() if process.returncode else ""
+    _, error_output = await process.communicate()
+    return error_output.decode("utf-8", "replace").strip() if process.returncode else ""
 
 
-async def _process(
+async def _start_process(
     server: settings.McpServer,
     environment: Mapping[str, str],
     group: cgroups.Group | None,
@@ -143,30 +144,30 @@ async def _message_streams(
     directory: str,
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Receiver, _Sender]]:
-    """Give the streams to and from a program, and end it with the context."""
-    to_client, client_receives = anyio.create_memory_object_stream[_Incoming](0)
-    client_sends, from_client = anyio.create_memory_object_stream[messages.SessionMessage](0)
-    watching = asyncio.create_task(
-        _watch(server, process, group, directory), name="use of an MCP program"
+    """Provide the streams from and to a program, and end the program with the context."""
+    to_client, client_receiver = anyio.create_memory_object_stream[_Incoming](0)
+    client_sender, from_client = anyio.create_memory_object_stream[messages.SessionMessage](0)
+    watch_task = asyncio.create_task(
+        _enforce_limits(server, process, group, directory), name="use of an MCP program"
     )
     tasks = [
-        watching,
+        watch_task,
         asyncio.create_task(
             _read_messages(server.name, process, to_client, on_end), name="MCP program"
         ),
-        asyncio.create_task(_write_messages(process, from_client), name="words to an MCP program"),
+        asyncio.create_task(_write_messages(process, from_client), name="input of an MCP program"),
         asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
     ]
     try:
-        yield client_receives, client_sends
+        yield client_receiver, client_sender
     finally:
-        for stream in (client_receives, client_sends):
+        for stream in (client_receiver, client_sender):
             stream.close()
         for task in tasks:
             task.cancel()
         try:
             await asyncio.wait(tasks)
-            if watching.cancelled() and group is not None and group.oom_kills():
+            if watch_task.cancelled() and group is not None and group.oom_kills():
                 # It was killed for its memory before it was measured.
                 _log.warning(_TOO_MUCH_MEMORY, server.name)
             await _end(process)
@@ -174,7 +175,7 @@ async def _message_streams(
             _kill(process)
 
 
-def _walls(
+def _sandbox_walls(
     server: settings.McpServer, groups: program_cgroups.ProgramGroups
 ) -> program_walls.SandboxWalls:
     return program_walls.SandboxWalls(
@@ -198,21 +199,21 @@ async def _read_messages(
     to_client: memory.MemoryObjectSendStream[_Incoming],
     on_end: Callable[[], None],
 ) -> None:
-    """Read the program's messages, one a line."""
+    """Read the program's messages, one per line."""
     try:
         while process.stdout is not None and (line := await process.stdout.readline()):
             try:
                 message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                _log.info("the MCP server %s said what is no message", name)
+                _log.info("the MCP server %s sent an invalid message", name)
                 continue
             await to_client.send(messages.SessionMessage(message))
     except ValueError:
-        _log.warning("the MCP server %s said more in a line than is read", name)
+        _log.warning("the MCP server %s sent a line that is too long", name)
     except anyio.BrokenResourceError:
-        _log.info("nobody listens to the MCP server %s any more", name)
+        _log.info("the client of the MCP server %s is gone", name)
     finally:
-        # Both at once, so that a reader of the stream's end finds it recorded.
+        # Called in the same step, so that a reader of the closed stream finds the end recorded.
         to_client.close()
         on_end()
 
@@ -233,16 +234,16 @@ async def _write_messages(
 
 
 async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
-    """Log what the program prints to standard error: all is read, the beginning is logged."""
-    bytes_left, partial_line = _MAX_LOGGED_BYTES, b""
-    while process.stderr is not None and (printed := await process.stderr.read(_CHUNK_BYTES)):
+    """Read all that the program prints to standard error, and log the beginning."""
+    remaining_bytes, partial_line = _MAX_LOGGED_BYTES, b""
+    while process.stderr is not None and (chunk := await process.stderr.read(_CHUNK_BYTES)):
         # By whole lines, because half a secret would not be recognized and hidden.
-        lines, end, partial_line = (partial_line + printed).rpartition(b"\n")
+        lines, end, partial_line = (partial_line + chunk).rpartition(b"\n")
         if not end and len(partial_line) > _CHUNK_BYTES:
             lines, partial_line = partial_line, b""
-        _log_printed(name, lines[: max(bytes_left, 0)])
-        bytes_left -= len(lines)
-    _log_printed(name, partial_line[: max(bytes_left, 0)])
+        _log_printed(name, lines[: max(remaining_bytes, 0)])
+        remaining_bytes -= len(lines)
+    _log_printed(name, partial_line[: max(remaining_bytes, 0)])
 
 
 def _log_printed(name: str, printed: bytes) -> None:
@@ -250,17 +251,17 @@ def _log_printed(name: str, printed: bytes) -> None:
         _log.warning("the MCP server %s printed: %s", name, text)
 
 
-async def _watch(
+async def _enforce_limits(
     server: settings.McpServer,
     process: asyncio.subprocess.Process,
     group: cgroups.Group | None,
     directory: str,
 ) -> None:
-    """Kill a program whose processes together take too much; the walls bound only each process."""
+    """Kill a program whose processes together exceed a limit; the sandbox limits only each one."""
     while process.returncode is None:
-        await asyncio.sleep(_MEASURE_SECONDS)
+        await asyncio.sleep(_MEASURE_INTERVAL_SECONDS)
         try:
-            excess = await asyncio.to_thread(_excess, server, process.pid, group, directory)
+            excess = await asyncio.to_thread(_find_excess, server, process.pid, group, directory)
         except OSError:
             _log.exception("a program cannot be measured")
             excess = _UNMEASURED
@@ -270,27 +271,28 @@ async def _watch(
             return
 
 
-def _excess(
+def _find_excess(
     server: settings.McpServer, pid: int, group: cgroups.Group | None, directory: str
 ) -> str:
-    """Return the log message for a program that takes too much; empty if it does not."""
+    """Return the log message for a program that exceeds a limit; empty if it does not."""
     root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Without namespaces the files are the program user's, as whom a bot that is root reads.
-        place = os.fstat(root)
+        # Without namespaces, a user id of the program owns the directory. A bot that is root then
+        # reads the program's processes as that user.
+        status = os.fstat(root)
         files = directory_contents.measure(
             root, max_bytes=program_cgroups.FILES_BYTES, max_files=_MAX_FILES
         )
     finally:
         os.close(root)
     processes = session_metering.SessionProcesses(
-        pid, read_as=None if place.st_uid == os.geteuid() else place.st_uid
+        pid, read_as=None if status.st_uid == os.geteuid() else status.st_uid
     )
     deleted_bytes = 0
     if procfs.namespace(pid, "pid_for_children") == procfs.namespace("self", "pid"):
-        # A file that is only mapped cannot be measured, and counts as one byte too many.
+        # A file that is only mapped cannot be measured, so it counts as over the limit.
         deleted_bytes = processes.deleted_bytes(
-            place.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
+            status.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
         )
     if files.is_over_limit or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
         return _TOO_MANY_FILES
@@ -305,10 +307,10 @@ def _excess(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program and everything it started: close its input, then use force."""
+    """End a program and everything it started: close its input, wait, then kill it."""
     if process.stdin is not None:
         process.stdin.close()
-    # Its remaining output is read and dropped: the program may wait for that to end.
+    # Its remaining output is read and dropped, as the program may wait until it is read.
     outputs = [_drain(stream) for stream in (process.stdout, process.stderr) if stream is not None]
     process_end = asyncio.gather(*outputs, process.wait())
     await asyncio.wait({process_end}, timeout=_END_SECONDS)

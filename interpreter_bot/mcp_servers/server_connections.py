@@ -1,4 +1,4 @@
-"""A connection to one MCP server, which is opened when needed, and again after it broke."""
+"""A connection to one MCP server, opened on demand, and again after it broke."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from interpreter_bot.wording import tool_words
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 20.0
-_MAX_ALIVE_SECONDS: Final = 5.0
+_MAX_PROBE_SECONDS: Final = 5.0
 _MAX_LISTING_AGE_SECONDS: Final = 300.0
 _IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _MAX_PAUSE_SECONDS: Final = 60.0
 _MAX_PAGES: Final = 20
-_TERMINATED: Final = "Session terminated"
+_SESSION_TERMINATED: Final = "Session terminated"
 _CONNECTION_ERRORS: Final = (
     *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
     *(anyio.ClosedResourceError, anyio.BrokenResourceError),
@@ -58,11 +58,11 @@ class _SlowError(McpServerError):
 
 
 class ServerConnection:
-    """A connection to a server. As the SDK demands, one task owns it; others call through it.
+    """A connection to a server. One task owns the SDK's client, as the SDK demands.
 
     Attributes:
-        secrets: that are sent to the server or to its authorization server; replaced when there
-            are more.
+        secrets: all that are sent to the server or to its authorization server. A new set replaces
+            this one when there are more.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class ServerConnection:
 
         Args:
             server: its settings.
-            environment: holds the secrets that they name.
-            groups: limit it, if it is a program.
-            account: of the person, if each person has a connection.
-            logins: have the tokens of that person.
+            environment: holds the secrets that the settings name.
+            groups: limits the server if it is a program.
+            account: of the person, if each person has a connection of their own.
+            logins: has the tokens of that person.
             clock: for pauses and idle time.
 
         Raises:
@@ -93,30 +93,30 @@ class ServerConnection:
         self._clock = clock
         self.secrets: frozenset[str] = frozenset()
         self._headers = {
-            name: _filled(server.name, name, text, environment, is_header=True)
+            name: _fill_variables(server.name, name, text, environment, is_header=True)
             for name, text in server.headers.items()
         }
         self._environment = {
-            name: _filled(server.name, name, text, environment, is_header=False)
+            name: _fill_variables(server.name, name, text, environment, is_header=False)
             for name, text in server.environment.items()
         }
-        self._note_secrets(self._headers.values())
-        # A variable of a program is no secret if its value refers to no variable of ours.
+        self._add_secrets(self._headers.values())
+        # A variable of a program is a secret only if its value refers to a variable of the bot.
         secret_names = (name for name, text in server.environment.items() if "$" in text)
-        self._note_secrets(self._environment[name] for name in secret_names)
-        # A server may send back a secret without the text around it.
+        self._add_secrets(self._environment[name] for name in secret_names)
+        # A server may send back a secret without the rest of the header.
         texts = (*server.headers.values(), *server.environment.values())
         templates = map(string.Template, texts)
-        self._note_secrets(
+        self._add_secrets(
             environment[name] for template in templates for name in template.get_identifiers()
         )
         self._bearer: person_logins.PersonBearer | None = None
-        self._login: httpx2.Auth | None = None
+        self._authenticator: httpx2.Auth | None = None
         if account is not None and logins is not None:
-            self._login = self._bearer = logins.bearer(account, self._note_secrets)
+            self._authenticator = self._bearer = logins.create_bearer(account, self._add_secrets)
         elif server.oauth is not None:
-            self._login = bot_logins.provider(
-                server, server.oauth, environment, note=self._note_secrets
+            self._authenticator = bot_logins.create_authenticator(
+                server, server.oauth, environment, add_secrets=self._add_secrets
             )
         self._lock = asyncio.Lock()
         self._serve_task: asyncio.Task[None] | None = None
@@ -126,8 +126,8 @@ class ServerConnection:
         self._listed_at = 0.0
         self._pause_seconds = 0.0
         self._failed_at = 0.0
-        self._calls = 0
-        self._used_at = 0.0
+        self._running_calls = 0
+        self._last_used_at = 0.0
 
     async def listing(self) -> definitions.Listing:
         """Return the listing of the server, at most some minutes old.
@@ -138,8 +138,8 @@ class ServerConnection:
         async with self._lock:
             age = self._clock() - self._listed_at
             if self._listing is None or age > _MAX_LISTING_AGE_SECONDS or not self._is_open:
-                client = await self._connected()
-                with self._translated(_CONNECT_SECONDS):
+                client = await self._connect()
+                with self._translate_errors(_CONNECT_SECONDS):
                     async with asyncio.timeout(_CONNECT_SECONDS):
                         self._listing = await _list_tools(client)
                 self._listed_at = self._clock()
@@ -151,14 +151,14 @@ class ServerConnection:
         """Call a tool. Cancelling also cancels it at the server.
 
         Raises:
-            McpServerError: it failed, or its outcome is unknown.
+            McpServerError: the call failed, or its outcome is unknown.
         """
-        self._calls += 1
+        self._running_calls += 1
         try:
             return await self._call_tool(tool, arguments, progress)
         finally:
-            self._calls -= 1
-            self._used_at = self._clock()
+            self._running_calls -= 1
+            self._last_used_at = self._clock()
 
     async def _call_tool(
         self, tool: str, arguments: dict[str, Any], progress: dispatcher.ProgressFnT
@@ -166,9 +166,9 @@ class ServerConnection:
         seconds = self._server.call_seconds
         for is_retry in (False, True):
             async with self._lock:
-                client = await self._connected()
+                client = await self._connect()
             try:
-                with self._translated(seconds):
+                with self._translate_errors(seconds):
                     async with asyncio.timeout(seconds):
                         result = await client.call_tool(
                             tool,
@@ -180,10 +180,10 @@ class ServerConnection:
                 return result
             except McpServerError as error:
                 if self._server.command and isinstance(error, _SlowError):
-                    await self._drop_hung(client)
-                # The server forgot the session, so the call has not begun.
-                is_lost = _TERMINATED in str(error.__cause__)
-                if is_retry or not is_lost:
+                    await self._end_if_hung(client)
+                # If the server forgot the session, the call has not begun and is repeated.
+                is_session_lost = _SESSION_TERMINATED in str(error.__cause__)
+                if is_retry or not is_session_lost:
                     raise
                 async with self._lock:
                     # Another call may have connected again already.
@@ -191,10 +191,10 @@ class ServerConnection:
                         await self._disconnect()
         raise AssertionError("unreachable")
 
-    async def _drop_hung(self, client: mcp.Client) -> None:
-        """End a program that no longer answers, so that the next call starts it again."""
+    async def _end_if_hung(self, client: mcp.Client) -> None:
+        """End a program if it no longer answers, so that the next call starts it again."""
         try:
-            async with asyncio.timeout(min(_MAX_ALIVE_SECONDS, self._server.call_seconds)):
+            async with asyncio.timeout(min(_MAX_PROBE_SECONDS, self._server.call_seconds)):
                 await client.list_tools()
         except (TimeoutError, exceptions.MCPError, *_CONNECTION_ERRORS):
             _log.warning("the MCP server %s hangs, and is ended", self._server.name)
@@ -206,11 +206,11 @@ class ServerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has used it for a while."""
-        return not self._calls and self._clock() - self._used_at > _IDLE_SECONDS
+        """Whether no call has used the connection for a while."""
+        return not self._running_calls and self._clock() - self._last_used_at > _IDLE_SECONDS
 
     async def end_if_idle(self) -> None:
-        """End a program that nobody has used for a while; the next call starts it again."""
+        """End a program that no call has used for a while; the next call starts it again."""
         async with self._lock:
             if self._server.command and self.is_idle:
                 await self._disconnect()
@@ -227,9 +227,9 @@ class ServerConnection:
             self._serve_task.cancel()
             self._serve_task = self._client = None
 
-    def _note_secrets(self, texts: Iterable[str]) -> None:
+    def _add_secrets(self, texts: Iterable[str]) -> None:
         secrets = {text.removeprefix("Bearer ") for text in texts}
-        # Shorter ones occur in any text.
+        # Shorter secrets are not removed from texts, as they may occur anywhere.
         secrets = {text for text in secrets if len(text) >= _MIN_SECRET_CHARACTERS}
         self.secrets |= secrets
         logs.add_secrets(secrets, are_short_lived=True)
@@ -239,8 +239,8 @@ class ServerConnection:
         is_running = self._serve_task is not None and not self._serve_task.done()
         return is_running and not self._closing.is_set()
 
-    async def _connected(self) -> mcp.Client:
-        """Return a connected client."""
+    async def _connect(self) -> mcp.Client:
+        """Return the client, connected if necessary."""
         if self._is_open and self._client is not None:
             return self._client
         if self._clock() < self._failed_at + self._pause_seconds:
@@ -254,8 +254,8 @@ class ServerConnection:
         self._client = None
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                either: set[asyncio.Future[Any]] = {ready, self._serve_task}
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                awaitables: set[asyncio.Future[Any]] = {ready, self._serve_task}
+                await asyncio.wait(awaitables, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             self._serve_task.cancel()
         if ready.done():
@@ -267,7 +267,7 @@ class ServerConnection:
         self._note_failure()
         name = self._server.name
         if self._server.command and (
-            reason := await program_transport.refusal(self._server, self._groups)
+            reason := await program_transport.find_refusal(self._server, self._groups)
         ):
             sentence = tool_words.no_program_sandbox(name, reason)
             _log.warning("%s", sentence)
@@ -275,19 +275,19 @@ class ServerConnection:
         raise McpServerError(tool_words.unreachable(name))
 
     def _note_failure(self) -> None:
-        """Set a pause before the next attempt, which doubles until a call succeeds."""
+        """Set the pause before the next attempt, which doubles until a call succeeds."""
         self._failed_at = self._clock()
-        longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
-        self._pause_seconds = min(longer, _MAX_PAUSE_SECONDS)
+        doubled_seconds = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
+        self._pause_seconds = min(doubled_seconds, _MAX_PAUSE_SECONDS)
 
     async def _serve(self, ready: asyncio.Future[mcp.Client]) -> None:
-        """Keep the connection open until it should be closed, or breaks."""
+        """Keep the connection open until `_closing` is set or the connection breaks."""
         server, closing = self._server, self._closing
 
         def on_program_end() -> None:
             # If the program ended by itself, the next call starts another one.
             if not closing.is_set():
-                # Before it is ready, the waiting caller records the failure.
+                # Before the client is ready, the waiting caller records the failure.
                 if ready.done():
                     self._note_failure()
                 closing.set()
@@ -309,18 +309,18 @@ class ServerConnection:
                 client = mcp.Client(streams, read_timeout_seconds=_CONNECT_SECONDS, cache=None)
                 ready.set_result(await stack.enter_async_context(client))
                 await closing.wait()
-        # A defect of a server or of the SDK must not end the bot; the next call connects again.
+        # A defect of a server or of the SDK must not end the bot. The next call connects again.
         except Exception as error:
-            # Only the type, as the message may quote the server.
-            _log.warning("the MCP server %s is lost: %s", server.name, type(error).__name__)
-            _log.debug("how it was lost", exc_info=error)
+            # Only the error's type is a warning, as its message may quote the server.
+            _log.warning("lost the MCP server %s: %s", server.name, type(error).__name__)
+            _log.debug("the error of the MCP server %s", server.name, exc_info=error)
 
     async def _http_client(self, url: str) -> httpx2.AsyncClient:
         """Create the HTTP client for the server, with its headers and login."""
         server, headers = self._server, dict(self._headers)
         if server.token_file is not None:
             token = await asyncio.to_thread(private_files.read, server.token_file)
-            self._note_secrets([token])
+            self._add_secrets([token])
             if fault := header_values.key_fault(token):
                 flaw = tool_words.bad_token(server.token_file, fault)
                 raise errors.SettingsError(tool_words.bad_setting(server.name, flaw))
@@ -329,7 +329,7 @@ class ServerConnection:
         return httpx2.AsyncClient(
             transport=http_transports.BoundedTransport(urls),
             headers=headers,
-            auth=self._login,
+            auth=self._authenticator,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds),
             trust_env=False,
         )
@@ -340,8 +340,8 @@ class ServerConnection:
             self._bearer.require_login()
 
     @contextlib.contextmanager
-    def _translated(self, seconds: float) -> Iterator[None]:
-        # The present connection's event: there may be another connection when this call fails.
+    def _translate_errors(self, seconds: float) -> Iterator[None]:
+        # Bound now, as another connection may be open by the time that this call fails.
         name, closing = self._server.name, self._closing
         try:
             yield
@@ -354,7 +354,7 @@ class ServerConnection:
                 closing.set()
                 raise McpServerError(tool_words.connection_broke_off(name)) from error
             self._check_login()
-            message = definitions.readable(error.message, _MAX_REFUSAL_CHARACTERS)
+            message = definitions.clean_text(error.message, _MAX_REFUSAL_CHARACTERS)
             message = redaction.redact(message, self.secrets)
             raise McpServerError(tool_words.call_refused(name, message)) from error
         except _CONNECTION_ERRORS as error:
@@ -378,7 +378,7 @@ async def _list_tools(client: mcp.Client) -> definitions.Listing:
     return definitions.read_listing(client.instructions or "", tools)
 
 
-def _filled(
+def _fill_variables(
     server: str, name: str, text: str, environment: Mapping[str, str], *, is_header: bool
 ) -> str:
     """Return the value of a header or of a program's variable."""

@@ -1,4 +1,4 @@
-"""The tools of all MCP servers: those that a conversation may use, and their calls."""
+"""The tools of all MCP servers: which a conversation may use, and calls of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OfferedServer:
 
     Attributes:
         server: its settings.
-        instructions: of the server, harmless.
+        instructions: of the server, without hidden characters.
         tools: the tools that may be called.
         off_count: the number of other tools, which are new, changed or turned off.
     """
@@ -50,11 +50,11 @@ class OfferedServer:
 
 
 class ToolBroker:
-    """Knows all servers, and calls their tools. Use `opened`.
+    """Knows all servers, and calls their tools. Use `open_broker`.
 
     Attributes:
-        definitions: accepted ones, and the latest ones of servers.
-        logins: of people; None if they cannot be stored.
+        definitions: the accepted and the latest definitions of all servers.
+        logins: logins of people; None if they cannot be stored.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class ToolBroker:
             servers: the settings of all servers.
             environment: holds the secrets that they name.
             data: the directory with the accepted definitions.
-            logins: of people; None if nobody can log in.
-            groups: limit programs; without them, the memory of programs is measured.
+            logins: logins of people; None if nobody can log in.
+            groups: limits programs; without it, only the memory of programs is measured.
 
         Raises:
             SettingsError: a server cannot be used.
@@ -96,13 +96,15 @@ class ToolBroker:
         self.logins = logins
         self.definitions = accepted_definitions.AcceptedDefinitions(data)
 
-    def offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
-        """Return the tools that a conversation may use, without asking servers."""
+    def find_offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
+        """Return the servers that a conversation may use, without asking them for their tools."""
         return tuple(
-            self._offered(server) for server in self._servers.values() if key.is_in(server.places)
+            self._find_usable_tools(server)
+            for server in self._servers.values()
+            if key.is_in(server.places)
         )
 
-    def _offered(self, server: settings.McpServer) -> OfferedServer:
+    def _find_usable_tools(self, server: settings.McpServer) -> OfferedServer:
         accepted = self.definitions.usable(server.name)
         tools = [
             tool
@@ -110,7 +112,7 @@ class ToolBroker:
             if server.approval_of(tool.name, is_read_only=tool.is_read_only) != "off"
         ]
         tool_names = [name for name in accepted.standings if name]
-        instructions = definitions.readable(accepted.instructions, _MAX_INSTRUCTIONS_CHARACTERS)
+        instructions = definitions.clean_text(accepted.instructions, _MAX_INSTRUCTIONS_CHARACTERS)
         return OfferedServer(server, instructions, tools, len(tool_names) - len(tools))
 
     def server(self, key: values.SessionKey, name: str) -> settings.McpServer:
@@ -135,21 +137,21 @@ class ToolBroker:
             LoginNeededError: the person has to log in there.
             BotError: the tool cannot be called.
         """
-        server = account.server
-        entry = self.server(key, server)
-        listing = await self.fetch_listing(server, account)
-        # Compared with the tools of this person, as others may have less or more.
-        accepted = await asyncio.to_thread(self.definitions.accepted, server)
-        usage = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
-        standing = usage.standings.get(tool) if tool else None
+        server_name = account.server
+        server = self.server(key, server_name)
+        listing = await self.fetch_listing(server_name, account)
+        # Compared with this person's tools, as a server may offer each person others.
+        accepted = await asyncio.to_thread(self.definitions.accepted, server_name)
+        usable = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
+        standing = usable.standings.get(tool) if tool else None
         if standing is None or standing is acceptance.Standing.GONE:
-            raise errors.BotError(tool_words.no_tool(server, tool))
-        definition = next((candidate for candidate in usage.tools if candidate.name == tool), None)
+            raise errors.BotError(tool_words.no_tool(server_name, tool))
+        definition = next((candidate for candidate in usable.tools if candidate.name == tool), None)
         if definition is None:
-            raise errors.BotError(tool_words.not_accepted(server, tool))
-        if entry.approval_of(tool, is_read_only=definition.is_read_only) == "off":
-            raise errors.BotError(tool_words.tool_switched_off(server, tool))
-        return entry, definition
+            raise errors.BotError(tool_words.not_accepted(server_name, tool))
+        if server.approval_of(tool, is_read_only=definition.is_read_only) == "off":
+            raise errors.BotError(tool_words.tool_switched_off(server_name, tool))
+        return server, definition
 
     async def call(
         self,
@@ -172,7 +174,7 @@ class ToolBroker:
     async def _connection(
         self, server: str, account: records.Account | None
     ) -> server_connections.ServerConnection:
-        """Return the connection to a server, or that of a person if each has one.
+        """Return the connection to a server, or the person's if each person has one.
 
         Raises:
             LoginNeededError: the person has to log in there.
@@ -185,7 +187,7 @@ class ToolBroker:
         await self.logins.require_login(account)
         if account not in self._personal_connections:
             if len(self._personal_connections) >= _MAX_PERSONAL_CONNECTIONS:
-                await self._close_idle_personal()
+                await self._close_idle_personal_connections()
             if len(self._personal_connections) >= _MAX_PERSONAL_CONNECTIONS:
                 raise errors.BotError(tool_words.TOO_MANY_PEOPLE)
             self._personal_connections[account] = server_connections.ServerConnection(
@@ -195,8 +197,8 @@ class ToolBroker:
             )
         return self._personal_connections[account]
 
-    async def _close_idle_personal(self) -> None:
-        """Close connections of people that nobody has used for a while."""
+    async def _close_idle_personal_connections(self) -> None:
+        """Close connections of people that no call has used for a while."""
         for account, connection in list(self._personal_connections.items()):
             if connection.is_idle:
                 del self._personal_connections[account]
@@ -212,14 +214,14 @@ class ToolBroker:
             await self.disconnect(account)
 
     async def disconnect(self, account: records.Account) -> None:
-        """Close the connection of a person, which drops its listing."""
+        """Close the connection of a person, and drop the listing that it holds."""
         if (connection := self._personal_connections.pop(account, None)) is not None:
             await connection.close()
 
     async def fetch_listing(
         self, server: str, account: records.Account | None = None
     ) -> definitions.Listing:
-        """Return the tools that a server offers to a person, at most some minutes old.
+        """Return the tools that a server offers to a person; they are at most some minutes old.
 
         Raises:
             LoginNeededError: the person has to log in there.
@@ -229,18 +231,18 @@ class ToolBroker:
         combined = listing
         if server not in self._connections:
             # Administrators accept the tools of all people together.
-            tools = {**self.definitions.seen(server).tools, **listing.tools}
+            tools = {**self.definitions.latest(server).tools, **listing.tools}
             combined = dataclasses.replace(listing, tools=tools)
-        await asyncio.to_thread(self.definitions.note, server, combined)
+        await asyncio.to_thread(self.definitions.record_latest, server, combined)
         return listing
 
     async def refresh_all(self) -> None:
-        """Fetch the listings of all servers; unreachable ones are tried again next time.
+        """Fetch the listings of servers, and close what is idle; failures are only logged.
 
-        Programs are not started for it, but ended if they are idle. Servers at which people log in
-        are only asked when a person uses them.
+        Programs are not started for this, but ended if they are idle. Servers at which people log
+        in are asked only when a person uses them.
         """
-        await self._close_idle_personal()
+        await self._close_idle_personal_connections()
         for name, connection in self._connections.items():
             try:
                 if self._servers[name].command:
@@ -251,7 +253,7 @@ class ToolBroker:
                 _log.warning("%s", error)
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
-        """Return its periodic jobs."""
+        """Return the periodic jobs."""
         return (schedules.PeriodicJob("refresh MCP servers", _REFRESH_SECONDS, self.refresh_all),)
 
     async def close(self) -> None:
@@ -262,19 +264,19 @@ class ToolBroker:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_broker(
     config: settings.Settings,
     environment: Mapping[str, str],
     store: accounts.Accounts | None = None,
     keys: encryption.KeyRing | None = None,
 ) -> AsyncIterator[ToolBroker]:
-    """Open the tools of the settings.
+    """Open the servers of the settings.
 
     Args:
         config: the settings in effect.
         environment: holds the secrets that they name.
-        store: stores accounts of people; without it nobody can log in.
-        keys: encrypt the stored tokens.
+        store: stores accounts of people; without it, nobody can log in.
+        keys: encrypts the stored tokens.
 
     Raises:
         SettingsError: a server cannot be used.

@@ -101,13 +101,13 @@ class ToolRequests:
         # The SDK is installed if there are servers.
         from interpreter_bot.mcp_servers import model_tool_listings
 
-        return model_tool_listings.describe_servers(self._broker.offered(self._key))
+        return model_tool_listings.describe_servers(self._broker.find_offered(self._key))
 
     def index(self) -> ToolIndex | None:
         """Return a search index of the tools; None if the prompt describes all of them."""
         from interpreter_bot.mcp_servers import model_tool_listings
 
-        index = model_tool_listings.ToolIndex(self._broker.offered(self._key))
+        index = model_tool_listings.ToolIndex(self._broker.find_offered(self._key))
         return index if index.has_more else None
 
     async def answer(self, request: values.InputRequested, kernel_id: str) -> str:
@@ -140,7 +140,7 @@ class ToolRequests:
                     "instructions": server_tools.instructions,
                     "tools": [dataclasses.asdict(tool) for tool in server_tools.tools],
                 }
-                for server_tools in self._broker.offered(self._key)
+                for server_tools in self._broker.find_offered(self._key)
                 if server_tools.tools
             }
         }

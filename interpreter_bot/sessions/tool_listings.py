@@ -52,7 +52,7 @@ async def listed(
     )
     granted = {grant.name for grant in grants if grant.person == person}
     listings = []
-    for server_tools in services.tools.offered(key) if services.tools is not None else ():
+    for server_tools in services.tools.find_offered(key) if services.tools is not None else ():
         free = {
             tool.function
             for tool in server_tools.tools
@@ -85,4 +85,4 @@ async def _is_logged_in(
 ) -> bool | None:
     if server.authorization == "bot" or services.tools is None or services.tools.logins is None:
         return None
-    return await services.tools.logins.has(tool_logins.account(key, person, server.name))
+    return await services.tools.logins.has_login(tool_logins.account(key, person, server.name))

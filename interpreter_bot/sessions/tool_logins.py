@@ -36,7 +36,7 @@ async def link(
     """
     if broker.logins is None or broker.server(key, server).authorization != "person":
         raise errors.BotError(tool_words.no_logins(server))
-    address = await broker.logins.link(account(key, person.id, server), person.name)
+    address = await broker.logins.create_link(account(key, person.id, server), person.name)
     return tool_words.login_link(server, address)
 
 

@@ -73,6 +73,6 @@ async def _tools(directory, things):
     kept = directory / "kept"
     async with (
         databases.Database.open(f"sqlite:///{directory}/tools.db", files=kept) as database,
-        tool_broker.opened(config, {}, database.accounts, keys) as broker,
+        tool_broker.open_broker(config, {}, database.accounts, keys) as broker,
     ):
         yield broker

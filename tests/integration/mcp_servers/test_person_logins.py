@@ -79,7 +79,7 @@ async def opened(tmp_path, *, is_named=True, **options):
         config = settings.Settings(
             mcp_servers=(entry,), paths=settings.Paths(data=tmp_path / "data")
         )
-        opening = tool_broker.opened(config, {}, database.accounts, keys)
+        opening = tool_broker.open_broker(config, {}, database.accounts, keys)
         broker = await stack.enter_async_context(opening)
         logins = tool_logins.ToolLogins(types.SimpleNamespace(tools=broker))
         service = types.SimpleNamespace(logins=logins)
@@ -393,11 +393,11 @@ async def test_whose_login_is_good_no_more_counts_as_logged_out(opening):
         account = tool_logins.account(KEY, ANNA.id, "jira")
         await world.log_in()
         await accept(world)
-        assert await world.broker.logins.has(account)
+        assert await world.broker.logins.has_login(account)
         world.giver.tokens.clear()
         world.giver.renewable.clear()
         with pytest.raises(errors.LoginNeededError):
             await world.call()
-        assert not await world.broker.logins.has(account)
+        assert not await world.broker.logins.has_login(account)
         await world.log_in()
-        assert await world.broker.logins.has(account)
+        assert await world.broker.logins.has_login(account)

@@ -142,7 +142,7 @@ async def test_a_program_sees_its_own_files_and_reaches_nothing(
     assert await told(program, "environment") == "[redacted]"
     with pytest.raises(errors.BotError, match="broke during the call"):
         await told(program, "memory", bytes=2 * settings.GIB)
-    assert "said what is no message" in caplog.text
+    assert "sent an invalid message" in caplog.text
     assert "the MCP server local printed: begun" in caplog.text
 
 
@@ -315,7 +315,7 @@ async def test_a_start_that_fails_counts_once(programs, caplog):
     for starts in (1, 1, 2):
         with pytest.raises(errors.BotError, match="cannot be reached"):
             await told(program, "environment")
-        assert caplog.text.count("the MCP server local is lost") == starts
+        assert caplog.text.count("lost the MCP server local") == starts
         programs.seconds += 0.6
 
 

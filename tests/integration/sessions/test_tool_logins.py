@@ -73,7 +73,7 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         # The first login told what there is to be accepted.
-        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         assert "anna" in said(await house.run(CALL))
 
         asked = await house.run(TWICE, person=BERT)
@@ -125,7 +125,7 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
             told = await house.service.logins.link(KEY, person, "jira")
             await log_in(giver, re.search(r"http://\S+", told)[0], name)
-        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         assert "anna" in said(await house.run(LEFT))
         reply = replies.Reply(approvals=[None])
         taken = said(await house.run("print(1)\ntaken", reply, person=BERT))
@@ -144,7 +144,7 @@ async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
         calendar, broker = test_scheduled_turns.Calendar(house), house.service.services.tools
         first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
-        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         await house.run(CALL)
         await calendar.propose("daily 9:00 UTC: refresh it")
         await calendar.next_day()

@@ -26,7 +26,7 @@ async def service(tmp_path):
         opening = databases.Database.open(f"sqlite:///{tmp_path}/b.db", files=tmp_path / "kept")
         database = await stack.enter_async_context(opening)
         keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), tmp_path)
-        opening = tool_broker.opened(config, {}, database.accounts, keys)
+        opening = tool_broker.open_broker(config, {}, database.accounts, keys)
         broker = await stack.enter_async_context(opening)
         opening = conversations.opened(tmp_path / "bot", tools=broker)
         service = await stack.enter_async_context(opening)

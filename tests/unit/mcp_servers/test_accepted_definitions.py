@@ -15,7 +15,7 @@ def known(tmp_path):
 def test_nothing_is_used_before_it_was_accepted_as_it_was_read(known):
     with pytest.raises(errors.BotError, match="has not listed its tools"):
         known.accept("jira", OLD.digest)
-    known.note("jira", OLD)
+    known.record_latest("jira", OLD)
     assert known.usable("jira").tools == ()
     for digest, sentence in (
         ("", "Name the version"),
@@ -30,9 +30,9 @@ def test_nothing_is_used_before_it_was_accepted_as_it_was_read(known):
 
 
 def test_what_has_changed_is_off_and_the_rest_stays(known):
-    known.note("jira", OLD)
+    known.record_latest("jira", OLD)
     known.accept("jira", OLD.digest)
-    known.note("jira", NEW)
+    known.record_latest("jira", NEW)
     usable = known.usable("jira")
     assert [tool.name for tool in usable.tools] == ["a"]
     assert usable.instructions == ""
@@ -40,7 +40,7 @@ def test_what_has_changed_is_off_and_the_rest_stays(known):
 
 
 def test_another_process_sees_what_was_accepted_and_refused(known, tmp_path):
-    known.note("jira", OLD)
+    known.record_latest("jira", OLD)
     assert known.usable("jira").tools == ()
     other = accepted_definitions.AcceptedDefinitions(tmp_path)
     other.accept("jira", OLD.digest)
@@ -50,14 +50,14 @@ def test_another_process_sees_what_was_accepted_and_refused(known, tmp_path):
 
 
 def test_a_file_that_is_broken_turns_all_off(known, tmp_path):
-    known.note("jira", OLD)
+    known.record_latest("jira", OLD)
     known.accept("jira", OLD.digest)
     (tmp_path / "acceptance/tools/jira.json").write_text('{"tools": 3}')
     assert known.usable("jira").tools == ()
 
 
 def test_what_may_be_used_is_found_out_once_for_each_version_of_the_files(known):
-    known.note("jira", OLD)
+    known.record_latest("jira", OLD)
     new = known.usable("jira")
     assert known.usable("jira") is new
     known.accept("jira", OLD.digest)
