@@ -230,7 +230,7 @@ class Simulation:
         asked = placement_offers.sample_hosts(self._taking, sample=self._chance.sample)
         self.figures.questions[int(self._now)] += len(asked)
         offers = [(host, host.offer()) for host in asked]
-        chosen = placement_offers.choose(offers, sample=self._chance.sample)
+        chosen = placement_offers.choose_host(offers, sample=self._chance.sample)
         if chosen is not None:
             self.figures.puts[int(self._now)] += 1
             if session.host is not None:

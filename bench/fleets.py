@@ -64,7 +64,7 @@ async def place(url: str, name: str) -> tuple[int, int]:
                     counts[0] += 1
                     key = f"{name} {number} {counts[0]}"
                     assert await database.placements.find(key) is None
-                    await database.placements.put(key, _HOST, after=0)
+                    await database.placements.put(key, _HOST, former_epoch=0)
 
             async def found(number: int, end: float) -> None:
                 while time.monotonic() < end:

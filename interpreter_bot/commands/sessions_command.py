@@ -176,7 +176,7 @@ async def _move(
     if source.connection is target.connection:
         return operator_words.ALREADY_THERE
     await placed_hosts.SessionMoves().move_out(entry.key, source, target)
-    placement = await database.placements.put(entry.key, data_id, after=entry.epoch)
+    placement = await database.placements.put(entry.key, data_id, former_epoch=entry.epoch)
     if placement.data_id != data_id:
         raise errors.KernelError(operator_words.MOVED_ELSEWHERE)
     return operator_words.session_moved(target.connection.address)

@@ -2,9 +2,9 @@
 
 A call is a lease, the start of a kernel, or an execution that the bot follows. It has a number and
 stays in a table until it ends. Each reconnection sends all calls again, executions with the number
-of the last event that was received; the host performs each call once. The connection leads to the
-same host as long as that lives, then to the newest. If no host can be reached for long, or only
-another one, executions of the former host end as lost.
+of the last received event; the host performs each call once. The connection leads to the same host
+as long as that host lives, then to the newest host. If the host cannot be reached for long, its
+executions end as lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import dataclasses
 import itertools
 import logging
 import pathlib
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -36,19 +35,18 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_FRAME_HEADER: Final = struct.Struct("<IQ")
-_FIRST_WAIT_SECONDS: Final = 0.02
+_MIN_WAIT_SECONDS: Final = 0.02
 _MAX_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
-_ANSWER_SECONDS: Final = 120.0
-# A connection breaks at once when its host dies.
+_MAX_ANSWER_SECONDS: Final = 120.0
+# If a host dies, its connection breaks at once, so this wait is only a bound.
 _MAX_DETECTION_SECONDS: Final = 1.0
 
 
 T = TypeVar("T")
 
 RestartHost: TypeAlias = Callable[[], Awaitable[None]]
-"""Starts a host, if there is none."""
+"""Starts a host if there is none."""
 
 
 class Call(abc.ABC):
@@ -98,12 +96,12 @@ class HostConnection:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._is_connected = asyncio.Event()
         self._last_connected = time.monotonic()
-        self._subscribed_host_id = ""
-        self._numbers = itertools.count(1)
+        self._connected_host_id = ""
+        self._call_numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._outgoing: asyncio.Queue[messages.ToHost] = asyncio.Queue()
         self._report_tasks: set[asyncio.Task[None]] = set()
-        # Unreported losses, by the host's numbers.
+        # Losses that are not reported yet, by the host's numbers.
         self._losses: dict[int, ports.KernelLoss] = {}
         self._on_loss: ports.OnLoss | None = None
         self.on_connect: Callable[[], None] | None = None
@@ -122,9 +120,9 @@ class HostConnection:
 
         Args:
             address: path of its socket or of a link to it, or a TLS address.
-            newest_link: link to the host that is used when this one is gone; by default `address`.
+            newest_link: link to the host that replaces this one; `address` by default.
             patience_seconds: how long a host may be away before its executions count as lost.
-            restart_host: called when no host can be reached.
+            restart_host: called if no host can be reached.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -137,8 +135,8 @@ class HostConnection:
         connection._session = http_sessions.HostSession(address)
         try:
             connection.status = await http_sessions.read_status(connection._session, address)
-            connection._subscribed_host_id = connection.status.id
-            running = asyncio.create_task(
+            connection._connected_host_id = connection.status.id
+            connection_task = asyncio.create_task(
                 connection._stay_connected(), name=f"connection to {address}"
             )
             try:
@@ -146,9 +144,9 @@ class HostConnection:
             finally:
                 if connection._report_tasks:
                     await asyncio.wait(connection._report_tasks)
-                # The writer sends what is queued before it is cancelled, if the host still reads.
-                running.cancel()
-                await asyncio.wait({running})
+                # Before it is cancelled, the writer sends queued messages if the host still reads.
+                connection_task.cancel()
+                await asyncio.wait({connection_task})
                 connection._end_calls()
         finally:
             await connection._session.close()
@@ -176,7 +174,7 @@ class HostConnection:
 
     def new_call_number(self) -> int:
         """Return the number of a new call."""
-        return next(self._numbers)
+        return next(self._call_numbers)
 
     @contextlib.contextmanager
     def open_call(self, number: int, call: Call) -> Iterator[None]:
@@ -197,7 +195,7 @@ class HostConnection:
 
     async def send_request(
         self, request: requests.Request, arguments: object, params: Mapping[str, str] | None = None
-    ) -> Any:  # noqa: ANN401 - of the type that the request says
+    ) -> Any:  # noqa: ANN401 - of the request's answer type
         """Send a request and return its answer.
 
         Raises:
@@ -214,7 +212,9 @@ class HostConnection:
             params=params,
         )
 
-    async def request_value(self, kind: type[T], method: str, path: str, **options: Any) -> T:
+    async def request_value(
+        self, answer_type: type[T], method: str, path: str, **options: Any
+    ) -> T:
         """Send an HTTP request and return its answer; options are those of `request`.
 
         Raises:
@@ -222,7 +222,7 @@ class HostConnection:
         """
         async with self.request(method, path, **options) as response:
             with _translate_errors():
-                return messages.from_json(kind, await response.json())
+                return messages.from_json(answer_type, await response.json())
 
     @contextlib.asynccontextmanager
     async def request(
@@ -247,7 +247,7 @@ class HostConnection:
         Raises:
             BotError: as `send_request` does.
         """
-        answer_seconds = None if is_long else _ANSWER_SECONDS
+        answer_seconds = None if is_long else _MAX_ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
         with _translate_errors():
             response = await self._send_request(
@@ -270,23 +270,23 @@ class HostConnection:
                 return await self.session.request(method, path, **options)
             except (aiohttp.ClientConnectionError, OSError) as error:
                 # A slow host still lives, so its request must not be repeated.
-                has_given_up = socket is None or time.monotonic() > deadline
-                if has_given_up or isinstance(error, TimeoutError) or is_unrepeatable:
+                is_too_late = socket is None or time.monotonic() > deadline
+                if is_too_late or isinstance(error, TimeoutError) or is_unrepeatable:
                     raise
-                _log.info("the host went before it answered: %r", error)
-                recheck_deadline = time.monotonic() + _MAX_DETECTION_SECONDS
-                while self._socket is socket and time.monotonic() < recheck_deadline:  # noqa: ASYNC110
-                    await asyncio.sleep(_FIRST_WAIT_SECONDS)
+                _log.info("the host ended before it answered: %r", error)
+                detection_deadline = time.monotonic() + _MAX_DETECTION_SECONDS
+                while self._socket is socket and time.monotonic() < detection_deadline:  # noqa: ASYNC110
+                    await asyncio.sleep(_MIN_WAIT_SECONDS)
 
     async def wait_connected(self) -> None:
-        """Wait until a host is connected, at most as long as it may be away."""
+        """Wait until a host is connected, for at most `patience_seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_seconds):
                 await self._is_connected.wait()
 
     async def _stay_connected(self) -> None:
         """Stay connected, for ever."""
-        wait_seconds = _FIRST_WAIT_SECONDS
+        wait_seconds = _MIN_WAIT_SECONDS
         while True:
             last_connected = self._last_connected
             try:
@@ -294,10 +294,10 @@ class HostConnection:
             except (aiohttp.ClientError, OSError, errors.BotError) as error:
                 _log.info("the host cannot be reached: %r", error)
             except Exception:
-                # The last net: without this loop no session could ever continue.
+                # Catch everything: without this loop no session could ever continue.
                 _log.exception("the connection to the host failed")
             if self._last_connected > last_connected:
-                wait_seconds = _FIRST_WAIT_SECONDS
+                wait_seconds = _MIN_WAIT_SECONDS
             elif time.monotonic() - self._last_connected > self._patience_seconds:
                 self._end_calls()
             try:
@@ -321,16 +321,16 @@ class HostConnection:
             # Only a bot restarts hosts; commands do not count as bots.
             params={} if self._restart_host is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=messages.EVENT_BYTES + _FRAME_HEADER.size,
+            max_msg_size=messages.MAX_FRAME_BYTES,
         )
         async with opening as socket:
             self._socket = socket
             self._outgoing = asyncio.Queue()
             # The host repeats unreported losses, with new numbers.
             self._losses.clear()
-            # Not before: a host that only answered a status request has received no calls.
-            host_changed = self.status.id != self._subscribed_host_id
-            self._subscribed_host_id = self.status.id
+            # Compared only now, because a host that just answered a status request got no calls.
+            host_changed = self.status.id != self._connected_host_id
+            self._connected_host_id = self.status.id
             for call in tuple(self._calls.values()):
                 self.send(call.message(host_changed=host_changed))
             self.send(messages.ReportLosses(self._on_loss is not None))
@@ -339,8 +339,8 @@ class HostConnection:
             if self.on_connect is not None:
                 self.on_connect()
             try:
-                async for message in socket:
-                    self._handle_message(message)
+                async for frame in socket:
+                    self._handle_frame(frame)
             finally:
                 self._last_connected = time.monotonic()
                 self._is_connected.clear()
@@ -349,7 +349,7 @@ class HostConnection:
                 await asyncio.wait({writer})
 
     async def _reach_host(self) -> http_sessions.HostSession:
-        """Read the status of the host or, if it is gone, of the newest one.
+        """Read the status of the host, or of the newest host if this one is gone.
 
         Raises:
             KernelError: no host can be reached, or it cannot be used.
@@ -375,24 +375,21 @@ class HostConnection:
                 message = await self._outgoing.get()
                 await socket.send_str(messages.encode(message))
 
-    def _handle_message(self, message: aiohttp.WSMessage) -> None:
-        """Pass a message on to its call.
+    def _handle_frame(self, frame: aiohttp.WSMessage) -> None:
+        """Pass a message or an event on to its call.
 
         Raises:
             MalformedError: it cannot be read, so the connection ends.
         """
-        try:
-            if message.type is aiohttp.WSMsgType.BINARY:
-                number, event = _FRAME_HEADER.unpack_from(message.data)
-                if (call := self._calls.get(number)) is not None:
-                    call.on_event(event, message.data[_FRAME_HEADER.size :])
-                return
-        except struct.error as error:
-            raise messages.MalformedError("this is no event") from error
-        if message.type is not aiohttp.WSMsgType.TEXT:
-            raise messages.MalformedError("this is no message")
-        received: messages.ToBot = messages.decode(messages.ToBot, message.data)
-        match received:
+        if frame.type is aiohttp.WSMsgType.BINARY:
+            call_number, event_number, event = messages.unpack_frame(frame.data)
+            if (call := self._calls.get(call_number)) is not None:
+                call.on_event(event_number, event)
+            return
+        if frame.type is not aiohttp.WSMsgType.TEXT:
+            raise messages.MalformedError("this is not a message")
+        message: messages.ToBot = messages.decode(messages.ToBot, frame.data)
+        match message:
             case messages.KernelLost(number, loss):
                 self._losses[number] = loss
                 task = asyncio.create_task(self._report_loss(number), name="loss of a kernel")
@@ -401,7 +398,7 @@ class HostConnection:
             case messages.Draining():
                 self.status = dataclasses.replace(self.status, is_draining=True)
             case reply:
-                if (call := self._calls.get(reply.call)) is not None:
+                if (call := self._calls.get(reply.call_number)) is not None:
                     call.on_reply(reply)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
@@ -420,7 +417,7 @@ class HostConnection:
     def _on_reported(self, task: asyncio.Task[None]) -> None:
         self._report_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("the loss of a kernel could not be noted", exc_info=error)
+            _log.error("the loss of a kernel could not be reported", exc_info=error)
 
 
 async def _raise_refusal(response: aiohttp.ClientResponse) -> None:

@@ -108,7 +108,7 @@ def _is_compatible(status: messages.HostStatus, config: settings.Settings) -> bo
         and status.release == metadata.version("interpreter-bot")
         and (status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
         and status.fingerprint == fingerprint(config)
-        and set(map(str, config.private_paths)) <= set(status.private)
+        and set(map(str, config.private_paths)) <= set(status.private_paths)
     )
 
 

@@ -203,7 +203,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
         raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
         raise OtherProtocolError(host_words.HOST_OF_OTHER_RELEASE) from error
-    if status.protocol != messages.PROTOCOL:
+    if status.protocol_version != messages.PROTOCOL_VERSION:
         raise OtherProtocolError(host_words.HOST_OF_OTHER_RELEASE)
     return status
 

@@ -50,7 +50,10 @@ class LocalKernel:
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
         self.live = kernel
         self.id, self.loss_notice = kernel.id, kernel.loss_notice
-        self.restored, self.restore_notice = kernel.restored, kernel.restore_notice
+        self.restored_variables, self.restore_notice = (
+            kernel.restored_variables,
+            kernel.restore_notice,
+        )
         self._executions = host_executions
 
     @property

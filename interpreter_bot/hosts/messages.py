@@ -1,11 +1,11 @@
 """Messages between a bot and a host: their types, and how they are encoded as bytes and JSON; pure.
 
-Leases, starts of kernels, and followed executions are calls, which a bot numbers (`call`) and
-repeats after each reconnection. So a host may receive each of them twice.
+Leases, starts of kernels, and followed executions are calls. A bot numbers its calls, and repeats
+them after each reconnection, so a host may receive each call twice.
 
-An event is encoded as the length of a header, the header as JSON, and long or binary fields, which
-stay unchanged so that a picture is neither escaped nor copied twice. Decoding checks every value
-against its type, because the peer is not trusted.
+An event is encoded as the length of a header, the header as JSON, and then its long or binary
+fields, which are outside the JSON so that a picture is neither escaped nor copied twice. Decoding
+checks every value against its type, because the peer is not trusted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from interpreter_bot.wording import host_words
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """Events of an execution: outputs, installed layers, and at last its end."""
 
-PROTOCOL: Final = 15
-"""Version of the protocol; a bot and a host need the same."""
+PROTOCOL_VERSION: Final = 16
+"""Version of the protocol, which must be the same in a bot and a host."""
 
-
-EVENT_BYTES: Final = 48 * settings.MIB
+MAX_EVENT_BYTES: Final = 48 * settings.MIB
 """Longest encoded event; a notice replaces a longer one."""
 
-_HEADER_BYTES: Final = 4 * settings.MIB
+_FRAME_HEADER: Final = struct.Struct("<IQ")
+MAX_FRAME_BYTES: Final = MAX_EVENT_BYTES + _FRAME_HEADER.size
+"""Longest frame; see `pack_frame`."""
+
+_MAX_HEADER_BYTES: Final = 4 * settings.MIB
 _HEADER_LENGTH: Final = struct.Struct("<I")
 _MAX_INLINE_CHARACTERS: Final = 256
 _MAX_SENTENCE_CHARACTERS: Final = 2000
@@ -97,7 +100,7 @@ class ErrorFields:
 class Lease:
     """Lease a session's kernel; with `is_ephemeral`, delete the session when the lease ends."""
 
-    call: int
+    call_number: int
     key: str
     person: str
     epoch: int
@@ -108,15 +111,15 @@ class Lease:
 class StartKernel:
     """Return the kernel of a lease, after starting one if needed."""
 
-    call: int
-    lease: int
+    call_number: int
+    lease_number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
     """Code to be run in the kernel of a lease; see `ports.Kernel.execute`."""
 
-    lease: int
+    lease_number: int
     kernel_id: str
     code: str
     seconds: float | None
@@ -127,7 +130,7 @@ class Code:
 class Follow:
     """Send the events of an execution after a number; begin it first, if there is code."""
 
-    call: int
+    call_number: int
     execution_id: str
     after: int
     can_ask: bool
@@ -138,7 +141,7 @@ class Follow:
 class Cancel:
     """End a lease, or send no more about a kernel or an execution."""
 
-    call: int
+    call_number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Answer:
     """Answer a question of code with a text or an error."""
 
     execution_id: str
-    question: int
+    question_number: int
     text: str | None
     error: ErrorFields | None
 
@@ -160,7 +163,7 @@ class Acknowledge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReportLosses:
-    """Begin or stop to report lost kernels."""
+    """Begin or stop reporting lost kernels."""
 
     is_on: bool
 
@@ -182,14 +185,14 @@ class KernelStarted:
     """Answer to `StartKernel`.
 
     Attributes:
-        call: number of the answered call; other fields are those of `ports.Kernel`.
+        call_number: of the answered call; the other fields are those of `ports.Kernel`.
     """
 
-    call: int
+    call_number: int
     id: str
     loss_notice: str
     run_count: int
-    restored: session_variables.SavedVariables | None
+    restored_variables: session_variables.SavedVariables | None
     restore_notice: str
 
 
@@ -197,7 +200,7 @@ class KernelStarted:
 class StartWaits:
     """A sentence that says what the start of a kernel waits for."""
 
-    call: int
+    call_number: int
     sentence: str
 
 
@@ -205,16 +208,16 @@ class StartWaits:
 class CallFailed:
     """A call failed."""
 
-    call: int
+    call_number: int
     error: ErrorFields
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A question of the code that is followed; without a request it is withdrawn."""
+    """A question of followed code; if `request` is None, the question is withdrawn."""
 
-    call: int
-    question: int
+    call_number: int
+    question_number: int
     request: values.InputRequested | None
 
 
@@ -239,7 +242,7 @@ ToBot: TypeAlias = Reply | KernelLost | Draining
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DoorsOpened:
-    """A bot holds a kernel's doors from now on; the first message of their link.
+    """The bot has leased a kernel's doors; the first message of their link.
 
     Attributes:
         ports: of both doors, in the kernel's network.
@@ -253,12 +256,12 @@ class DoorConnection:
     """Code connected to a door.
 
     Attributes:
-        door: its number; see `kernel_doors`.
-        stream: name of the stream that the bot is to fetch.
+        door: number of the door; see `kernel_doors`.
+        stream_name: of the stream that the bot should fetch.
     """
 
     door: Literal[0, 1]
-    stream: str
+    stream_name: str
 
 
 ToDoors: TypeAlias = DoorsOpened | DoorConnection
@@ -290,12 +293,12 @@ class HostStatus:
     Attributes:
         id: of its process, new after each start.
         data_id: of its data directory, the same after each start.
-        data_file: digest of machine and inode of the data id's file; differs for a copy.
-        protocol: see `PROTOCOL`.
+        data_copy_id: differs between copies of a data directory, which have the same `data_id`.
+        protocol_version: see `PROTOCOL_VERSION`.
         release: of the program.
         pid: of its process.
         fingerprint: see `host_processes.fingerprint`.
-        private: paths that code in its kernels may not see.
+        private_paths: paths that code in its kernels may not see.
         sandbox_level: of its kernels.
         has_doors: whether the bot can listen where code of its kernels connects.
         keeps_variables: whether variables of idle sessions are saved.
@@ -312,12 +315,12 @@ class HostStatus:
 
     id: str
     data_id: str
-    data_file: str
-    protocol: int
+    data_copy_id: str
+    protocol_version: int
     release: str
     pid: int
     fingerprint: str
-    private: tuple[str, ...]
+    private_paths: tuple[str, ...]
     sandbox_level: values.SandboxLevel
     has_doors: bool
     keeps_variables: bool
@@ -336,28 +339,29 @@ def encode(message: ToHost | ToBot | ToDoors | ToStarter) -> str:
     return encode_json({"type": type(message).__name__, "fields": message}).decode("ascii")
 
 
-def decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the kinds
-    """Read a message that is of one of the kinds of a union, such as `ToHost`.
+def decode(union: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of its types
+    """Decode a message whose type is in a union, such as `ToHost`.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: it is not such a message.
     """
     try:
         message = json.loads(data)
-        return from_json(_kinds_by_name(kinds)[message["type"]], message["fields"])
+        return from_json(_types_by_name(union)[message["type"]], message["fields"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MalformedError("this is no message") from error
+        raise MalformedError("this is not a message") from error
 
 
 @functools.cache
-def _kinds_by_name(kinds: Any) -> Mapping[str, type[Any]]:  # noqa: ANN401 - a union of types
-    return {kind.__name__: kind for kind in typing.get_args(kinds)}
+def _types_by_name(union: Any) -> Mapping[str, type[Any]]:  # noqa: ANN401 - a union of types
+    return {kind.__name__: kind for kind in typing.get_args(union)}
 
 
 def pack(event: Event) -> bytes:
+    """Encode an event; see the docstring of this module."""
     fields = _fields(event)
     parts: list[bytes] = []
-    detached: dict[str, int] = {}
+    part_sizes: dict[str, int] = {}
     for name, value in list(fields.items()):
         if isinstance(value, bytes):
             parts.append(value)
@@ -366,12 +370,12 @@ def pack(event: Event) -> bytes:
         else:
             continue
         del fields[name]
-        detached[name] = len(parts[-1])
+        part_sizes[name] = len(parts[-1])
     header = encode_json(
-        {"type": _EVENT_NAMES[type(event)], "detached": detached, "fields": fields}
+        {"type": _EVENT_NAMES[type(event)], "part_sizes": part_sizes, "fields": fields}
     )
     size_bytes = _HEADER_LENGTH.size + len(header) + sum(map(len, parts))
-    if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
+    if len(header) > _MAX_HEADER_BYTES or size_bytes > MAX_EVENT_BYTES:
         return pack(values.Notice(host_words.OUTPUT_TOO_LARGE))
     return b"".join([_HEADER_LENGTH.pack(len(header)), header, *parts])
 
@@ -388,7 +392,7 @@ def unpack(data: bytes) -> Event:
         kind = _EVENT_TYPES[header["type"]]
         fields: dict[str, Any] = header["fields"]
         position = _HEADER_LENGTH.size + length
-        for name, size in header["detached"].items():
+        for name, size in header["part_sizes"].items():
             if not 0 <= size <= len(data) - position:
                 raise ValueError("a part is missing")
             fields[name] = _read_part(kind, name, data[position : position + size])
@@ -402,12 +406,30 @@ def unpack(data: bytes) -> Event:
     return event
 
 
+def pack_frame(call_number: int, event_number: int, event: bytes) -> bytes:
+    """Return a binary message with an encoded event of a call."""
+    return _FRAME_HEADER.pack(call_number, event_number) + event
+
+
+def unpack_frame(data: bytes) -> tuple[int, int, bytes]:
+    """Return call number, event number, and encoded event of a binary message.
+
+    Raises:
+        MalformedError: it is too short.
+    """
+    try:
+        call_number, event_number = _FRAME_HEADER.unpack_from(data)
+    except struct.error as error:
+        raise MalformedError("this is not an event") from error
+    return call_number, event_number, data[_FRAME_HEADER.size :]
+
+
 def _read_part(kind: type[Any], name: str, data: bytes) -> bytes | str:
     return data if name in _BINARY_FIELDS[kind] else data.decode("utf-8", "surrogatepass")
 
 
 def encode_json(value: object) -> bytes:
-    """Encode a value as JSON in ASCII."""
+    """Encode a value as ASCII JSON."""
     return _ENCODER.encode(value).encode("ascii")
 
 
@@ -424,7 +446,7 @@ def _fields(value: object) -> dict[str, Any]:
 @functools.cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
     if not dataclasses.is_dataclass(kind):
-        raise TypeError(f"{kind} is no value")
+        raise TypeError(f"{kind} is not a dataclass")
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
@@ -435,13 +457,13 @@ def from_json(kind: type[T], fields: object) -> T:
     """Turn decoded JSON into a value of a type.
 
     Raises:
-        MalformedError: it has another shape.
+        MalformedError: the JSON has another shape.
     """
     try:
         value: T = _adapter(cast(Any, kind)).validate_python(fields)
     except pydantic.ValidationError as error:
         # The message leaves the fields out: they may be a whole picture.
-        raise MalformedError(f"this is no {kind}") from error
+        raise MalformedError(f"this is not a {kind}") from error
     return value
 
 

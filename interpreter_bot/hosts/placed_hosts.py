@@ -1,7 +1,7 @@
 """Hosts of several machines, as one: each session is placed on one of them, and stays there.
 
 The database stores the placement (`placement_offers.Placements`). A new session goes to the host
-that has its files, or else to the one of two random hosts that has more free memory. If a host is
+that has its files, or else to the emptier of two random hosts. If a host is
 away for too long, its sessions are placed on another host, in a later epoch. If it comes back, its
 kernels of those sessions end, and requests of the former epoch are refused.
 """
@@ -44,7 +44,7 @@ class SessionMoves:
     """
 
     def __init__(self) -> None:
-        # By session: the epoch in which it arrived, and whether its state was restored.
+        # By session: the epoch of its arrival, and whether its state was restored.
         self._arrivals: dict[str, tuple[int, bool]] = {}
 
     async def fetch_session(self, key: str, host: remote_host.RemoteHost, epoch: int) -> None:
@@ -139,12 +139,12 @@ class PlacedHosts(session_router.SessionRouter):
             KernelError: no host can be used; the sentence says why.
         """
         hosts = cls(fleet, placements, lost_seconds=lost_seconds, doorkeeper=doorkeeper)
-        watching = asyncio.create_task(hosts._watch_fleet(), name="hosts of a fleet")
+        watch_task = asyncio.create_task(hosts._watch_fleet(), name="hosts of a fleet")
         try:
             await hosts._wait_for_first_host()
             yield hosts
         finally:
-            tasks = {watching, *hosts._tasks, *hosts._connection_tasks.values()}
+            tasks = {watch_task, *hosts._tasks, *hosts._connection_tasks.values()}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -210,7 +210,7 @@ class PlacedHosts(session_router.SessionRouter):
                     _log.warning("the host at %s cannot be used: %s", address, error)
                 self.faults[address] = str(error)
             except Exception:
-                # The last net: without it, this host would never be tried again.
+                # Catch everything, or this host would never be tried again.
                 _log.exception("the host at %s cannot be used", address)
                 self.faults[address] = host_words.UNREACHABLE
             await asyncio.sleep(_RETRY_SECONDS)
@@ -225,12 +225,12 @@ class PlacedHosts(session_router.SessionRouter):
         if self._doorkeeper is not None and not status.has_doors:
             raise errors.HostUnusableError(host_words.without_doors(str(address)))
         for other in self._hosts.values():
-            # A directory may have several hosts during an upgrade, but placements name it by its
-            # id, so two directories must not share one.
+            # During an upgrade, a directory may have several hosts. But placements name a directory
+            # by its id, so two directories must not have the same id.
             other_status = other.connection.status
             if (
                 other_status.data_id == status.data_id
-                and other_status.data_file != status.data_file
+                and other_status.data_copy_id != status.data_copy_id
             ):
                 raise errors.HostUnusableError(host_words.copied_directory(str(address)))
 
@@ -282,11 +282,12 @@ class PlacedHosts(session_router.SessionRouter):
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _place(
-        self, key: str, *, beside: remote_host.RemoteHost | None = None
+        self, key: str, *, preferred_host: remote_host.RemoteHost | None = None
     ) -> tuple[remote_host.RemoteHost, values.Placement]:
         """Return a session's host in its epoch, and the placement.
 
-        A session without a host, or whose host is lost, is placed: a new one on `beside`, if given.
+        A session without a host, or whose host is lost, is placed: a new session on
+        `preferred_host`, if given.
 
         Raises:
             KernelError: no host can take it.
@@ -297,18 +298,22 @@ class PlacedHosts(session_router.SessionRouter):
                 host = await self._wait_for_host(placement.data_id)
                 if host is not None:
                     host = host.with_epoch(placement.epoch)
-                    is_alone = len(self._connected_hosts()) < 2
-                    if is_alone or not await self._moves.evacuate(key, host):
+                    is_only_host = len(self._connected_hosts()) < 2
+                    if is_only_host or not await self._moves.evacuate(key, host):
                         await self._moves.fetch_session(key, host, placement.epoch)
                         return host, placement
                 _log.warning(
-                    "session is placed anew: its host %s ends, or is lost", placement.data_id
+                    "a session is placed anew: its host %s ends or is lost", placement.data_id
                 )
-            # `beside` is only for new sessions: a lost one may have been lost on that host.
-            target = beside if beside and placement is None else await self._choose_host(key)
-            after = 0 if placement is None else placement.epoch
+            # Only for new sessions: the lost host of another session may be `preferred_host`.
+            target = (
+                preferred_host
+                if preferred_host and placement is None
+                else await self._choose_host(key)
+            )
+            former_epoch = 0 if placement is None else placement.epoch
             placement = await self._placements.put(
-                key, target.connection.status.data_id, after=after
+                key, target.connection.status.data_id, former_epoch=former_epoch
             )
 
     async def _choose_host(self, key: str) -> remote_host.RemoteHost:
@@ -317,15 +322,15 @@ class PlacedHosts(session_router.SessionRouter):
         Raises:
             KernelStartError: no host takes sessions.
         """
-        available = [
+        available_hosts = [
             host for host in self._connected_hosts() if not host.connection.status.is_draining
         ]
-        for hosts in (placement_offers.sample_hosts(available), available):
+        for hosts in (placement_offers.sample_hosts(available_hosts), available_hosts):
             offers = zip(
                 hosts, await remote_host.ask_all(hosts, lambda host: host.offer(key)), strict=True
             )
             answers = [(host, offer) for host, offer in offers if offer is not None]
-            if (best := placement_offers.choose(answers)) is not None:
+            if (best := placement_offers.choose_host(answers)) is not None:
                 return best
         raise errors.KernelStartError(host_words.NO_MACHINE)
 
@@ -357,8 +362,8 @@ class PlacedHosts(session_router.SessionRouter):
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, on the same machine."""
         host = await self.host_of(key)
-        copy, placement = await self._place(new_key, beside=host)
-        new_epoch = placement.epoch if copy.connection is host.connection else 0
+        new_host, placement = await self._place(new_key, preferred_host=host)
+        new_epoch = placement.epoch if new_host.connection is host.connection else 0
         return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
     @contextlib.asynccontextmanager
@@ -369,7 +374,7 @@ class PlacedHosts(session_router.SessionRouter):
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        # Hosts that are away may have it, too; asking one waits until it reconnects or is lost.
+        # A host that is away may have the execution, so it is asked as well, when it reconnects.
         hosts = sorted(self._hosts.values(), key=lambda host: not host.connection.is_connected)
         for host in hosts:
             with contextlib.suppress(errors.ExecutionMissingError):
@@ -377,13 +382,13 @@ class PlacedHosts(session_router.SessionRouter):
         raise errors.ExecutionMissingError
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        stopping = {
+        stop_tasks = {
             self._spawn(remote_host.try_to_stop(host, execution_id, reason), "stop an execution")
             for host in self._hosts.values()
         }
-        if stopping:
+        if stop_tasks:
             # Hosts that are away get the request when they reconnect.
-            await asyncio.wait(stopping, timeout=remote_host.MAX_ANSWER_SECONDS)
+            await asyncio.wait(stop_tasks, timeout=remote_host.MAX_ANSWER_SECONDS)
 
     async def statuses(
         self, keys: Collection[str] | None = None
@@ -406,14 +411,14 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         by_key: dict[str, int] = {}
-        others = disk_bytes = 0
+        other_bytes = disk_bytes = 0
         answers = await remote_host.ask_all(
             self._connected_hosts(), lambda host: host.stored_bytes(keys)
         )
         for answer in answers:
             if answer is not None:
-                for key, bytes_here in answer.by_key.items():
-                    by_key[key] = by_key.get(key, 0) + bytes_here
-                others += answer.other_bytes
+                for key, session_bytes in answer.by_key.items():
+                    by_key[key] = by_key.get(key, 0) + session_bytes
+                other_bytes += answer.other_bytes
                 disk_bytes += answer.disk_bytes
-        return ports.StoredBytes(by_key, others, disk_bytes)
+        return ports.StoredBytes(by_key, other_bytes, disk_bytes)

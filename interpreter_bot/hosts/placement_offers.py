@@ -1,4 +1,4 @@
-"""Where sessions are placed, and what hosts offer: values and ports of `placed_hosts`."""
+"""Placements of sessions, and offers of hosts for them: values and ports of `placed_hosts`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from interpreter_bot import values
 
-_MAX_HOSTS_ASKED: Final = 16
+_MAX_ASKED_HOSTS: Final = 16
 _SAMPLE_SIZE: Final = 4
 
 Host = TypeVar("Host")
@@ -17,7 +17,7 @@ Host = TypeVar("Host")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a host offers a session: the files that it may have, and its free memory."""
+    """Offer of a host to a session: whether it has the session's files, and its free memory."""
 
     has_files: bool
     free_bytes: int
@@ -26,22 +26,22 @@ class Offer:
 def sample_hosts(
     hosts: Sequence[Host], *, sample: Callable[[Sequence[Host], int], list[Host]] = random.sample
 ) -> Sequence[Host]:
-    """Choose which hosts are asked for an offer: all of a few, or a random sample of many.
+    """Choose the hosts to ask for an offer: all, or a random sample if there are many.
 
-    One of a few may have the session's files from before there were several hosts. Asking all of
-    many would cost each new session a request to each machine.
+    A small fleet may have grown from one host, which may have files of the session, so all are
+    asked. In a large fleet, each new session would cost a request to each machine.
     """
-    return hosts if len(hosts) <= _MAX_HOSTS_ASKED else sample(hosts, _SAMPLE_SIZE)
+    return hosts if len(hosts) <= _MAX_ASKED_HOSTS else sample(hosts, _SAMPLE_SIZE)
 
 
-def choose(
+def choose_host(
     offers: Sequence[tuple[Host, Offer]],
     *,
     sample: Callable[[Sequence[tuple[Host, Offer]], int], list[tuple[Host, Offer]]] = random.sample,
 ) -> Host | None:
-    """Choose the host that has the files, else the one with more free memory of a random two.
+    """Choose the host that has the session's files, else the emptier of two random hosts.
 
-    The one with the most memory of all would get every new session until its next status.
+    The emptiest of all hosts would get every new session until its next status.
     """
     for host, offer in offers:
         if offer.has_files:
@@ -51,17 +51,17 @@ def choose(
 
 
 class Placements(Protocol):
-    """Which host has which session. One row of a database decides, by its epoch."""
+    """The hosts of sessions. A row of the database decides each, by its epoch."""
 
     async def find(self, key: str) -> values.Placement | None:
-        """Return where a session is."""
+        """Return the placement of a session; None if it has none."""
 
-    async def put(self, key: str, host: str, *, after: int) -> values.Placement:
-        """Place a session on a host, and return its placement.
+    async def put(self, key: str, data_id: str, *, former_epoch: int) -> values.Placement:
+        """Place a session on the host of a data directory, and return its placement.
 
-        Nothing changes if the present epoch is not `after`: another bot placed it meanwhile. It is
-        0 for a session without a placement.
+        Nothing changes if the present epoch is not `former_epoch`, because another bot has placed
+        the session meanwhile. A session without a placement is in epoch 0.
         """
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
-        """Record that people see a notice of a move; return whether it is the first one."""
+        """Record that people are told of a move; return whether nobody recorded it before."""

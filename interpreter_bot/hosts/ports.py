@@ -1,8 +1,8 @@
 """Protocols of a host, which owns the kernels and files of sessions.
 
 A host may outlive the bot, and the bot may outlive a host's kernels. So sessions, kernels,
-executions and marks are addressed by name, and a state is a copy of one moment. Sizes are bytes,
-times seconds.
+executions and marks are addressed by name, and returned values describe one moment. Sizes are in
+bytes, times in seconds.
 
 An execution runs in the host to its end, even if nobody follows it. Its events are numbered from 1;
 the host keeps them, bounded, until `Hosts.acknowledge`, and `Hosts.follow` sends those after a
@@ -80,7 +80,7 @@ class KernelStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelLoss:
-    """The end of a kernel that no person asked for.
+    """The end of a kernel that no person requested.
 
     Attributes:
         key: of its session.
@@ -220,7 +220,7 @@ class Kernel(Protocol):
         """Number of executions begun in it, as far as this process knows."""
 
     @property
-    def restored(self) -> session_variables.SavedVariables | None:
+    def restored_variables(self) -> session_variables.SavedVariables | None:
         """The variables restored from an earlier kernel; None if there were none."""
 
     @property
@@ -273,11 +273,11 @@ class Hosts(Protocol):
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """The sandbox level; of several hosts, the weakest."""
+        """The sandbox level; with several hosts, the weakest."""
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot can listen where code connects; of several hosts, on all."""
+        """Whether the bot can listen where code connects; with several hosts, on each of them."""
 
     @property
     def outlives_bot(self) -> bool:
@@ -293,7 +293,7 @@ class Hosts(Protocol):
     async def ensure_placed(self, key: str) -> bool:
         """Place a session on a machine if needed, perhaps after waiting for its former one.
 
-        Return, once, whether it lost its state with its former machine.
+        Return true once if the session lost its state with its former machine.
         """
 
     @property
@@ -347,14 +347,14 @@ class Hosts(Protocol):
     async def subscribe_losses(self, on_loss: OnLoss | None) -> None:
         """Call `on_loss` with each kernel that ends without a person's request; None stops that.
 
-        Losses while nobody listened, at most the latest 1000, are reported at once.
+        The latest 1000 losses since the last subscription are reported at once.
         """
 
     def lease(self, key: str, *, person: str = "") -> AbstractAsyncContextManager[Lease]:
         """Lease a session's kernel; without one, a start begins in the background.
 
-        A lease ends with its context, or with the bot's connection. `person` names who asks, unique
-        over all platforms; the kernel counts as theirs from now on.
+        A lease ends with its context, or with the bot's connection. `person` is the unique name of
+        the person who asks, on any platform; from now on, the kernel counts as theirs.
         """
 
     async def follow(

@@ -315,7 +315,9 @@ class TunneledDoors:
             await link.close()
             return
         async with await self._connection.session.ws_connect(
-            "/v1/door_stream", params={"stream": connection.stream}, max_msg_size=_MAX_MESSAGE_BYTES
+            "/v1/door_stream",
+            params={"stream": connection.stream_name},
+            max_msg_size=_MAX_MESSAGE_BYTES,
         ) as stream:
             bot_end, doorkeeper_end = socket.socketpair()
             for end in (bot_end, doorkeeper_end):

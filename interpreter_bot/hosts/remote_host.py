@@ -1,6 +1,6 @@
-"""A host in another process, of this machine or another: its kernels outlive this bot.
+"""A host in another process, on this machine or another; its kernels outlive this bot.
 
-It does what `local_host` does, over a wire whose other end is `kernel_host.host_server`.
+It does what `local_host` does, over a connection to `kernel_host.host_server`.
 `messages` validates a host's messages; `host_connection` resends lost calls.
 """
 
@@ -41,15 +41,15 @@ class RemoteKernel:
     def __init__(
         self,
         connection: host_connection.HostConnection,
-        lease: int,
+        lease_number: int,
         started: messages.KernelStarted,
     ) -> None:
         self._connection = connection
-        self._lease = lease
+        self._lease_number = lease_number
         self.id = started.id
         self.loss_notice = started.loss_notice
         self.run_count = started.run_count
-        self.restored = started.restored
+        self.restored_variables = started.restored_variables
         self.restore_notice = started.restore_notice
 
     async def execute(
@@ -62,7 +62,7 @@ class RemoteKernel:
         seconds: float | None = None,
         is_bot_code: bool = False,
     ) -> ports.ExecutionEnd:
-        message = messages.Code(self._lease, self.id, code, seconds, is_bot_code)
+        message = messages.Code(self._lease_number, self.id, code, seconds, is_bot_code)
         end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
         )
@@ -77,23 +77,23 @@ class _KernelStart(host_connection.Call):
         result: the kernel's description.
     """
 
-    def __init__(self, number: int, lease: int, on_wait: ports.OnWait | None) -> None:
-        self._number, self._lease, self._on_wait = number, lease, on_wait
+    def __init__(self, number: int, lease_number: int, on_wait: ports.OnWait | None) -> None:
+        self._number, self._lease_number, self._on_wait = number, lease_number, on_wait
         self.result: asyncio.Future[messages.KernelStarted] = (
             asyncio.get_running_loop().create_future()
         )
 
     def message(self, *, host_changed: bool) -> messages.ToHost:
-        """Return the request for the kernel; another host gets the same."""
-        return messages.StartKernel(self._number, self._lease)
+        """Return the request for the kernel, the same for each host."""
+        return messages.StartKernel(self._number, self._lease_number)
 
     def on_reply(self, reply: messages.Reply) -> None:
         """Handle the started kernel, a sentence on what the start waits for, or its failure."""
         if self.result.done():
             return
         match reply:
-            case messages.CallFailed(_, error):
-                self.result.set_exception(messages.to_error(error))
+            case messages.CallFailed(_, error_fields):
+                self.result.set_exception(messages.to_error(error_fields))
             case messages.KernelStarted():
                 self.result.set_result(reply)
             case messages.StartWaits(_, sentence) if self._on_wait is not None:
@@ -147,27 +147,27 @@ class ExecutionCall(host_connection.Call):
     def on_reply(self, reply: messages.Reply) -> None:
         """Handle a question of the code, or the reason why nothing can be followed."""
         match reply:
-            case messages.CallFailed(_, fields):
-                error = messages.to_error(fields)
+            case messages.CallFailed(_, error_fields):
+                error = messages.to_error(error_fields)
                 if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
                     self.on_host_lost()
                 elif not self.result.done():
                     self.result.set_exception(error)
-            case messages.Question(_, question, request):
-                if (task := self._answer_tasks.pop(question, None)) is not None:
+            case messages.Question(_, number, request):
+                if (task := self._answer_tasks.pop(number, None)) is not None:
                     task.cancel()
                 if request is not None and self._ask is not None:
-                    answer_code = self._answer(question, request, self._ask)
-                    task = asyncio.create_task(answer_code, name="answer to code")
-                    self._answer_tasks[question] = task
+                    answering = self._answer(number, request, self._ask)
+                    task = asyncio.create_task(answering, name="answer to code")
+                    self._answer_tasks[number] = task
 
-    async def _answer(self, question: int, request: values.InputRequested, ask: ports.Ask) -> None:
+    async def _answer(self, number: int, request: values.InputRequested, ask: ports.Ask) -> None:
         text, error = None, None
         try:
             text = await ask(request)
         except errors.BotError as refusal:
             error = messages.error_fields(refusal)
-        self._connection.send(messages.Answer(self._execution_id, question, text, error))
+        self._connection.send(messages.Answer(self._execution_id, number, text, error))
 
     def on_event(self, number: int, record: bytes) -> None:
         """Handle an output or the end; skip one that was received before."""

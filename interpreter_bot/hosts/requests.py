@@ -31,11 +31,11 @@ class Request:
     """A method that is sent as a request.
 
     Attributes:
-        name: of its class and of the method, such as `Hosts.release`.
-        method: name of the method.
-        is_long: the answer waits for disks, kernels or people, so it has no time limit.
-        is_unrepeatable: it must not be sent again if the host ends before it answers.
-        is_cancelled_on_disconnect: the host cancels it if the bot disconnects.
+        name: names of its class and method, such as `Hosts.release`.
+        method_name: name of the method.
+        is_long: whether the answer waits for disks, kernels or people, and so has no time limit.
+        is_unrepeatable: whether it must not be sent again if the host ends before its answer.
+        is_cancelled_on_disconnect: whether the host cancels it if the bot disconnects.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Request:
         is_cancelled_on_disconnect: bool,
     ) -> None:
         self.name = method.__qualname__
-        self.method = method.__name__
+        self.method_name = method.__name__
         self.is_long, self.is_unrepeatable, self.is_cancelled_on_disconnect = (
             is_long,
             is_unrepeatable,
@@ -75,19 +75,19 @@ class Request:
                 options["default"] = parameter.default
             field = dataclasses.field(**options)
             fields.append((parameter.name, self._types[parameter.name], field))
-        return dataclasses.make_dataclass(self.method, fields, frozen=True)
+        return dataclasses.make_dataclass(self.method_name, fields, frozen=True)
 
     def call(self, method: Callable[..., T], arguments: Any) -> T:  # noqa: ANN401
         """Call a method that answers this request, with an instance of `arguments`."""
         fields = dataclasses.fields(arguments)
-        # By position, as an implementation may have other names for its parameters.
+        # By position, because implementations may name their parameters differently.
         positional = [getattr(arguments, field.name) for field in fields if not field.kw_only]
         named = {field.name: getattr(arguments, field.name) for field in fields if field.kw_only}
         return method(*positional, **named)
 
 
 class Sender(Protocol):
-    """Object that sends the requests that it inherits."""
+    """An object that sends the requests it inherits."""
 
     async def send_request(self, request: Request, arguments: Any) -> Any:  # noqa: ANN401
         """Send a request with an instance of its `arguments`, and return the answer."""

@@ -1,6 +1,6 @@
 """Several hosts as one: most requests go to the host that has the session.
 
-`rolling_hosts` and `placed_hosts` decide which one that is.
+`rolling_hosts` and `placed_hosts` find that host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from interpreter_bot.hosts import kernel_doors, ports, remote_host, requests
 
 
 class SessionRouter(ports.Hosts):
-    """Hosts that send what they do not define to the host that has the session.
+    """Hosts as one object, which sends each request about a session to the host that has it.
 
     Attributes:
         on_loss: called with each lost kernel.
@@ -29,7 +29,7 @@ class SessionRouter(ports.Hosts):
 
     @abc.abstractmethod
     async def host_of(self, key: str) -> remote_host.RemoteHost:
-        """Return the host that has a session, or that a new one goes to.
+        """Return the host that has a session, or that gets a new session.
 
         Raises:
             KernelError: no host can be used.

@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import struct
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -28,8 +27,6 @@ from interpreter_bot.kernel_host import session_epochs
 from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
-
-_FRAME_HEADER: Final = struct.Struct("<IQ")
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,11 +101,11 @@ class BotConnection:
             case messages.Lease():
                 self._begin_lease(message)
             case messages.StartKernel():
-                self._begin_call(message.call, self._start_kernel(message))
+                self._begin_call(message.call_number, self._start_kernel(message))
             case messages.Follow():
-                self._begin_call(message.call, self._follow(message))
-            case messages.Cancel(call):
-                await self._cancel(call)
+                self._begin_call(message.call_number, self._follow(message))
+            case messages.Cancel(call_number):
+                await self._cancel(call_number)
             case messages.Answer():
                 self._answer(message)
             case messages.Acknowledge(execution_id):
@@ -150,8 +147,10 @@ class BotConnection:
 
     def _begin_lease(self, message: messages.Lease) -> None:
         # In the background: a session's former kernel may have to save its variables first.
-        task = asyncio.create_task(self._open_lease(message), name=f"lease {message.call} of a bot")
-        self._lease_tasks[message.call] = task
+        task = asyncio.create_task(
+            self._open_lease(message), name=f"lease {message.call_number} of a bot"
+        )
+        self._lease_tasks[message.call_number] = task
         task.add_done_callback(_log_lease_failure)
 
     async def _open_lease(self, message: messages.Lease) -> _ActiveLease:
@@ -161,7 +160,9 @@ class BotConnection:
             raise errors.KernelStartError(host_words.HOST_DRAINS)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
-        active = self._leases[message.call] = _ActiveLease(key, lease, stack, message.is_ephemeral)
+        active = self._leases[message.call_number] = _ActiveLease(
+            key, lease, stack, message.is_ephemeral
+        )
         return active
 
     async def _wait_for_lease(self, number: int) -> _ActiveLease | None:
@@ -175,28 +176,28 @@ class BotConnection:
 
     async def _start_kernel(self, message: messages.StartKernel) -> None:
         def on_wait(sentence: str) -> None:
-            self._send_soon(messages.StartWaits(message.call, sentence))
+            self._send_soon(messages.StartWaits(message.call_number, sentence))
 
-        active = await self._wait_for_lease(message.lease)
+        active = await self._wait_for_lease(message.lease_number)
         if active is None:
             raise errors.KernelStartError(host_words.HOST_DRAINS)
         kernel = await active.lease.kernel(on_wait=on_wait)
         active.kernels[kernel.id] = kernel
         await self._send(
             messages.KernelStarted(
-                message.call,
+                message.call_number,
                 id=kernel.id,
                 loss_notice=kernel.loss_notice,
                 run_count=kernel.run_count,
-                restored=kernel.restored,
+                restored_variables=kernel.restored_variables,
                 restore_notice=kernel.restore_notice,
             )
         )
 
     async def _follow(self, message: messages.Follow) -> None:
-        call, execution_id, code = message.call, message.execution_id, message.code
+        call_number, execution_id, code = message.call_number, message.execution_id, message.code
         if code is not None:
-            kernel = await self._kernel_of_lease(code.lease, code.kernel_id)
+            kernel = await self._kernel_of_lease(code.lease_number, code.kernel_id)
             if kernel is not None:
                 self._executions.begin(
                     execution_id,
@@ -211,17 +212,17 @@ class BotConnection:
                     values.Ending.REFUSED, 0.0, host_words.KERNEL_GONE, kernel_lost=True
                 )
                 end = ports.ExecutionEnd(finished, loss_reason=host_words.KERNEL_GONE)
-                await self._send_event(call, 1, messages.pack(end))
+                await self._send_event(call_number, 1, messages.pack(end))
                 return
 
-        async def send(event: int, record: bytes) -> None:
-            await self._send_event(call, event, record)
+        async def send(event_number: int, record: bytes) -> None:
+            await self._send_event(call_number, event_number, record)
 
         await self._executions.follow(
             execution_id,
             after=message.after,
             send=send,
-            questioner=_RemoteQuestioner(self, call) if message.can_ask else None,
+            questioner=_RemoteQuestioner(self, call_number) if message.can_ask else None,
         )
 
     async def _kernel_of_lease(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
@@ -254,9 +255,9 @@ class BotConnection:
         if questions is None:
             return
         if message.text is not None:
-            questions.answer(message.question, message.text)
+            questions.answer(message.question_number, message.text)
         elif message.error is not None:
-            questions.answer(message.question, messages.to_error(message.error))
+            questions.answer(message.question_number, messages.to_error(message.error))
 
     def _begin_call(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in the background, and report its failure to the bot."""
@@ -299,10 +300,10 @@ class BotConnection:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             _log.info("a bot disconnected before a message was sent: %r", error)
 
-    async def _send_event(self, number: int, event: int, record: bytes) -> None:
+    async def _send_event(self, call_number: int, event_number: int, record: bytes) -> None:
         # One at a time, so that events for a slow bot do not fill the memory.
         async with self._send_lock:
-            await self._socket.send_bytes(_FRAME_HEADER.pack(number, event) + record)
+            await self._socket.send_bytes(messages.pack_frame(call_number, event_number, record))
 
     async def _end_calls_and_leases(self) -> None:
         for task in [*self._call_tasks.values(), *self._send_tasks]:
@@ -337,13 +338,13 @@ def _log_lease_failure(lease_task: asyncio.Task[_ActiveLease]) -> None:
 class _RemoteQuestioner:
     """Forwards the questions of one execution to a bot."""
 
-    def __init__(self, connection: BotConnection, call: int) -> None:
+    def __init__(self, connection: BotConnection, call_number: int) -> None:
         self._connection = connection
-        self._call = call
+        self._call_number = call_number
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        message = messages.Question(self._call, number, request)
+        message = messages.Question(self._call_number, number, request)
         self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
-        self._connection._send_soon(messages.Question(self._call, number, None))
+        self._connection._send_soon(messages.Question(self._call_number, number, None))

@@ -50,7 +50,7 @@ class RequestAnswers:
         targets = (self, doors, host)
         # Resolve all now, so that a request without a method fails at the start.
         self._methods = {
-            name: _find_method(request.method, targets)
+            name: _find_method(request.method_name, targets)
             for name, request in requests.REQUESTS.items()
             if not name.startswith(_WORKSPACE_PREFIX)
         }
@@ -76,7 +76,7 @@ class RequestAnswers:
             return json_response(await answer)
         key = http_request.query["key"]
         workspace = await self._host.workspace(key)
-        answer = await request.call(getattr(workspace, request.method), arguments)
+        answer = await request.call(getattr(workspace, request.method_name), arguments)
         if name in _CHANGING_REQUESTS:
             await self._note_change(key)
         return json_response(answer)

@@ -99,7 +99,7 @@ class Kernel:
         """Whether its variables may replace the saved ones."""
         self.snapshot_numbers: set[int] = set()
         """Numbers of the snapshots that it restored or wrote; 0 if it began without one."""
-        self.restored: session_variables.SavedVariables | None = None
+        self.restored_variables: session_variables.SavedVariables | None = None
         """The variables that it restored from an earlier kernel."""
         self.restore_notice = ""
         """Sentence for people before the first output: which variables could not be restored."""

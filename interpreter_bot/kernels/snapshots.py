@@ -261,7 +261,7 @@ class Snapshots:
     ) -> None:
         """Record which variables a kernel restored; `answer` lists those that failed."""
         failures, saved = snapshot_manifests.failures(answer), snapshot.summary
-        kernel.restored = dataclasses.replace(
+        kernel.restored_variables = dataclasses.replace(
             saved,
             kept_count=max(saved.kept_count - len(failures), 0),
             lost=(*failures, *saved.lost),

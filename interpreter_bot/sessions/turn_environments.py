@@ -272,7 +272,7 @@ class SessionEnvironment:
             await self.collect()
             self.mark = await self.workspace.mark_files()
         kernel = await self.kernel()
-        loss = self._variables.take_notice(kernel.id, saved=kernel.restored)
+        loss = self._variables.take_notice(kernel.id, saved=kernel.restored_variables)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING))
         if self.mark is None:

@@ -27,17 +27,22 @@ class Placements(transactions.Aggregate):
         placements = {row.session_digest: _placement(row) for row in rows}
         return {key: placements[digest] for key in keys if (digest := _digest(key)) in placements}
 
-    async def put(self, key: str, host: str, *, after: int) -> values.Placement:
+    async def put(self, key: str, host: str, *, former_epoch: int) -> values.Placement:
         """Place a session unless another bot did so first; return its placement.
 
         Args:
             key: of the session.
             host: the host to place it on.
-            after: epoch of the placement to replace; 0 if there is none.
+            former_epoch: of the placement to replace; 0 if there is none.
         """
-        fields = {"host": host, "epoch": after + 1, "placed": columns.now(), "is_told": after == 0}
-        if after:
-            current = (_T.session_digest == _digest(key), _T.epoch == after)
+        fields = {
+            "host": host,
+            "epoch": former_epoch + 1,
+            "placed": columns.now(),
+            "is_told": former_epoch == 0,
+        }
+        if former_epoch:
+            current = (_T.session_digest == _digest(key), _T.epoch == former_epoch)
             await self._transactions.change(sa.update(_T).where(*current).values(**fields))
         else:
             insert = self._transactions.insert(_T).values(session_digest=_digest(key), **fields)

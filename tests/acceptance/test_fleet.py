@@ -196,7 +196,7 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         former = next(one for one in hosts.hosts if one.connection.address.port == machines[0].port)
         # A copy of what is lost goes where it can be.
         async with asyncio.timeout(30):
-            found, placement = await hosts._place("a copy", beside=former)
+            found, placement = await hosts._place("a copy", preferred_host=former)
         assert (found.connection.address.port, placement.epoch) == (machines[1].port, 2)
 
 
@@ -281,7 +281,7 @@ async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere
             hosts.hosts, key=lambda one: one.connection.address.port != machines[0].port
         )
         await ran(first, "old", "x = 1")
-        await database.placements.put("old", second.connection.status.data_id, after=0)
+        await database.placements.put("old", second.connection.status.data_id, former_epoch=0)
         await hosts._end_moved_sessions(first)
         assert await first.statuses(["old"]) == {}
 
@@ -291,7 +291,7 @@ async def sessions_of_both(hosts, database, machines):
     found = []
     for number, machine in enumerate(machines):
         host = next(one for one in hosts.hosts if one.connection.address.port == machine.port)
-        await database.placements.put(f"s{number}", host.connection.status.data_id, after=0)
+        await database.placements.put(f"s{number}", host.connection.status.data_id, former_epoch=0)
         await ran(hosts, f"s{number}", f"x = 's{number}'")
         found.append(f"s{number}")
     return found

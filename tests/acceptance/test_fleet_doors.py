@@ -83,7 +83,9 @@ class Fleet:
 
     async def place(self, hosts, key, machine):
         """Have a session on a machine, with the authority of what is outside."""
-        await hosts.database.placements.put(key, self.host(hosts, machine).status.data_id, after=0)
+        await hosts.database.placements.put(
+            key, self.host(hosts, machine).status.data_id, former_epoch=0
+        )
         await self.run(
             hosts, key, f"open('ca.pem', 'w').write({self.outside.authority.certificate!r})"
         )
@@ -232,7 +234,7 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
         await fleet.run(hosts, key, code)
         await test_fleet.until(lambda: any("/late" in head for head in fleet.outside.heads))
         moved = fleet.host(hosts, second).status.data_id
-        await hosts.database.placements.put(key, moved, after=1)
+        await hosts.database.placements.put(key, moved, former_epoch=1)
         await test_fleet.until(lambda: key not in [one[0] for one in kept(hosts)])
         former = next(one for one in hosts.hosts if one.connection.status.data_id != moved)
         # Nor does the bot take them over, though that host says that nobody has them.

@@ -200,7 +200,7 @@ async def test_what_is_damaged_or_cannot_be_reached_is_a_sentence_and_loses_noth
         await archived(hosts, key)
         lost = await machine_of(hosts, database, machines, key)
         other = next(one for one in machines if one is not lost)
-        await database.placements.put(key, data_id_of(other), after=1)
+        await database.placements.put(key, data_id_of(other), former_epoch=1)
         # More than there are tries: other sessions of the machines may be archived just now.
         bucket.faults += [("GET", "list-type", 503)] * 40
         with pytest.raises(errors.KernelError, match="cannot be used right now"):
@@ -238,7 +238,7 @@ async def test_a_copy_of_a_session_is_archived_before_it_is_used(config, machine
         await until(lambda: manifests(bucket, copy))
         former = await machine_of(hosts, database, machines, copy)
         other = next(one for one in machines if one is not former)
-        await database.placements.put(copy, data_id_of(other), after=1)
+        await database.placements.put(copy, data_id_of(other), former_epoch=1)
         assert await ran(hosts, copy, LOOK) == "[1, 2] kept"
 
 

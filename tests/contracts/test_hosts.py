@@ -702,7 +702,7 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
             # It is not saved yet.
             await asyncio.sleep(0.02)
     async with hosts.lease(key) as lease:
-        assert (await lease.kernel()).restored.names == ("x",)
+        assert (await lease.kernel()).restored_variables.names == ("x",)
         await hosts.create_checkpoint(key, "1")
         await run(await lease.kernel(), "x = 2\nopen('g', 'w').close()")
         saved = await hosts.restore_checkpoint(key, "1")
@@ -760,7 +760,11 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
             assert hosts.keeps_variables
             async with hosts.lease("a") as lease:
                 former = await lease.kernel()
-                assert (former.run_count, former.restored, former.restore_notice) == (0, None, "")
+                assert (former.run_count, former.restored_variables, former.restore_notice) == (
+                    0,
+                    None,
+                    "",
+                )
                 end, _ = await run(former, "x = [1]\ny = iter(x)\nz = (i for i in x)")
                 assert end.run_count == former.run_count == 1
             for _ in range(3000):
@@ -777,7 +781,7 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
             async with hosts.lease("a") as lease:
                 await run(await lease.kernel(), "import os; os._exit(3)")
                 kernel = await lease.kernel()
-                assert kernel.restored == held.saved
+                assert kernel.restored_variables == held.saved
                 assert kernel.run_count == 0
                 end, _ = await run(kernel, "x[0] / 0 if x != [1] else None")
                 assert end.finished.ending is values.Ending.OK

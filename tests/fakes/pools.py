@@ -63,7 +63,7 @@ class Kernel:
     is_frozen = False
     namespace = outputs.VariableNames()
     loss_reason = "It crashed."
-    restored = None
+    restored_variables = None
     restore_notice = ""
 
     def __init__(self, pool, key, loss_notice):

@@ -125,7 +125,7 @@ async def test_an_idle_session_is_saved_and_then_frozen(opened):
         assert kernel.last_used == used, "saving is no use of the session"
         assert await run(kernel, "limit, next(running)") == "(50, 0)"
         second = await lose(pool)
-        assert second.restored == told
+        assert second.restored_variables == told
         assert not second.restore_notice
         assert await run(second, CHECK) == BACK
         assert await run(second, "1 / above([3])[0]") != ""
@@ -196,7 +196,7 @@ async def test_a_reboot_keeps_variables_and_a_new_release_names_what_it_cannot_r
     async with opened() as pool:
         kernel = await pool.take("a")
         assert await run(kernel, "stays.x, plain, 'goes' in dir()") == "('new', [1, 2], False)"
-        lost = dict(kernel.restored.lost)
+        lost = dict(kernel.restored_variables.lost)
         assert lost.keys() == {"both", "goes", "changes"}
         assert ("KeyError" in lost["changes"], "Goes" in lost["both"]) == (True, True)
         assert "both" in lost["goes"]
@@ -226,7 +226,10 @@ async def test_an_older_state_says_how_much_older_it_is(opened):
         await run(kernel, "x = 2")
         await run(kernel, "x = 3")
         second = await lose(pool)
-        assert (second.restored.kernel_id, second.restored.run_count) == (kernel.id, 1)
+        assert (second.restored_variables.kernel_id, second.restored_variables.run_count) == (
+            kernel.id,
+            1,
+        )
         assert await run(second, "x") == "1"
 
 
@@ -440,7 +443,7 @@ async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
         assert (variables / "x").exists()
         await kill(pool, "a")
         assert not (variables / "x").exists()
-        assert (await pool.take("a")).restored == told
+        assert (await pool.take("a")).restored_variables == told
         await run(pool.kernels["a"], fill)
         await lose(pool)
         assert not (variables / "x").exists()
@@ -508,7 +511,7 @@ slow = Slow(); slow.a = 1
         assert "could not be restored" in kernel.restore_notice
         await run(kernel, "new = 1; os = __import__('os'); os.unlink('/mnt/data/armed')")
         kernel = await lose(pool)
-        assert kernel.restored == told
+        assert kernel.restored_variables == told
         assert await run(kernel, "slow.a") == "1"
 
 
@@ -549,7 +552,7 @@ async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle
     await bot.wait()
     async with opened() as pool:
         kernel = await pool.take("a")
-        assert kernel.restored.run_count == 1
+        assert kernel.restored_variables.run_count == 1
         assert await run(kernel, "x") == "1"
 
 

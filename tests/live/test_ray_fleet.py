@@ -213,7 +213,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
         keys = [f"s{number}" for number in range(6)]
         # By themselves all may go to one.
         for key, host in zip(keys, list(hosts._connected_hosts()) * 3, strict=True):
-            await hosts._placements.put(key, host.connection.status.data_id, after=0)
+            await hosts._placements.put(key, host.connection.status.data_id, former_epoch=0)
         running = [asyncio.create_task(ticking(key)) for key in keys]
 
         async def go_on():

@@ -246,7 +246,7 @@ async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
     ):
         told, kernel = await run(lease, "print(kept)", "e2")
     assert told == "7\n"
-    assert [name for name, _ in kernel.restored.lost] == ["lost"]
+    assert [name for name, _ in kernel.restored_variables.lost] == ["lost"]
 
 
 async def test_nothing_is_left_of_a_command_whose_host_was_killed(config):
@@ -370,7 +370,7 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             told, moved = await run(lease, "print(kept)", "e4")
             assert told == "still here\n"
             assert moved.id != kernel.id
-            assert "kept" in str(moved.restored)
+            assert "kept" in str(moved.restored_variables)
 
 
 async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):

@@ -239,7 +239,7 @@ assert input() == "8", "it was asked before all was shown" """
 
 
 async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place, monkeypatch):
-    monkeypatch.setattr(host_connection, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(host_connection, "_MAX_ANSWER_SECONDS", 0.2)
     async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
         relay.is_deaf = True
         with pytest.raises(errors.KernelError):
@@ -260,7 +260,7 @@ async def test_what_a_host_did_not_live_to_answer_the_next_one_is_asked(relay, p
 async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
     relay, served, place, monkeypatch
 ):
-    monkeypatch.setattr(host_connection, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(host_connection, "_MAX_ANSWER_SECONDS", 0.2)
     (place / "newest").symlink_to("host.sock")
     (place / "1.sock").symlink_to("relay.sock")
 
@@ -372,7 +372,7 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
         "nonsense",
         '{"type": "Rule", "fields": {}}',
         '{"type": "StartKernel", "fields": {}}',
-        '{"type": "Lease", "fields": {"call": [], "key": 1, "person": 2}}',
+        '{"type": "Lease", "fields": {"call_number": [], "key": 1, "person": 2}}',
         '{"type": "Acknowledge"}',
         '{"type": ["Acknowledge"], "fields": {"execution_id": "x"}}',
         '{"type": "KernelLost", "fields": {"number": 1, "loss": null}}',
@@ -448,7 +448,7 @@ async def test_host_that_stays_away_ends_what_ran(host, place):
 async def test_host_that_sends_nonsense_is_no_host(tmp_path):
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        body = b'{"protocol": 1, "id": ["x"]}'
+        body = b'{"protocol_version": 1, "id": ["x"]}'
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         await writer.drain()

@@ -187,10 +187,10 @@ async def test_a_database_that_is_opened_twice_is_still_locked_for_others(openin
         return (await process.communicate())[0].decode().strip()
 
     async with opening() as first:
-        await first.placements.put("s", "a", after=0)
+        await first.placements.put("s", "a", former_epoch=0)
         # As a bot that has hosts of several machines does.
         async with opening():
             for key in ("s", "t"):
                 # The first one that goes must not take the log with it that this process writes.
-                await first.placements.put(key, "a", after=0)
+                await first.placements.put(key, "a", former_epoch=0)
                 assert "epoch=1" in await beside(key)

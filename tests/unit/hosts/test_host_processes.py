@@ -147,7 +147,7 @@ def status(config, **fields):
         host_statuses.STATUS,
         release=metadata.version("interpreter-bot"),
         fingerprint=host_processes.fingerprint(config),
-        private=tuple(map(str, config.private_paths)),
+        private_paths=tuple(map(str, config.private_paths)),
         is_lingering=True,
     )
     return json.loads(messages.encode_json(status)) | fields
@@ -159,10 +159,10 @@ def status(config, **fields):
         ({}, True),
         ({"release": "0.0.1"}, False),
         ({"fingerprint": "other limits"}, False),
-        ({"private": []}, False),
+        ({"private_paths": []}, False),
         ({"sandbox_level": "none"}, False),
         ({"is_draining": True}, False),
-        ({"protocol": 1}, False),
+        ({"protocol_version": 1}, False),
     ],
 )
 async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(

@@ -17,13 +17,15 @@ def test_all_of_a_few_hosts_are_asked_and_some_of_many():
 
 
 def test_files_decide_then_room_among_two_by_chance():
-    assert placement_offers.choose([]) is None
-    assert placement_offers.choose([("one", Offer(has_files=False, free_bytes=0))]) == "one"
+    assert placement_offers.choose_host([]) is None
+    assert placement_offers.choose_host([("one", Offer(has_files=False, free_bytes=0))]) == "one"
     full = ("full", Offer(has_files=True, free_bytes=0))
     roomy = ("roomy", Offer(has_files=False, free_bytes=9))
-    assert placement_offers.choose([roomy, full]) == "full"
+    assert placement_offers.choose_host([roomy, full]) == "full"
     offers = [(number, Offer(has_files=False, free_bytes=number)) for number in range(4)]
     draw = random.Random(1).sample
-    chosen = collections.Counter(placement_offers.choose(offers, sample=draw) for _ in range(600))
+    chosen = collections.Counter(
+        placement_offers.choose_host(offers, sample=draw) for _ in range(600)
+    )
     # The roomiest wins whenever it is drawn: half the time. The fullest never does.
     assert chosen[3] > chosen[2] > chosen[1] > 0 == chosen[0]

@@ -87,7 +87,7 @@ async def hanging_bot(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code():
-            name = messages.decode(messages.ToDoors, await link.receive_str()).stream
+            name = messages.decode(messages.ToDoors, await link.receive_str()).stream_name
             async with host.session.ws_connect(STREAM, params={"stream": name}):
                 yield
 
@@ -122,7 +122,7 @@ async def test_connection_that_is_given_up_while_it_is_fetched_is_reset(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code() as code:
-            name = messages.decode(messages.ToDoors, await link.receive_str()).stream
+            name = messages.decode(messages.ToDoors, await link.receive_str()).stream_name
             host.may_prepare.clear()
             opening = host.session.ws_connect(STREAM, params={"stream": name})
             fetching = asyncio.ensure_future(opening)
