@@ -122,7 +122,7 @@ class BotProcess:
     async def host_pid(self) -> int:
         """Return the process of the newest host; 0 where there is none just now."""
         try:
-            return (await host_processes.status(host_sockets.newest_link(self.paths))).pid
+            return (await host_processes.read_status(host_sockets.newest_link(self.paths))).pid
         except errors.BotError:
             return 0
 

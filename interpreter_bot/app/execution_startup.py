@@ -205,7 +205,7 @@ async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Addr
 
     async with contextlib.AsyncExitStack() as stack:
         listed_hosts = None
-        if host_lists.RAY in config.host.fleet:
+        if host_lists.RAY_ENTRY in config.host.fleet:
             opening = open_database(config, takes_orphans=False)
             listed_hosts = (await stack.enter_async_context(opening)).fleet_hosts
         fleet = host_lists.Fleet(config.host.fleet, config.host.tls, listed_hosts)

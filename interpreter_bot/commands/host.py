@@ -83,7 +83,7 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
         addresses = await execution_startup.fleet_addresses(config)
     for address in addresses:
         try:
-            status = await host_processes.status(address)
+            status = await host_processes.read_status(address)
         except errors.HostUnusableError as error:
             statuses.append({"socket": str(address), "error": str(error)})
         except errors.KernelError:
@@ -147,7 +147,7 @@ async def _open_server(
             is_lingering=linger_seconds is not None,
             bot_uid=_find_user_id(config.host.bot_user),
             fingerprint=host_processes.fingerprint(config),
-            private=config.private_paths,
+            private_paths=config.private_paths,
             tls=_tls_address(config),
             archives=archives,
         )
@@ -218,8 +218,8 @@ async def _wait_for_end(
     while True:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CHECK_SECONDS):
-                await server.changed.wait()
-        server.changed.clear()
+                await server.state_changed.wait()
+        server.state_changed.clear()
         now = time.monotonic()
         if server.is_ending:
             ending_since = ending_since or now
@@ -230,7 +230,7 @@ async def _wait_for_end(
             if not await server.has_kernels():
                 return
         is_alone = linger_seconds is not None and not server.connections
-        if is_alone and now - server.last_seen > (linger_seconds or 0.0):
+        if is_alone and now - server.last_disconnected_at > (linger_seconds or 0.0):
             return
 
 

@@ -160,7 +160,7 @@ async def _check_hosts(fleet: _Fleet) -> list[diagnosis.Finding]:
 async def _check_host(address: host_addresses.Address) -> diagnosis.Finding:
     name = f"host {address}"
     try:
-        status = await host_processes.status(address)
+        status = await host_processes.read_status(address)
     except errors.KernelError as error:
         return _fleet_finding(name, str(error), is_active=False)
     detail = doctor_words.host_state(

@@ -1,4 +1,4 @@
-"""Executions whose cancelled caller waits until the code is stopped."""
+"""Executions that are stopped when their caller is cancelled, before the caller goes on."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def run(
     execution_id: str = "",
     on_installation: Callable[[code_activity.InstalledLayer], None] | None = None,
 ) -> values.Finished:
-    """Run code; when cancelled, stop it and return only when it no longer runs.
+    """Run code; when cancelled, stop it and return only once it has ended.
 
-    Afterwards the host forgets the execution. Parameters are those of `ports.Kernel.execute`; with
+    Afterwards the host forgets the execution. Parameters are those of `ports.Kernel.execute`; by
     `execution_id`, others can stop the code. `on_installation` receives each installed layer.
     """
     execution_id = execution_id or new_id()
 
-    def pass_on(event: ports.Event, _: int) -> None:
+    def forward_event(event: ports.Event, _: int) -> None:
         if not isinstance(event, code_activity.InstalledLayer):
             show(event)
         elif on_installation is not None:
@@ -44,33 +44,33 @@ async def run(
     executing = kernel.execute(
         code,
         execution_id=execution_id,
-        show=pass_on,
+        show=forward_event,
         ask=ask,
         seconds=seconds,
         is_bot_code=is_bot_code,
     )
-    running = asyncio.create_task(executing, name="execution")
+    execution_task = asyncio.create_task(executing, name="execution")
     try:
-        return (await asyncio.shield(running)).finished
+        return (await asyncio.shield(execution_task)).finished
     except asyncio.CancelledError:
-        await stop_and_wait(hosts, running, execution_id)
+        await stop_and_wait(hosts, execution_task, execution_id)
         raise
     finally:
         hosts.acknowledge(execution_id)
 
 
 async def stop_and_wait(
-    hosts: ports.Hosts, running: asyncio.Task[ports.ExecutionEnd], execution_id: str
+    hosts: ports.Hosts, execution_task: asyncio.Task[ports.ExecutionEnd], execution_id: str
 ) -> ports.ExecutionEnd:
     """Stop an execution and wait for its end, despite cancellation.
 
     The host kills code that does not end by itself in time.
     """
-    stopping = asyncio.create_task(hosts.stop(execution_id), name="stop of an execution")
-    for task in (stopping, running):
+    stop_task = asyncio.create_task(hosts.stop(execution_id), name="stop of an execution")
+    for task in (stop_task, execution_task):
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({task})
-    if (error := stopping.exception()) is not None and not isinstance(error, errors.BotError):
+    if (error := stop_task.exception()) is not None and not isinstance(error, errors.BotError):
         raise error
-    return running.result()
+    return execution_task.result()

@@ -22,7 +22,7 @@ HEARTBEAT_SECONDS: Final = 20.0
 """Heartbeat of the link. Streams have none, because it would wait behind their data."""
 
 _CHUNK_BYTES: Final = 64 * 1024
-_END: Final = "end"
+_END_MESSAGE: Final = "end"
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 Peer: TypeAlias = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
@@ -31,8 +31,8 @@ Peer: TypeAlias = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 async def relay(endpoint: socket.socket, peer: Peer, *, max_seconds: float | None = None) -> None:
     """Pass bytes both ways until both sides have ended, or one is lost; then close both.
 
-    `endpoint` is connected and non-blocking. Once the peer has ended, the endpoint's side may go on
-    for `max_seconds`.
+    `endpoint` is connected and non-blocking. After the peer's end, the endpoint may
+    still send for `max_seconds`.
     """
     sending = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
     receiving = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
@@ -74,7 +74,7 @@ async def _send(endpoint: socket.socket, peer: Peer) -> None:
     while data := await loop.sock_recv(endpoint, _CHUNK_BYTES):
         # This waits while the other end does not read.
         await peer.send_bytes(data)
-    await peer.send_str(_END)
+    await peer.send_str(_END_MESSAGE)
 
 
 async def _receive(endpoint: socket.socket, peer: Peer) -> None:
@@ -87,7 +87,7 @@ async def _receive(endpoint: socket.socket, peer: Peer) -> None:
     async for message in peer:
         if message.type is aiohttp.WSMsgType.BINARY:
             await loop.sock_sendall(endpoint, message.data)
-        elif message.type is aiohttp.WSMsgType.TEXT and message.data == _END:
+        elif message.type is aiohttp.WSMsgType.TEXT and message.data == _END_MESSAGE:
             endpoint.shutdown(socket.SHUT_WR)
             return
     raise ConnectionResetError

@@ -1,9 +1,9 @@
-"""Executions of a host: each runs to its end, even if nobody follows, and fills a journal.
+"""Executions of a host: each runs to its end, even if nobody follows, and writes a journal.
 
-Clients begin, follow, stop and acknowledge executions by id. If a host died, its executions' ends
-are added to their journals, with a sentence that says so.
+Clients begin, follow, stop and acknowledge executions by id. If a host dies, the next one adds an
+end to the journal of each unfinished execution, with a sentence that says so.
 
-A question of running code goes to all followers that can answer; the first answer counts.
+Running code asks its questions of all followers that can answer; the first answer counts.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
-# A host that ends closes its connections a moment before its journals.
+# A host that ends closes its connections before its journals, so clients may look too early.
 _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
-"""Sends an event: its number, and its bytes as `messages.pack` writes them."""
+"""Sends an event: its number, and its bytes, which `messages.pack` encoded."""
 
 
 class Questioner(Protocol):
     """A follower of an execution who may answer the code's questions."""
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask for an answer to the question of this number."""
+        """Ask for an answer to the question with this number."""
 
     def withdraw(self, number: int) -> None:
-        """Withdraw the question, as it is answered or no longer asked."""
+        """Withdraw the question, because it is answered or no longer asked."""
 
 
 class Questions:
@@ -80,19 +80,19 @@ class Questions:
         seconds_left = self._input_seconds
         while not answer.done() and seconds_left > 0:
             self._questioners_changed.clear()
-            # Time runs only while somebody is asked.
+            # The time limit runs only while somebody can answer.
             timeout = seconds_left if self._questioners and seconds_left < math.inf else None
-            began = time.monotonic()
-            questioners_change = asyncio.create_task(
+            started_at = time.monotonic()
+            change_task = asyncio.create_task(
                 self._questioners_changed.wait(), name="change of questioners"
             )
-            futures: set[asyncio.Future[Any]] = {answer, questioners_change}
+            futures: set[asyncio.Future[Any]] = {answer, change_task}
             try:
                 await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                questioners_change.cancel()
+                change_task.cancel()
             if timeout is not None:
-                seconds_left -= time.monotonic() - began
+                seconds_left -= time.monotonic() - started_at
         if not answer.done():
             raise errors.UnansweredError
         return answer.result()
@@ -145,7 +145,7 @@ class CallbackQuestioner:
 
 
 class _OrderedQuestioner:
-    """Delays a question until the events before it were sent."""
+    """Delays questions until the events before them were sent; implements `Questioner`."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _OrderedQuestioner:
         journal: execution_journals.Journal,
         last_sent: int,
     ) -> None:
-        """Begin after event number `sent`."""
+        """Ask nothing yet; the last sent event has the number `last_sent`."""
         self._questioner = questioner
         self._journal = journal
         self._last_sent = last_sent
@@ -192,7 +192,7 @@ class Executions:
     """All executions of one host, by id; in memory, or on disk with `open`.
 
     Attributes:
-        is_draining: the host is about to end, and leaves orphaned executions to the next one.
+        is_draining: whether the host is about to end; then it takes over no journals of dead hosts.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Executions:
             weakref.WeakKeyDictionary()
         )
         self._orphan_lock = asyncio.Lock()
-        # Ids are kept longer than journals, so that an execution is not started twice.
+        # Ids are kept longer than journals, so that no execution begins twice.
         self._known_ids: dict[str, None] = {}
 
     @classmethod
@@ -238,13 +238,13 @@ class Executions:
                 await executions.close()
 
     async def _end_orphans(self) -> bool:
-        """Write the ends of dead hosts' executions; return whether no other host lives."""
-        is_complete = await self._journals.take_over()
+        """Add ends to journals of dead hosts; return whether no other host is alive."""
+        is_only_host = await self._journals.take_over()
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
                 end = _lost_end(max(time.time() - journal.began_at, 0.0))
                 journal.append(messages.pack(end), is_end=True)
-        return is_complete
+        return is_only_host
 
     def __len__(self) -> int:
         """Return the number of running executions."""
@@ -290,7 +290,7 @@ class Executions:
         is_bot_code: bool,
     ) -> None:
         """Run code once its kernel is free, and append its end to the journal."""
-        began, end = time.monotonic(), None
+        started_at, end = time.monotonic(), None
         lock = self._kernel_locks.setdefault(execution.kernel, asyncio.Lock())
         try:
             async with lock:
@@ -298,32 +298,32 @@ class Executions:
                     execution, journal, code, ask=ask, seconds=seconds, is_bot_code=is_bot_code
                 )
         except Exception:
-            # The last net: followers wait for an end.
+            # Catch everything, because followers wait for an end.
             _log.exception("an execution failed")
             end = ports.ExecutionEnd(
                 values.Finished(values.Ending.REFUSED, 0.0, run_words.BOT_FAULT)
             )
         finally:
             if end is None:
-                # Cancelled: the process is to end at once.
-                end = _lost_end(time.monotonic() - began)
+                # This task was cancelled, because the process ends at once.
+                end = _lost_end(time.monotonic() - started_at)
             journal.append(messages.pack(end), is_end=True)
             del self._running[journal.id]
 
     async def find(self, execution_id: str) -> execution_journals.Journal:
-        """Return the journal of an execution, also if its host has just ended.
+        """Return the journal of an execution, even if its host has just ended.
 
         Raises:
-            ExecutionMissingError: there is none.
+            ExecutionMissingError: there is no journal.
         """
         deadline = time.monotonic() + _MAX_ENDING_SECONDS
         while (journal := self._journals.find(execution_id)) is None:
-            is_complete = True
+            is_only_host = True
             if not self.is_draining:
                 async with self._orphan_lock:
-                    is_complete = await self._end_orphans()
+                    is_only_host = await self._end_orphans()
             journal = self._journals.find(execution_id)
-            if journal is None and (is_complete or time.monotonic() > deadline):
+            if journal is None and (is_only_host or time.monotonic() > deadline):
                 raise errors.ExecutionMissingError
             await asyncio.sleep(0 if journal else _POLL_SECONDS)
         return journal
@@ -364,7 +364,7 @@ class Executions:
                 if entry.dropped_count:
                     notice = values.Notice(host_words.outputs_missing(entry.dropped_count))
                     await send(entry.number - 1, messages.pack(notice))
-                # Waits for a slow client; later events stay in the journal.
+                # This waits for a slow client; later events stay in the journal.
                 await send(entry.number, entry.record)
                 last_sent = entry.number
                 if ordered is not None:
@@ -373,7 +373,7 @@ class Executions:
             await _send_end(journal, after, send)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or prevent its beginning."""
+        """Interrupt an execution, or prevent its start."""
         execution = self._running.get(execution_id)
         if execution is None:
             return
@@ -392,7 +392,7 @@ class Executions:
         tasks = {
             execution.task for execution in self._running.values() if execution.task is not None
         }
-        # All at once: each has seconds of grace to end.
+        # Cancel all at once, because each may take seconds to end.
         for task in tasks:
             task.cancel()
         if tasks:
@@ -446,19 +446,19 @@ async def _run_in_kernel(
 
 
 async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
-    """Return the processor time of a kernel's session so far."""
+    """Return the processor time that a kernel's session has used."""
     usage = kernel.provisioner.usage()
     if not usage.is_counted:
-        # Without a control group, it is the sum over /proc.
+        # Without a control group, this reads /proc, which blocks.
         return await asyncio.to_thread(usage.cpu_seconds)
     return usage.cpu_seconds()
 
 
 async def _send_end(journal: execution_journals.Journal, after: int, send: SendEvent) -> None:
-    """Send the end under a number that the client has not received.
+    """Send the end with a number that is higher than those of all sent events.
 
-    Clients receive events before they are on disk. After a crash, the next host may number the end
-    like an event that the client has received before, which the client would skip.
+    A client may have received events that were lost in a crash of the host. The next host may give
+    the end the number of such an event, so the client would skip the end as a repetition.
 
     Raises:
         ExecutionMissingError: the end is not in the journal any more.

@@ -1,7 +1,8 @@
 """Addresses of hosts: a socket of this machine, or a name and port with TLS.
 
-Over TLS both ends show a certificate of one small authority, and each checks the other's: a host's
-has its names, a bot's is for clients only. New connections use certificates that were replaced.
+Over TLS, each end checks that the other's certificate is from the same small authority. A host's
+certificate has the names of the host, and a bot's is for clients only. If certificate files are
+replaced, new connections use the new files.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-CERTIFICATE: Final = "tls.crt"
-KEY: Final = "tls.key"
-AUTHORITY: Final = "ca.crt"
+CERTIFICATE_FILE: Final = "tls.crt"
+KEY_FILE: Final = "tls.key"
+AUTHORITY_FILE: Final = "ca.crt"
 # Names as in TLS secrets of Kubernetes.
-_FILES: Final = (CERTIFICATE, KEY, AUTHORITY)
-_ADDRESS: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+_FILE_NAMES: Final = (CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE)
+_ADDRESS_PATTERN: Final = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})"
+)
 
 
 class Credentials:
-    """Certificate, key and trusted authority of one end, in a directory. Blocks shortly."""
+    """Certificate, key and trusted authority of one end, in a directory. Blocks briefly."""
 
     def __init__(self, directory: pathlib.Path, *, is_host: bool) -> None:
         """Read `tls.crt`, `tls.key` and `ca.crt` of a directory.
@@ -38,25 +41,25 @@ class Credentials:
         """
         self.directory = directory
         self._is_host = is_host
-        self._loaded_state = self._read_state()
+        self._loaded_file_states = self._read_file_states()
         self._context = self._build_context()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; ignore changed files that are invalid."""
+        """Return the context for the next connection, of the present files if these are valid."""
         try:
-            state = self._read_state()
-            if state != self._loaded_state:
+            file_states = self._read_file_states()
+            if file_states != self._loaded_file_states:
                 self._context = self._build_context()
-                self._loaded_state = state
+                self._loaded_file_states = file_states
         except errors.SettingsError as error:
-            _log.warning("certificates were changed, and cannot be used: %s", error)
+            _log.warning("changed certificates cannot be used: %s", error)
         return self._context
 
-    def _read_state(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple(map(_file_state, (self.directory / name for name in _FILES)))
+    def _read_file_states(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(map(_file_state, (self.directory / name for name in _FILE_NAMES)))
 
     def _build_context(self) -> ssl.SSLContext:
-        certificate, key, authority = (self.directory / name for name in _FILES)
+        certificate, key, authority = (self.directory / name for name in _FILE_NAMES)
         protocol = ssl.PROTOCOL_TLS_SERVER if self._is_host else ssl.PROTOCOL_TLS_CLIENT
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -66,17 +69,17 @@ class Credentials:
             context.load_verify_locations(authority)
         except ssl.SSLError as error:
             is_pair_wrong = error.reason == "KEY_VALUES_MISMATCH"
-            sentence = (
+            describe_flaw = (
                 host_words.key_of_other_certificate
                 if is_pair_wrong
                 else host_words.not_certificates
             )
-            raise errors.SettingsError(sentence(self.directory)) from error
+            raise errors.SettingsError(describe_flaw(self.directory)) from error
         except OSError as error:
             message = host_words.no_certificate(self.directory, error.strerror)
             raise errors.SettingsError(message) from error
         if self._is_host:
-            # A session ticket would admit a bot whose authority is no longer trusted.
+            # With a session ticket, a bot of an authority that is no longer trusted could connect.
             context.num_tickets = 0
             # OpenSSL calls it for each connection, even without a server name.
             context.sni_callback = self._use_current_context
@@ -93,10 +96,10 @@ class TlsAddress:
     """Address of a host on another machine.
 
     Attributes:
-        name: which its certificate is for.
-        port: of TCP.
-        ip: one address of the name, if it has several hosts.
-        credentials: of the bot.
+        name: host name in its certificate.
+        port: TCP port.
+        ip: address of this host, if the name has several hosts.
+        credentials: of the bot; for the host's own listening address, of the host.
     """
 
     name: str
@@ -119,7 +122,7 @@ def parse(text: str) -> tuple[str, int]:
     Raises:
         SettingsError: the text is not an address.
     """
-    match = _ADDRESS.fullmatch(text)
+    match = _ADDRESS_PATTERN.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
         raise errors.SettingsError(host_words.not_an_address(text))
     return match["name"].strip("[]"), int(match["port"])
@@ -127,7 +130,7 @@ def parse(text: str) -> tuple[str, int]:
 
 def tls_error(error: BaseException, address: TlsAddress) -> str:
     """Return a sentence on what is wrong with TLS; empty if the error has another cause."""
-    cause = _ssl_error(error)
+    cause = _find_ssl_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return host_words.refused_certificate(address, cause.verify_code)
     if cause is not None:
@@ -135,11 +138,11 @@ def tls_error(error: BaseException, address: TlsAddress) -> str:
     return ""
 
 
-def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Return the innermost TLS error in the causes of an error; None without."""
+def _find_ssl_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Return the innermost TLS error among the causes of an error; None if there is none."""
     innermost = None
     while error is not None:
-        # aiohttp wraps it in another SSLError that has no details.
+        # aiohttp wraps this error in another SSLError without details.
         innermost = error if isinstance(error, ssl.SSLError) else innermost
         error = error.__cause__ or error.__context__
     return innermost

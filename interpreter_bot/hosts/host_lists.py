@@ -2,7 +2,7 @@
 
 An entry `dns:hosts.example:7443` stands for one host at each address of the name, such as a
 headless Service of Kubernetes has. `ray` stands for the hosts that `interpreter-bot fleet` lists in
-the database. Both are looked up regularly.
+the database. Both kinds are looked up regularly.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_addresses
+from interpreter_bot.hosts import host_addresses, host_sockets
 from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-RAY: Final = "ray"
-_DNS: Final = "dns:"
-_NEWEST_LINK: Final = "host.sock"
+RAY_ENTRY: Final = "ray"
+_DNS_PREFIX: Final = "dns:"
 
 
 class HostList(Protocol):
-    """Hosts of a cluster, listed in the database."""
+    """The hosts of a cluster, as the database lists them."""
 
     async def list_addresses(self) -> list[str]:
         """Return the addresses of hosts, as in `host.fleet`.
@@ -55,24 +54,33 @@ class Fleet:
         self._fixed_addresses: set[host_addresses.Address] = set()
         self._addresses_by_name: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
         self._credentials: host_addresses.Credentials | None = None
-        self._host_list = host_list if RAY in entries else None
+        self._host_list = host_list if RAY_ENTRY in entries else None
         self._listed_addresses: frozenset[host_addresses.Address] = frozenset()
         for entry in entries:
             if entry.startswith("/"):
-                self._fixed_addresses.add(pathlib.Path(entry, _NEWEST_LINK))
-                continue
-            name = ("", 0) if entry == RAY else host_addresses.parse(entry.removeprefix(_DNS))
-            if tls is None:
-                raise errors.SettingsError(host_words.FLEET_NEEDS_TLS)
-            if self._credentials is None:
-                self._credentials = host_addresses.Credentials(tls, is_host=False)
-            if entry == RAY:
-                continue
-            if entry.startswith(_DNS):
-                self._addresses_by_name[name] = frozenset()
+                self._fixed_addresses.add(pathlib.Path(entry, host_sockets.NEWEST_LINK))
+            elif entry == RAY_ENTRY:
+                self._load_credentials(tls)
             else:
-                address = host_addresses.TlsAddress(*name, credentials=self._credentials)
-                self._fixed_addresses.add(address)
+                name, port = host_addresses.parse(entry.removeprefix(_DNS_PREFIX))
+                credentials = self._load_credentials(tls)
+                if entry.startswith(_DNS_PREFIX):
+                    self._addresses_by_name[name, port] = frozenset()
+                else:
+                    address = host_addresses.TlsAddress(name, port, credentials=credentials)
+                    self._fixed_addresses.add(address)
+
+    def _load_credentials(self, tls: pathlib.Path | None) -> host_addresses.Credentials:
+        """Load the bot's credentials for TLS once.
+
+        Raises:
+            SettingsError: there is no directory of them, or a file cannot be used.
+        """
+        if tls is None:
+            raise errors.SettingsError(host_words.FLEET_NEEDS_TLS)
+        if self._credentials is None:
+            self._credentials = host_addresses.Credentials(tls, is_host=False)
+        return self._credentials
 
     async def addresses(self) -> frozenset[host_addresses.Address]:
         """Return all addresses; a failed look-up keeps its former result."""

@@ -1,7 +1,7 @@
-"""Host processes on this machine: a bot finds one, or starts it, and may end it at its own end.
+"""Host processes on this machine: a bot finds or starts one, and may end it when the bot ends.
 
-A host that a bot starts has a process session of its own, so signals for the bot do not reach it,
-and its environment holds only what kernels may see.
+The host is in a process session of its own, so signals for the bot do not reach it. Its environment
+holds only variables that kernels may see.
 """
 
 from __future__ import annotations
@@ -39,55 +39,55 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_LOCK: Final = "lock"
+_LOCK_NAME: Final = "lock"
 # Paths, home, time zone and language, and the variables for reaching a package index. No secrets.
 _INHERITED_VARIABLES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH"}
     | {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "PYTHONDONTWRITEBYTECODE"}
     | {*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES}
 )
-# Programs that are the first process of a container, and end it with the bot.
+# Init programs of containers, which end the container when the bot ends.
 _CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})
 _POLL_SECONDS: Final = 0.02
 # A host saves variables (snapshots.end_seconds) and ends its kernels before it ends.
 _MAX_END_SECONDS: Final = 60.0
 _MAX_CLOSING_SECONDS: Final = 5.0
 _MAX_START_SECONDS: Final = 120.0
-# For commands, which end soon and start no host.
-_PATIENCE_SECONDS: Final = 3.0
+# How long commands, which start no host, wait for a lost host.
+_MAX_RECONNECTING_SECONDS: Final = 3.0
 
 
-async def status(address: host_addresses.Address) -> messages.HostStatus:
+async def read_status(address: host_addresses.Address) -> messages.HostStatus:
     """Read the status of a host.
 
     Raises:
-        KernelError: there is none.
+        KernelError: there is no host.
     """
     async with http_sessions.HostSession(address) as session:
         return await http_sessions.read_status(session, address)
 
 
 async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
-    """Tell the host at a socket to start no more kernels, and to end after its last one.
+    """Tell the host at a socket to start no more kernels, and to end after its last kernel.
 
-    With `is_urgent`, it ends as soon as nothing runs.
+    With `is_urgent`, the host ends once no code runs.
 
     Raises:
-        KernelError: there is none.
+        KernelError: there is no host.
     """
     async with http_sessions.HostSession(path) as session:
         try:
             request = requests.REQUESTS[ports.HostProcess.drain.__qualname__]
             body = messages.encode_json(request.arguments(is_urgent=is_urgent))
-            path_of_request = f"/v1/requests/{request.name}"
-            async with await session.request("POST", path_of_request, data=body) as response:
+            request_path = f"/v1/requests/{request.name}"
+            async with await session.request("POST", request_path, data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
             raise errors.KernelError(host_words.not_reached(path)) from error
 
 
 async def drain_others(path: pathlib.Path) -> None:
-    """Drain all hosts but the one at a socket, which takes over their sessions over time."""
+    """Drain all hosts but the new one at a socket, which gets their sessions when they end."""
     for other in await asyncio.to_thread(host_sockets.list_sockets, path.parent):
         if other != path:
             try:
@@ -97,18 +97,18 @@ async def drain_others(path: pathlib.Path) -> None:
 
 
 def fingerprint(config: settings.Settings) -> str:
-    """Identify a host's kind of kernels: by their settings and their libraries."""
+    """Identify the kernels of a host by their settings and libraries."""
     return f"{config.kernel_fingerprint}/{kernel_environment.name(config)}"
 
 
-def _is_compatible(status: messages.HostStatus, config: settings.Settings) -> bool:
-    """Return whether a host makes the kernels that this process would make."""
+def _is_compatible(read_status: messages.HostStatus, config: settings.Settings) -> bool:
+    """Return whether a host's kernels are the same as this process would start."""
     return (
-        not status.is_draining
-        and status.release == metadata.version("interpreter-bot")
-        and (status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
-        and status.fingerprint == fingerprint(config)
-        and set(map(str, config.private_paths)) <= set(status.private_paths)
+        not read_status.is_draining
+        and read_status.release == metadata.version("interpreter-bot")
+        and (read_status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
+        and read_status.fingerprint == fingerprint(config)
+        and set(map(str, config.private_paths)) <= set(read_status.private_paths)
     )
 
 
@@ -116,11 +116,11 @@ def _is_compatible(status: messages.HostStatus, config: settings.Settings) -> bo
 async def open_compatible(
     config: settings.Settings,
 ) -> AsyncIterator[remote_host.RemoteHost | None]:
-    """Connect to a compatible host for sessions that end with this process; None without one."""
+    """Connect to a compatible host, if any, for sessions that end with this process."""
     async with contextlib.AsyncExitStack() as stack:
         opening = remote_host.RemoteHost.open(
             host_sockets.newest_link(config.paths),
-            patience_seconds=_PATIENCE_SECONDS,
+            patience_seconds=_MAX_RECONNECTING_SECONDS,
             is_ephemeral=True,
         )
         try:
@@ -149,7 +149,7 @@ async def _delete_files(keys: Collection[str], config: settings.Settings) -> Non
                 if is_unused:
                     await workspace.remove()
         except errors.WorkspaceError:
-            _log.exception("files of a session are left behind")
+            _log.exception("files of a session could not be deleted")
 
 
 @contextlib.asynccontextmanager
@@ -190,10 +190,10 @@ async def open_host(
             yield hosts
             leaves_hosts_running = hosts.leaves_hosts_running
     finally:
-        # Also if the bot failed to start. A bot that is killed, or whose turns continue in the
-        # next bot, leaves the host running.
+        # Also if the bot failed to start. The host keeps running if the bot is killed, or if its
+        # turns continue in the next bot.
         if may_start and not leaves_hosts_running:
-            await cancellation.shielded(starter.end())
+            await cancellation.shielded(starter.end_unused_hosts())
 
 
 def _ends_with_bot() -> bool:
@@ -210,14 +210,14 @@ class HostStarter:
 
     def __init__(self, config: settings.Settings) -> None:
         self._config = config
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     @contextlib.asynccontextmanager
     async def ensure_host(self, *, must_be_compatible: bool) -> AsyncIterator[None]:
-        """Find a host or start one. A lock keeps other bots from starting or ending one meanwhile.
+        """Find a host or start one. Within the context, no other bot starts or ends a host.
 
-        With `must_be_compatible`, a host of another release or other settings is replaced; it
-        drains then.
+        With `must_be_compatible`, a host of another release or with other settings is replaced,
+        and drains.
 
         Raises:
             BotError: no host could be started.
@@ -226,14 +226,14 @@ class HostStarter:
         directory = await asyncio.to_thread(
             host_sockets.make_directory, paths, is_shared=bool(self._config.host.bot_user)
         )
-        async with _locked(directory / _LOCK):
+        async with _locked(directory / _LOCK_NAME):
             if not await self._has_usable_host(must_be_compatible=must_be_compatible):
                 await self._start()
             yield
 
     async def _has_usable_host(self, *, must_be_compatible: bool) -> bool:
         try:
-            current = await status(host_sockets.newest_link(self._config.paths))
+            host_status = await read_status(host_sockets.newest_link(self._config.paths))
         except http_sessions.OtherProtocolError:
             _log.warning("the host of kernels is of another release; one is started beside it")
         except errors.HostUnusableError:
@@ -242,10 +242,10 @@ class HostStarter:
         except errors.KernelError:
             _log.info("no host of kernels is there; one is started")
         else:
-            # After a loss any host is accepted, or two bots with different settings would replace
-            # each other's hosts for ever.
-            if _is_compatible(current, self._config) or not (
-                must_be_compatible or current.is_draining
+            # If a connection was lost, any host is accepted: otherwise, two bots with different
+            # settings would replace each other's hosts for ever.
+            if _is_compatible(host_status, self._config) or not (
+                must_be_compatible or host_status.is_draining
             ):
                 return True
             _log.info("the host of kernels does not fit; one is started beside it")
@@ -255,26 +255,26 @@ class HostStarter:
         config = self._config
         data = config.paths.data.absolute()
         await asyncio.to_thread(data.mkdir, mode=0o711, parents=True, exist_ok=True)
-        linger = str(config.host.linger_seconds)
-        arguments = [sys.executable, "-m", "interpreter_bot", "host", "--linger", linger]
-        arguments += [] if config.sandbox.enabled else ["--unsafe-no-sandbox"]
+        linger_seconds = str(config.host.linger_seconds)
+        command = [sys.executable, "-m", "interpreter_bot", "host", "--linger", linger_seconds]
+        command += [] if config.sandbox.enabled else ["--unsafe-no-sandbox"]
         if _log.isEnabledFor(logging.INFO):
-            arguments.insert(arguments.index("host"), "--verbose")
-        inherited = {
+            command.insert(command.index("host"), "--verbose")
+        inherited_variables = {
             name: value for name, value in os.environ.items() if name in _INHERITED_VARIABLES
         }
         # Not by asyncio, which kills its child processes when the loop is closed.
         process = await asyncio.to_thread(
             subprocess.Popen,
-            arguments,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             cwd=data,
-            env=inherited | config.for_host(),
+            env=inherited_variables | config.for_host(),
             start_new_session=True,
         )
-        self._reap_ended()
-        self._started.append(process)
+        self._reap_processes()
+        self._processes.append(process)
         assert process.stdout is not None  # noqa: S101
         with process.stdout as output:
             first_line = asyncio.create_task(
@@ -283,59 +283,59 @@ class HostStarter:
             try:
                 await asyncio.wait({first_line}, timeout=_MAX_START_SECONDS)
             finally:
-                # Also if we end meanwhile: no other bot knows of this host yet.
+                # Also if this bot is cancelled: no other bot knows of this host yet.
                 if not first_line.done():
                     process.kill()
             line = await first_line
         try:
-            ready: messages.ToStarter = messages.decode(messages.ToStarter, line)
+            start_message: messages.ToStarter = messages.decode(messages.ToStarter, line)
         except messages.MalformedError as error:
             await asyncio.to_thread(process.wait)
             raise errors.KernelError(host_words.NOT_STARTED) from error
-        if isinstance(ready, messages.HostFailed):
+        if isinstance(start_message, messages.HostFailed):
             await asyncio.to_thread(process.wait)
-            raise messages.to_error(ready.error)
+            raise messages.to_error(start_message.error)
 
-    async def end(self) -> None:
-        """End the lingering hosts that no other bot uses."""
-        self._reap_ended()
+    async def end_unused_hosts(self) -> None:
+        """End the lingering hosts that no bot uses any more."""
+        self._reap_processes()
         directory = host_sockets.directory(self._config.paths)
         paths = await asyncio.to_thread(host_sockets.list_sockets, directory)
         if paths:
-            # With the lock, no other bot connects to a host between the status and the request.
-            async with _locked(directory / _LOCK):
+            # With the lock, no bot connects to a host between its status and the request to end.
+            async with _locked(directory / _LOCK_NAME):
                 pids = await asyncio.gather(*map(self._request_end, paths))
             await asyncio.gather(*map(self._wait_for_end, filter(None, pids)))
 
-    def _reap_ended(self) -> None:
-        # Unless polled, a process that has ended stays a zombie.
-        self._started = [process for process in self._started if process.poll() is None]
+    def _reap_processes(self) -> None:
+        # A child that has ended stays a zombie until it is polled.
+        self._processes = [process for process in self._processes if process.poll() is None]
 
     async def _request_end(self, path: pathlib.Path) -> int | None:
         """Tell a host to end if no bot uses it; return its process id, or None."""
         deadline = time.monotonic() + _MAX_CLOSING_SECONDS
         try:
-            current = await status(path)
+            host_status = await read_status(path)
             # The host notices a moment after us that our own connection is closed.
-            while current.bots > 0 and time.monotonic() < deadline:
+            while host_status.bots > 0 and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL_SECONDS)
-                current = await status(path)
-            if not current.is_lingering or current.bots > 0:
+                host_status = await read_status(path)
+            if not host_status.is_lingering or host_status.bots > 0:
                 return None
             await drain(path, is_urgent=True)
         except errors.KernelError:
             _log.info("the host of kernels at %s is gone already", path)
             return None
-        return current.pid
+        return host_status.pid
 
     async def _wait_for_end(self, pid: int) -> None:
         deadline = time.monotonic() + _MAX_END_SECONDS
-        # The host may be a child of this process or of another one, so it is polled.
+        # The host may be a child of another process, so poll instead of waiting.
         while time.monotonic() < deadline and self.is_alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
     def is_alive(self, pid: int) -> bool:
-        for process in self._started:
+        for process in self._processes:
             if process.pid == pid:
                 return process.poll() is None
         try:
@@ -357,7 +357,7 @@ class HostStarter:
 
 @contextlib.asynccontextmanager
 async def _locked(path: pathlib.Path) -> AsyncIterator[None]:
-    """Hold a lock that other processes respect."""
+    """Hold the lock on a file that bots share."""
     with await asyncio.to_thread(path.open, "w") as file:
         while True:
             try:

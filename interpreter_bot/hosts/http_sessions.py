@@ -1,8 +1,8 @@
-"""HTTP sessions with a host process that a bot trusts, and its status.
+"""HTTP sessions of a bot with a trusted host process, and the host's status.
 
-A host receives all code, files and answers, and the sockets' directory may be in one for all users,
-such as /tmp, where anybody can create it first. So the owner of the process that listens is checked
-for every connection.
+A host receives all code, files and answers. The directory of its socket may be in a directory of
+all users, such as /tmp, where another user could create it first. So each connection is checked for
+the user of the process that listens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import pathlib
 import socket
 import stat
-import struct
 from typing import Any, Final
 
 import aiohttp
@@ -21,16 +20,15 @@ import yarl
 from aiohttp import abc, connector, tracing
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_addresses, messages
+from interpreter_bot.hosts import host_addresses, host_sockets, messages
 from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
 _BASE_URL: Final = "http://host"
-_PEER_CREDENTIALS: Final = struct.Struct("3i")
 # A host answers a status request at once, from memory.
 _MAX_STATUS_SECONDS: Final = 10.0
-# A machine that loses power closes no connection, and streamed files have no time limit.
+# A machine without power closes no connection, and streamed files have no time limit.
 _KEEPALIVE_OPTIONS: Final = (
     *((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)),
     *((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)),
@@ -44,7 +42,7 @@ class OtherProtocolError(errors.HostUnusableError):
 def trusted_uids(path: pathlib.Path) -> set[int]:
     """Return the users who may listen at a socket: us, root, and the runtime directory's owner.
 
-    The owner counts only if others cannot create directories beside it.
+    That owner counts only if other users could not have created the directory.
     """
     uids = {0, os.geteuid()}
     runtime = path.parent.parent
@@ -60,8 +58,7 @@ def _check_owner(peer: socket.socket, path: pathlib.Path) -> None:
     Raises:
         HostUnusableError: another user's process listens.
     """
-    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
-    _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
+    uid = host_sockets.peer_uid(peer)
     if uid not in trusted_uids(path):
         _log.warning("user %d listens at %s", uid, path)
         raise errors.HostUnusableError(host_words.HOST_OF_OTHER_USER)
@@ -112,7 +109,7 @@ def _keepalive_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class _Resolver(abc.AbstractResolver):
-    """Resolves every name to one fixed address, as a name may lead to several hosts."""
+    """Resolves every name to one address, because a name may have addresses of several hosts."""
 
     def __init__(self, ip: str) -> None:
         self._ip = ip
@@ -133,7 +130,7 @@ class _Resolver(abc.AbstractResolver):
 
 
 class HostSession:
-    """HTTP session with a host whose owner is checked; an async context, or call `close`."""
+    """HTTP session with a host whose user is checked; an async context, or call `close`."""
 
     def __init__(self, address: host_addresses.Address) -> None:
         timeout = aiohttp.ClientTimeout(total=_MAX_STATUS_SECONDS)
@@ -145,14 +142,14 @@ class HostSession:
                 _BASE_URL, connector=self._checked_connector, timeout=timeout
             )
             return
-        assert address.credentials is not None, "whoever connects has them"  # noqa: S101
+        assert address.credentials is not None, "a bot's address has credentials"  # noqa: S101
         self._credentials = address.credentials
-        base = yarl.URL.build(scheme="https", host=address.name, port=address.port)
+        base_url = yarl.URL.build(scheme="https", host=address.name, port=address.port)
         resolver = _Resolver(address.ip) if address.ip else None
         connector = aiohttp.TCPConnector(
             limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_keepalive_socket
         )
-        self._session = aiohttp.ClientSession(base, connector=connector, timeout=timeout)
+        self._session = aiohttp.ClientSession(base_url, connector=connector, timeout=timeout)
 
     async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
         response = await self._session.request(method, path, **options, **self._tls_options)
@@ -185,7 +182,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
 
     Raises:
         HostUnusableError: it does not answer, has another protocol, or belongs to another user.
-        KernelError: there is none.
+        KernelError: there is no host.
     """
     try:
         async with await session.request("GET", "/v1/host") as response:
@@ -216,7 +213,7 @@ def _tls_error(error: Exception, address: host_addresses.TlsAddress) -> str:
     # import is here because only this case needs it.
     from interpreter_bot.hosts import certificate_authorities
 
-    assert address.credentials is not None, "whoever connects has them"  # noqa: S101
+    assert address.credentials is not None, "a bot's address has credentials"  # noqa: S101
     reason = (
         certificate_authorities.check_certificate(address.credentials.directory)
         or host_words.NOT_TRUSTED

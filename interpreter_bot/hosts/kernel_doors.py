@@ -1,4 +1,4 @@
-"""Doors of kernels: ports in a kernel's network where the bot listens, and their doorkeeper."""
+"""Doors of kernels, ports of a kernel's network at which the bot listens, and their doorkeeper."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Doors(Protocol):
         """
 
     async def wait_closed(self) -> None:
-        """Return once the kernel has ended, or its host gives no more connections."""
+        """Return once the kernel has ended, or its host delivers no more connections."""
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -60,24 +60,24 @@ class LocalDoors(abc.ABC):
     ports: Final = start_parameters.DOOR_PORTS
 
     def __init__(self, proxy: socket.socket, services: socket.socket, pidfd: int, ask: Ask) -> None:
-        """Listen.
+        """Take over sockets of the provisioner, and wait for the end of the kernel.
 
         Args:
-            proxy: the provisioner's socket for the proxy's door.
-            services: the provisioner's socket for the services' door.
-            pidfd: of the kernel's first process; when it ends, the sockets are closed, which would
-                keep its network alive.
+            proxy: socket of the proxy's door.
+            services: socket of the services' door.
+            pidfd: of the kernel's first process. After its end, `wait_closed` returns, and the
+                caller has to close the sockets, because they keep the kernel's network alive.
             ask: see `Doors`.
         """
         self.ask = ask
         self._sockets = proxy, services
         self._pidfd = pidfd
         self._end_event = asyncio.Event()
-        for door in self._sockets:
-            door.setblocking(False)
-        asyncio.get_running_loop().add_reader(pidfd, self._end)
+        for door_socket in self._sockets:
+            door_socket.setblocking(False)
+        asyncio.get_running_loop().add_reader(pidfd, self._on_kernel_end)
 
-    def _end(self) -> None:
+    def _on_kernel_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._end_event.set()
 
@@ -89,9 +89,9 @@ class LocalDoors(abc.ABC):
         await self._end_event.wait()
 
     def close(self) -> None:
-        self._end()
-        for door in self._sockets:
-            door.close()
+        self._on_kernel_end()
+        for door_socket in self._sockets:
+            door_socket.close()
         os.close(self._pidfd)
 
 
@@ -100,8 +100,8 @@ class ListeningDoors(LocalDoors):
 
     def __init__(self, proxy: socket.socket, services: socket.socket, pidfd: int, ask: Ask) -> None:
         super().__init__(proxy, services, pidfd, ask)
-        for door in self._sockets:
-            door.listen(_BACKLOG)
+        for door_socket in self._sockets:
+            door_socket.listen(_BACKLOG)
 
     async def accept(self, door: int) -> socket.socket:
         endpoint, _ = await asyncio.get_running_loop().sock_accept(self._sockets[door])
@@ -109,7 +109,9 @@ class ListeningDoors(LocalDoors):
 
 
 class SupervisedDoors(LocalDoors):
-    """Sockets to the keeper of a session without a network, which connects for the session.
+    """Sockets to the keeper process of a session without a network of its own.
+
+    The keeper makes connections for the session's code.
 
     See `guest/supervised_connections`.
     """
@@ -152,11 +154,10 @@ class Doorkeeper(Protocol):
     async def open(
         self, key: str, kernel_id: str, obtain_doors: Callable[[], Awaitable[Doors | None]]
     ) -> DoorSetup | None:
-        """Open the doors of a kernel before code runs, if the rules of session `key` allow
-        anything.
+        """Open a kernel's doors before code runs, if the rules of its session allow anything.
 
-        Called before each execution. `obtain_doors` returns the doors, which the doorkeeper then
-        closes; None if the kernel has none.
+        Called before each execution. `obtain_doors` returns the doors, or None if the kernel has
+        none; the doorkeeper has to close them.
 
         Returns:
             The setup to run in the kernel; None if the kernel has it already, or needs none.

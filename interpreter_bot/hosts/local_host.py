@@ -1,4 +1,4 @@
-"""The host in this process: its kernels end with it."""
+"""The host in this process; its kernels end with the process."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class LocalKernel:
     """A kernel of the pool; implements `ports.Kernel`.
 
     Attributes:
-        live: the kernel itself.
+        pool_kernel: the kernel itself.
     """
 
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
-        self.live = kernel
+        self.pool_kernel = kernel
         self.id, self.loss_notice = kernel.id, kernel.loss_notice
         self.restored_variables, self.restore_notice = (
             kernel.restored_variables,
@@ -58,7 +58,7 @@ class LocalKernel:
 
     @property
     def run_count(self) -> int:
-        return self.live.run_count
+        return self.pool_kernel.run_count
 
     async def execute(
         self,
@@ -72,7 +72,7 @@ class LocalKernel:
     ) -> ports.ExecutionEnd:
         self._executions.begin(
             execution_id,
-            self.live,
+            self.pool_kernel,
             code,
             can_ask=ask is not None,
             seconds=seconds,
@@ -141,21 +141,21 @@ class LocalHost:
         """
         async with pools.Pool.open_on(machine) as pool:
             host = cls(pool, doorkeeper=doorkeeper)
-            reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
-            expiry = schedules.PeriodicJob(
+            reap_job = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
+            expiry_job = schedules.PeriodicJob(
                 "delete old variables", _EXPIRY_SECONDS, host.expire_variables
             )
             try:
-                async with schedules.run_periodically(reaping, expiry):
+                async with schedules.run_periodically(reap_job, expiry_job):
                     yield host
             finally:
                 await host._executions.close()
 
     async def expire_variables(self) -> int:
         """Delete old or too large saved variables; return the number of affected sessions."""
-        stored = await self.pool.stored_workspaces()
+        stored_workspaces = await self.pool.stored_workspaces()
         return await snapshot_retention.expire(
-            self.pool.snapshots, stored, self.pool.locks, self.pool.settings.snapshots
+            self.pool.snapshots, stored_workspaces, self.pool.locks, self.pool.settings.snapshots
         )
 
     async def end_idle_kernels(self, idle_seconds: float) -> None:
@@ -165,7 +165,7 @@ class LocalHost:
 
     @property
     def data(self) -> pathlib.Path:
-        """Its data directory."""
+        """The data directory of this host."""
         return self.pool.settings.paths.data
 
     async def ensure_placed(self, key: str) -> bool:
@@ -212,7 +212,7 @@ class LocalHost:
         )
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
-        """Open a kernel's doors; None if it has none, or has ended."""
+        """Open a kernel's doors; return None if it has none, or has ended."""
         kernel = self._find_kernel(kernel_id)
         doors = None if kernel is None else kernel.provisioner.doors()
         if doors is None:
@@ -231,7 +231,7 @@ class LocalHost:
         """Run the bot's code that sets up a kernel's doors.
 
         Raises:
-            KernelError: the code did not run to its end, such as after a stop.
+            KernelError: the code failed or was stopped.
         """
         if (kernel := self._find_kernel(kernel_id)) is not None:
             finished, _ = await kernel.run_bot_code(code)
@@ -273,7 +273,7 @@ class LocalHost:
             try:
                 await self.set_up_doors(kernel.id, setup.code)
             except errors.KernelError:
-                _log.warning("kernel %s could not be told of its doors", kernel.id)
+                _log.warning("the doors of kernel %s could not be set up", kernel.id)
             else:
                 self._doorkeeper.note_setup_done(kernel.id)
 
@@ -325,8 +325,10 @@ class LocalHost:
             await self._report_loss(key, kernel, reason)
 
     async def offer(self, key: str) -> placement_offers.Offer:
-        stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
-        has_files = await asyncio.to_thread(stored.get(key).directory.exists)
+        session_workspaces = workspaces.Workspaces(
+            self.data / "workspaces", self.pool.settings.limits
+        )
+        has_files = await asyncio.to_thread(session_workspaces.get(key).directory.exists)
         return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
@@ -342,10 +344,10 @@ class LocalHost:
         sizes = {}
         for workspace in await self.pool.stored_workspaces():
             try:
-                files = await workspace.usage()
-                variables = await workspace.variables_usage(max_bytes=_MAX_MEASURED_BYTES)
+                file_usage = await workspace.usage()
+                variable_usage = await workspace.variables_usage(max_bytes=_MAX_MEASURED_BYTES)
                 checkpoint_bytes = await workspace.checkpoint_bytes()
-                sizes[workspace.name] = files.bytes + variables.bytes + checkpoint_bytes
+                sizes[workspace.name] = file_usage.bytes + variable_usage.bytes + checkpoint_bytes
             except errors.WorkspaceError:
                 # The workspace may have been deleted meanwhile.
                 _log.warning("workspace %s is not counted", workspace.name, exc_info=True)
@@ -384,4 +386,4 @@ async def _follow(
 
 
 async def _keep_files(_: workspaces.Workspace) -> None:
-    """Do nothing with the files of a session whose kernel ended."""
+    """Do nothing: the session's files stay after the end of its kernel."""

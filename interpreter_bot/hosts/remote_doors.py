@@ -1,9 +1,10 @@
 """Doors of kernels in a host process, which streams their connections to this bot.
 
-`RemoteDoors` decides which doors of a host are this bot's; `TunneledDoors` are those of one kernel.
-A WebSocket, the link, announces each connection of code; the bot fetches each over its own stream.
-The bot does not trust a host to say whose a connection is: it leased the doors of one kernel of one
-session, and checks for each connection that the session is still on that host.
+`RemoteDoors` decides which doors of a host this bot opens; `TunneledDoors` are the doors of one
+kernel. Over one WebSocket for each kernel, the link, the host announces connections of code; the
+bot fetches each over a WebSocket of its own, a stream. The bot does not trust a host to name the
+session of a connection: it knows the session from its lease of the doors, and checks for each
+connection that the session is still on that host.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from interpreter_bot.hosts import door_streams, host_connection, kernel_doors, m
 _log = logging.getLogger(__name__)
 
 _MAX_OPENING_SECONDS: Final = 20.0
-_RETRY_SECONDS: Final = 1.0
+_RETRY_PAUSE_SECONDS: Final = 1.0
 # Doors may become free at any time: a host notices a lost link only after half a minute, and the
 # bot that had a session may die.
-_CHECK_SECONDS: Final = 10.0
+_CHECK_INTERVAL_SECONDS: Final = 10.0
 _MAX_PARALLEL_OPENINGS: Final = 16
 
 _MAX_STREAMS: Final = 256
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
-_MOVE_CHECK_SECONDS: Final = 20.0
+_MOVE_CHECK_INTERVAL_SECONDS: Final = 20.0
 # Errors of a lost link, and of malformed messages of the host.
 _LINK_ERRORS: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeError)
 
@@ -43,7 +44,7 @@ FindEpoch: TypeAlias = Callable[[str, str], Awaitable[int | None]]
 
 
 class RemoteDoors:
-    """Opens doors of one host's kernels, and opens or shuts those that the former bot left."""
+    """Opens doors of one host's kernels, and takes over doors that the former bot left open."""
 
     def __init__(
         self,
@@ -56,8 +57,8 @@ class RemoteDoors:
     ) -> None:
         """Open nothing yet.
 
-        A short-lived command, which is no bot, must not take over doors of the former bot. With
-        several hosts, only sessions for which `find_epoch` returns an epoch count.
+        Without `is_bot`, as in a short-lived command, no doors of the former bot are taken over.
+        With several hosts, only doors of sessions for which `find_epoch` returns an epoch are.
         """
         self._host = host
         self._connection = connection
@@ -65,8 +66,8 @@ class RemoteDoors:
         self._watch_task: asyncio.Task[None] | None = None
         self._check_requested = asyncio.Event()
         self._slots = asyncio.Semaphore(_MAX_PARALLEL_OPENINGS)
-        self._kernels_opening: set[str] = set()
-        self._kernels_in_setup: set[str] = set()
+        self._opening_kernel_ids: set[str] = set()
+        self._setup_kernel_ids: set[str] = set()
         self._find_epoch = find_epoch
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
@@ -101,45 +102,43 @@ class RemoteDoors:
 
     async def _set_up(self, kernel_id: str, setup: kernel_doors.DoorSetup | None) -> None:
         """Let the host set up doors in a kernel, which waits until running code ends."""
-        if setup is None or self._doorkeeper is None or kernel_id in self._kernels_in_setup:
+        if setup is None or self._doorkeeper is None or kernel_id in self._setup_kernel_ids:
             return
-        self._kernels_in_setup.add(kernel_id)
+        self._setup_kernel_ids.add(kernel_id)
         try:
             await self._host.set_up_doors(kernel_id, setup.code, setup.version)
             self._doorkeeper.note_setup_done(kernel_id)
         finally:
-            self._kernels_in_setup.discard(kernel_id)
+            self._setup_kernel_ids.discard(kernel_id)
 
     def take_over(self) -> None:
         """Start to open or shut doors of this host that no bot has leased."""
         self._check_requested.set()
         if self._watch_task is None and not self._is_closed:
-            self._watch_task = self._start_task(
-                self._watch_unleased_doors(), "doors that no bot has"
-            )
+            self._watch_task = self._start_task(self._watch_unleased_doors(), "unleased doors")
 
     async def _watch_unleased_doors(self) -> None:
-        """Open doors that no bot has leased, for ever."""
+        """Open or shut doors that no bot has leased, for ever."""
         while True:
             self._check_requested.clear()
             try:
                 for kernel_id, key in (await self._host.unleased_doors()).items():
-                    if kernel_id not in self._kernels_opening:
-                        self._kernels_opening.add(kernel_id)
+                    if kernel_id not in self._opening_kernel_ids:
+                        self._opening_kernel_ids.add(kernel_id)
                         self._start_task(
-                            self._open_unleased(kernel_id, key), "a door without a bot"
+                            self._open_unleased(kernel_id, key), "opening of unleased doors"
                         ).add_done_callback(_log_opening_error)
             except errors.BotError as error:
-                _log.info("doors that no bot has cannot be looked for now: %r", error)
+                _log.info("unleased doors cannot be listed now: %r", error)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CHECK_SECONDS):
+                async with asyncio.timeout(_CHECK_INTERVAL_SECONDS):
                     await self._check_requested.wait()
 
     async def _open_unleased(self, kernel_id: str, key: str) -> None:
-        """Open a kernel's doors, or shut them if the rules allow nothing any more."""
+        """Open a kernel's doors, or shut them if the rules no longer allow anything."""
         try:
             async with self._slots:
-                epoch = await self._epoch(key)
+                epoch = await self._find_current_epoch(key)
                 if epoch is None:
                     return  # The session is on another host.
                 reach = self.reach(key)
@@ -149,8 +148,8 @@ class RemoteDoors:
                 lease_doors = functools.partial(self._lease, key, kernel_id, epoch)
                 setup = await self._doorkeeper.open(key, kernel_id, lease_doors)
         finally:
-            # Doors may have to be opened again before a busy kernel is set up.
-            self._kernels_opening.discard(kernel_id)
+            # Removed before the setup: while a busy kernel waits for it, doors may break again.
+            self._opening_kernel_ids.discard(kernel_id)
         await self._set_up(kernel_id, setup)
 
     def _start_task(self, work: Coroutine[object, None, T], name: str) -> asyncio.Task[T]:
@@ -158,7 +157,7 @@ class RemoteDoors:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _epoch(self, key: str) -> int | None:
+    async def _find_current_epoch(self, key: str) -> int | None:
         if self._find_epoch is None:
             return 0
         return await self._find_epoch(self._connection.status.data_id, key)
@@ -170,7 +169,7 @@ class RemoteDoors:
             _log.error("the relay of a kernel's doors failed", exc_info=error)
         elif task.result():
             # The link broke, but code still runs and may use the doors.
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.take_over)
+            asyncio.get_running_loop().call_later(_RETRY_PAUSE_SECONDS, self.take_over)
 
     async def _lease(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Lease a kernel's doors from the host; None if it refuses.
@@ -180,7 +179,7 @@ class RemoteDoors:
         """
 
         async def is_current() -> bool:
-            return await self._epoch(key) == epoch
+            return await self._find_current_epoch(key) == epoch
 
         params = {"kernel": kernel_id, "key": key}
         params |= {"epoch": str(epoch)} if epoch else {}
@@ -190,7 +189,7 @@ class RemoteDoors:
         task.add_done_callback(self._on_relay_end)
         try:
             async with asyncio.timeout(_MAX_OPENING_SECONDS):
-                is_open = await doors.opened
+                is_open = await doors.open_result
         except TimeoutError as error:
             doors.close()
             raise errors.KernelError from error
@@ -226,7 +225,7 @@ class TunneledDoors:
             asyncio.Queue(),
         )
         self._close_requested, self._close_event = asyncio.Event(), asyncio.Event()
-        self.opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.open_result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Result: whether the host leased the doors."""
 
     async def accept(self, door: int) -> socket.socket:
@@ -242,7 +241,8 @@ class TunneledDoors:
         """Relay connections until the kernel ends, its doors are closed, or the host is lost.
 
         Returns:
-            Whether the host ended the relay; the doors can be leased again if the kernel lives.
+            Whether the host, not this bot, ended the relay. If the kernel lives, its doors can be
+            leased again.
         """
         try:
             async with await self._connection.session.ws_connect(
@@ -251,20 +251,20 @@ class TunneledDoors:
                 heartbeat=door_streams.HEARTBEAT_SECONDS,
                 max_msg_size=_MAX_MESSAGE_BYTES,
             ) as link:
-                opened = messages.decode(messages.ToDoors, await link.receive_str())
-                if not isinstance(opened, messages.DoorsOpened):
+                message = messages.decode(messages.ToDoors, await link.receive_str())
+                if not isinstance(message, messages.DoorsOpened):
                     raise messages.MalformedError("the doors are not open")
-                self.ports = opened.ports
-                if not self.opened.done():
-                    self.opened.set_result(True)
+                self.ports = message.ports
+                if not self.open_result.done():
+                    self.open_result.set_result(True)
                 await self._relay_until_closed(link)
         except _LINK_ERRORS as error:
             _log.info("the doors of %s are not relayed: %r", self._params["kernel"], error)
         finally:
-            if not self.opened.done():
-                self.opened.set_result(False)
+            if not self.open_result.done():
+                self.open_result.set_result(False)
             self._close_event.set()
-        return self.opened.result() and not self._close_requested.is_set()
+        return self.open_result.result() and not self._close_requested.is_set()
 
     async def _relay_until_closed(self, link: aiohttp.ClientWebSocketResponse) -> None:
         closing = asyncio.create_task(self._close_requested.wait(), name="end of relayed doors")
@@ -288,8 +288,8 @@ class TunneledDoors:
         """Fetch each connection that the host announces.
 
         Raises:
-            OSError: the host announces more than it may.
-            MalformedError: it sends something else.
+            OSError: the host announces too many connections.
+            MalformedError: it sends another message.
         """
         async for message in link:
             connection = messages.decode(messages.ToDoors, message.data)
@@ -297,7 +297,7 @@ class TunneledDoors:
                 raise messages.MalformedError("the doors are open already")
             if len(self._streams) >= _MAX_STREAMS:
                 raise ConnectionRefusedError
-            # Do not await here: with a slow database, the link would seem dead.
+            # Do not await here: a slow database would delay the link's heartbeat.
             fetching = self._fetch_connection(link, connection)
             task = asyncio.create_task(fetching, name="connection of a door")
             self._streams.add(task)
@@ -306,10 +306,10 @@ class TunneledDoors:
     async def _fetch_connection(
         self, link: aiohttp.ClientWebSocketResponse, connection: messages.DoorConnection
     ) -> None:
-        """Relay a connection, if the session is still on this host; else release the doors.
+        """Relay a connection; release the doors instead if the session has left this host.
 
         Raises:
-            BotError: the session's host is unknown; the host closes unfetched connections.
+            BotError: the session's host cannot be found now; unfetched connections are closed.
         """
         if not await self._is_current():
             await link.close()
@@ -326,10 +326,10 @@ class TunneledDoors:
             await door_streams.relay(bot_end, stream)
 
     async def _wait_for_move(self) -> None:
-        """Wait until the session is on another host while connections are open."""
+        """Wait until the session is on another host; check only while connections are open."""
         while True:
-            await asyncio.sleep(_MOVE_CHECK_SECONDS)
-            # If the session's host is unknown, connections stay open.
+            await asyncio.sleep(_MOVE_CHECK_INTERVAL_SECONDS)
+            # If the session's host cannot be found now, connections stay open.
             with contextlib.suppress(errors.BotError):
                 if self._streams and not await self._is_current():
                     return

@@ -368,7 +368,7 @@ class RemoteHost(ports.HostProcess):
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         self._delete_at_end(key)
-        return remote_workspaces.RemoteWorkspace.of(self.connection, key, self._epoch)
+        return remote_workspaces.RemoteWorkspace.create(self.connection, key, self._epoch)
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
         """Send a request, in this epoch if it is about a session."""

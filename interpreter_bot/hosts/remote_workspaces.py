@@ -16,8 +16,8 @@ from interpreter_bot.text import file_names
 from interpreter_bot.wording import host_words
 
 _CHUNK_BYTES: Final = 256 * 1024
-# The host has a lower limit of its own; this one only bounds the request line.
-_NAME_BYTES: Final = 8 * 1024
+# The host has a lower limit; this limit only bounds the request line.
+_MAX_NAME_BYTES: Final = 8 * 1024
 
 
 class RemoteContent:
@@ -40,23 +40,23 @@ class RemoteContent:
 
 
 class RemoteWorkspace(ports.Workspace):
-    """A session's files in another process; sends what it does not define."""
+    """A session's files in another process. Inherited methods are sent as requests."""
 
     def __init__(self, connection: host_connection.HostConnection, key: str, epoch: int) -> None:
         self._connection = connection
         self._session_params = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
 
     @classmethod
-    def of(
+    def create(
         cls, connection: host_connection.HostConnection, key: str, epoch: int
     ) -> RemoteWorkspace:
         """Return the files of a session in an epoch; 0 if there is only one machine."""
-        # By `cls`, as mypy takes inherited requests for abstract methods.
+        # By `cls`, because mypy takes the inherited request methods for abstract ones.
         return cls(connection, key, epoch)
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         source_error: Exception | None = None
-        parameters = {**self._session_params, "name": file_names.safe_name(name)}
+        params = {**self._session_params, "name": file_names.safe_name(name)}
 
         async def watched_chunks() -> AsyncIterator[bytes]:
             nonlocal source_error
@@ -74,12 +74,12 @@ class RemoteWorkspace(ports.Workspace):
                 "/v1/file",
                 is_long=True,
                 is_unrepeatable=True,
-                params=parameters,
+                params=params,
                 data=watched_chunks(),
             )
         except errors.BotError as error:
-            # An error of the caller's chunks broke the upload, and explains more than this one.
-            raise source_error or _as_workspace_error(error) from error
+            # If the caller's chunks raised an error and broke the upload, that error explains more.
+            raise source_error or _to_workspace_error(error) from error
 
     @contextlib.asynccontextmanager
     async def read(
@@ -103,7 +103,7 @@ class RemoteWorkspace(ports.Workspace):
                 )
                 content = RemoteContent(response)
             except errors.KernelError as error:
-                raise _as_workspace_error(error) from error
+                raise _to_workspace_error(error) from error
             yield content
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
@@ -115,7 +115,7 @@ class RemoteWorkspace(ports.Workspace):
         try:
             return await self._connection.send_request(request, arguments, self._session_params)
         except errors.KernelError as error:
-            raise _as_workspace_error(error) from error
+            raise _to_workspace_error(error) from error
 
 
 def _check_name(name: str) -> None:
@@ -125,14 +125,14 @@ def _check_name(name: str) -> None:
         FileMissingError: it is too long, or not valid Unicode.
     """
     try:
-        is_valid = len(name.encode()) <= _NAME_BYTES
+        is_valid = len(name.encode()) <= _MAX_NAME_BYTES
     except UnicodeEncodeError:
         is_valid = False
     if not is_valid:
         raise errors.FileMissingError
 
 
-def _as_workspace_error(error: errors.BotError) -> errors.BotError:
-    """Turn the error of an unreachable host into one of files; pass others unchanged."""
+def _to_workspace_error(error: errors.BotError) -> errors.BotError:
+    """Turn a KernelError into a WorkspaceError; return others unchanged."""
     is_kernel_error = isinstance(error, errors.KernelError)
     return errors.WorkspaceError(str(error)) if is_kernel_error else error

@@ -1,7 +1,7 @@
-"""Hosts of one machine that replace each other: the newest takes new sessions.
+"""Hosts of one machine during a rolling upgrade: the newest one takes new sessions.
 
-A rolling upgrade starts a second host, and the first one drains: it keeps its sessions until they
-end. Then the connection to it leads to the newest one.
+The upgrade starts a second host, and the first one drains: it keeps its sessions until they end.
+Then the connection to the first host leads to the newest.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ T = TypeVar("T")
 
 
 class RollingLease:
-    """A lease of whichever host has the session; implements `ports.Lease`."""
+    """A lease at the host that has the session, which may change; implements `ports.Lease`."""
 
     def __init__(
         self,
         host: remote_host.RemoteHost,
-        lease: Callable[[remote_host.RemoteHost], Awaitable[ports.Lease]],
+        open_lease: Callable[[remote_host.RemoteHost], Awaitable[ports.Lease]],
         find_host: Callable[[], Awaitable[remote_host.RemoteHost]],
     ) -> None:
-        """Keep `host`, which `find_host` returned last; `lease` leases the kernel there."""
+        """Begin no lease yet; `host` is the latest result of `find_host`."""
         self._host = host
-        self._lease = lease
+        self._open_lease = open_lease
         self._find_host = find_host
         self._current_lease: ports.Lease | None = None
 
     async def begin(self) -> ports.Lease:
-        """Lease the session's kernel of its host, if that is not leased yet."""
+        """Lease the session's kernel at its host, unless there is a lease already."""
         if self._current_lease is None:
-            self._current_lease = await self._lease(self._host)
+            self._current_lease = await self._open_lease(self._host)
         return self._current_lease
 
     async def kernel(self, *, on_wait: ports.OnWait | None = None) -> ports.Kernel:
@@ -66,8 +66,7 @@ class RollingHosts(session_router.SessionRouter):
 
     Attributes:
         ends_with_bot: whether hosts end at an orderly end of the bot.
-        leaves_hosts_running: whether hosts go on for the next bot, despite an orderly end of this
-            one.
+        leaves_hosts_running: whether hosts keep running for the next bot all the same.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class RollingHosts(session_router.SessionRouter):
         self.leaves_hosts_running = False
         self._newest_link = newest_link
         self._restart_host = restart_host
-        # The newest first.
+        # From the newest to the oldest.
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
         self._refresh_lock = asyncio.Lock()
@@ -109,7 +108,7 @@ class RollingHosts(session_router.SessionRouter):
             newest_address = hosts._hosts[0].connection.address
             for path in await asyncio.to_thread(host_sockets.list_sockets, newest_link.parent):
                 if path != newest_address:
-                    # The sessions of an older host that does not answer are lost anyway.
+                    # If an older host does not answer, its sessions are lost anyway.
                     with contextlib.suppress(errors.KernelError):
                         await hosts._connect(path)
             yield hosts
@@ -143,21 +142,23 @@ class RollingHosts(session_router.SessionRouter):
 
     async def _refresh(self) -> None:
         """Connect to a new host, and close connections that now lead to the same host."""
-        path = host_sockets.resolve(self._newest_link)
+        newest_path = host_sockets.resolve(self._newest_link)
         addresses = [host.connection.address for host in self._hosts]
-        is_new = path is not None and path not in addresses
+        is_new = newest_path is not None and newest_path not in addresses
         # A lost connection finds the newest host by itself.
         may_connect = is_new and self._hosts[0].connection.is_connected
         has_duplicates = len(set(addresses)) < len(addresses)
         if not may_connect and not has_duplicates:
             return
         async with self._refresh_lock:
-            if path is not None and path not in [host.connection.address for host in self._hosts]:
+            if newest_path is not None and newest_path not in [
+                host.connection.address for host in self._hosts
+            ]:
                 try:
                     await self._connect(self._newest_link)
                 except errors.KernelError:
                     _log.exception("a new host of kernels cannot be used")
-            self._hosts.sort(key=lambda host: host.connection.address != path)
+            self._hosts.sort(key=lambda host: host.connection.address != newest_path)
             for host in self._hosts[1:]:
                 if (
                     host.connection.address == self._hosts[0].connection.address
@@ -176,14 +177,14 @@ class RollingHosts(session_router.SessionRouter):
         await self._refresh()
         for host in self._hosts[1:]:
             if host.connection.is_connected:
-                # If a host just ended, the newest one has its sessions.
+                # If a host has just ended, the newest host has its sessions.
                 with contextlib.suppress(errors.KernelError):
                     if key in await host.statuses([key]):
                         return host
         return self._hosts[0]
 
     async def ensure_placed(self, key: str) -> bool:
-        """Return false: on one machine, a new host begins with the state that the former saved."""
+        """Return false: a new host on the same machine has the files and saved variables."""
         return False
 
     def keep_for_next_bot(self) -> None:
@@ -224,10 +225,10 @@ class RollingHosts(session_router.SessionRouter):
         return by_key
 
     async def _ask_all(self, ask: Callable[[remote_host.RemoteHost], Awaitable[T]]) -> list[T]:
-        """Ask all hosts at once; return the answers, newest first, without those that failed.
+        """Ask all hosts at once; return their answers, newest host first, without failures.
 
         Raises:
-            BotError: the newest one failed, which has most sessions.
+            BotError: the newest host failed, which has most sessions.
         """
         newest_answer, *older_answers = await asyncio.gather(
             *map(ask, self._hosts), return_exceptions=True
@@ -239,7 +240,7 @@ class RollingHosts(session_router.SessionRouter):
             if not isinstance(answer, BaseException):
                 answers.append(answer)
             elif isinstance(answer, errors.BotError):
-                _log.warning("a host before the newest one does not answer", exc_info=answer)
+                _log.warning("an older host does not answer", exc_info=answer)
             else:
                 raise answer
         return answers

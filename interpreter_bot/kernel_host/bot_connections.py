@@ -1,6 +1,6 @@
-"""Connection of one bot: its leases, the executions that it follows, and reports to it.
+"""Connection of one bot: its leases, the executions that it follows, and reports of losses.
 
-Leases end with the connection, so that kernels of a bot that died can be reaped; executions go on.
+Leases end with the connection, so that a dead bot's kernels can be reaped; executions go on.
 A bot that reconnects repeats its open calls, so every message may arrive twice.
 """
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class _ActiveLease:
-    """A lease, and the kernels that it returned, by id."""
+    """An open lease, and the kernels that it returned, by id."""
 
     key: str
     lease: local_host.LocalLease
@@ -44,7 +44,7 @@ class BotConnection:
     """Connection of one bot, from `serve` to its end.
 
     Attributes:
-        listens: whether lost kernels are reported to it.
+        is_listening: whether lost kernels are reported to it.
         is_bot: whether it is a bot and not a short-lived command.
     """
 
@@ -54,27 +54,27 @@ class BotConnection:
         host: local_host.LocalHost,
         host_executions: executions.Executions,
         *,
-        may_start: Callable[[], bool],
+        may_start_kernels: Callable[[], bool],
         on_listen: Callable[[], None],
         is_bot: bool,
         epochs: session_epochs.SessionEpochs,
     ) -> None:
         self.is_bot = is_bot
-        self.listens = False
+        self.is_listening = False
         self._on_listen = on_listen
         self._socket = socket
-        self._may_start = may_start
+        self._may_start_kernels = may_start_kernels
         self._host = host
         self._executions = host_executions
         self._send_lock = asyncio.Lock()
         self._epochs = epochs
         self._leases: dict[int, _ActiveLease] = {}
-        # Of the leases above, and of those still being opened.
+        # Tasks that open the leases above, or leases that are not open yet.
         self._lease_tasks: dict[int, asyncio.Task[_ActiveLease]] = {}
-        # Kernels that start and executions that are followed, by number of their call.
+        # Tasks that start kernels or follow executions, by the numbers of their calls.
         self._call_tasks: dict[int, asyncio.Task[None]] = {}
         self._send_tasks: set[asyncio.Task[None]] = set()
-        self._losses: dict[int, asyncio.Future[None]] = {}
+        self._loss_acknowledgements: dict[int, asyncio.Future[None]] = {}
         self._loss_number = 0
 
     async def serve(self) -> None:
@@ -87,11 +87,11 @@ class BotConnection:
                 try:
                     await self._dispatch(request)
                 except (errors.BotError, OSError):
-                    # This concerns one session; the bot's other sessions go on.
+                    # Only one session is affected; the bot's other sessions go on.
                     _log.exception("a request of a bot failed")
         except ValueError:  # MalformedError is one; an execution's id may be another.
             # Probably a bot of another release.
-            _log.exception("a bot sent a message that makes no sense")
+            _log.exception("a bot sent an invalid message")
             await self._socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA)
         finally:
             await self._end_calls_and_leases()
@@ -111,12 +111,12 @@ class BotConnection:
             case messages.Acknowledge(execution_id):
                 self._executions.acknowledge(execution_id)
             case messages.ReportLosses(is_on):
-                self.listens = is_on
+                self.is_listening = is_on
                 self._on_listen()
             case messages.LossAcknowledged(number):
-                acknowledged = self._losses.get(number)
-                if acknowledged is not None and not acknowledged.done():
-                    acknowledged.set_result(None)
+                acknowledgement = self._loss_acknowledgements.get(number)
+                if acknowledgement is not None and not acknowledgement.done():
+                    acknowledgement.set_result(None)
 
     async def close(self) -> None:
         """Close the connection; the bot reconnects if there is another host."""
@@ -138,15 +138,17 @@ class BotConnection:
         """
         self._loss_number += 1
         number = self._loss_number
-        acknowledged = self._losses[number] = asyncio.get_running_loop().create_future()
+        acknowledgement = self._loss_acknowledgements[number] = (
+            asyncio.get_running_loop().create_future()
+        )
         try:
             await self._send(messages.KernelLost(number, loss))
-            await acknowledged
+            await acknowledgement
         finally:
-            del self._losses[number]
+            del self._loss_acknowledgements[number]
 
     def _begin_lease(self, message: messages.Lease) -> None:
-        # In the background: a session's former kernel may have to save its variables first.
+        # In the background, because a session's former kernel may have to save its variables first.
         task = asyncio.create_task(
             self._open_lease(message), name=f"lease {message.call_number} of a bot"
         )
@@ -156,14 +158,14 @@ class BotConnection:
     async def _open_lease(self, message: messages.Lease) -> _ActiveLease:
         key = message.key
         await self._epochs.accept(key, message.epoch)
-        if not self._may_start() and key not in await self._host.statuses([key]):
+        if not self._may_start_kernels() and key not in await self._host.statuses([key]):
             raise errors.KernelStartError(host_words.HOST_DRAINS)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
-        active = self._leases[message.call_number] = _ActiveLease(
+        active_lease = self._leases[message.call_number] = _ActiveLease(
             key, lease, stack, message.is_ephemeral
         )
-        return active
+        return active_lease
 
     async def _wait_for_lease(self, number: int) -> _ActiveLease | None:
         """Return a lease once it is open; None if there is no such call.
@@ -178,11 +180,11 @@ class BotConnection:
         def on_wait(sentence: str) -> None:
             self._send_soon(messages.StartWaits(message.call_number, sentence))
 
-        active = await self._wait_for_lease(message.lease_number)
-        if active is None:
+        active_lease = await self._wait_for_lease(message.lease_number)
+        if active_lease is None:
             raise errors.KernelStartError(host_words.HOST_DRAINS)
-        kernel = await active.lease.kernel(on_wait=on_wait)
-        active.kernels[kernel.id] = kernel
+        kernel = await active_lease.lease.kernel(on_wait=on_wait)
+        active_lease.kernels[kernel.id] = kernel
         await self._send(
             messages.KernelStarted(
                 message.call_number,
@@ -197,11 +199,11 @@ class BotConnection:
     async def _follow(self, message: messages.Follow) -> None:
         call_number, execution_id, code = message.call_number, message.execution_id, message.code
         if code is not None:
-            kernel = await self._kernel_of_lease(code.lease_number, code.kernel_id)
+            kernel = await self._find_kernel(code.lease_number, code.kernel_id)
             if kernel is not None:
                 self._executions.begin(
                     execution_id,
-                    kernel.live,
+                    kernel.pool_kernel,
                     code.code,
                     can_ask=message.can_ask,
                     seconds=code.seconds,
@@ -225,21 +227,23 @@ class BotConnection:
             questioner=_RemoteQuestioner(self, call_number) if message.can_ask else None,
         )
 
-    async def _kernel_of_lease(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
-        """Return a kernel of a lease, even of an earlier connection; None if it has ended."""
+    async def _find_kernel(
+        self, lease_number: int, kernel_id: str
+    ) -> local_host.LocalKernel | None:
+        """Return a kernel of a lease or of the lease's earlier connection; None if it has ended."""
         try:
-            active = await self._wait_for_lease(lease)
+            active_lease = await self._wait_for_lease(lease_number)
         except errors.KernelError:
-            # The call that asked for the kernel is answered with the reason.
+            # The bot gets the reason by its call that starts the kernel.
             return None
-        if active is None:
+        if active_lease is None:
             return None
-        if kernel_id not in active.kernels:
-            status = (await self._host.statuses([active.key])).get(active.key)
+        if kernel_id not in active_lease.kernels:
+            status = (await self._host.statuses([active_lease.key])).get(active_lease.key)
             if status is None or status.kernel_id != kernel_id or status.loss_reason:
                 return None
-            active.kernels[kernel_id] = await active.lease.kernel()
-        return active.kernels[kernel_id]
+            active_lease.kernels[kernel_id] = await active_lease.lease.kernel()
+        return active_lease.kernels[kernel_id]
 
     async def _cancel(self, number: int) -> None:
         if (lease_task := self._lease_tasks.pop(number, None)) is not None:
@@ -301,16 +305,16 @@ class BotConnection:
             _log.info("a bot disconnected before a message was sent: %r", error)
 
     async def _send_event(self, call_number: int, event_number: int, record: bytes) -> None:
-        # One at a time, so that events for a slow bot do not fill the memory.
+        # One event at a time, so that events for a slow bot do not fill the memory.
         async with self._send_lock:
             await self._socket.send_bytes(messages.pack_frame(call_number, event_number, record))
 
     async def _end_calls_and_leases(self) -> None:
         for task in [*self._call_tasks.values(), *self._send_tasks]:
             task.cancel()
-        for acknowledged in self._losses.values():
-            if not acknowledged.done():
-                acknowledged.set_exception(ConnectionResetError("the bot has gone"))
+        for acknowledgement in self._loss_acknowledgements.values():
+            if not acknowledgement.done():
+                acknowledgement.set_exception(ConnectionResetError("the bot has gone"))
         lease_tasks = list(self._lease_tasks.values())
         for lease_task in lease_tasks:
             lease_task.cancel()
@@ -330,7 +334,7 @@ class BotConnection:
 
 
 def _log_lease_failure(lease_task: asyncio.Task[_ActiveLease]) -> None:
-    """Log why a lease failed; the call that asks for its kernel is answered with the reason."""
+    """Log why a lease failed; the bot gets the reason by its call that starts the kernel."""
     if not lease_task.cancelled() and (error := lease_task.exception()) is not None:
         _log.info("a lease could not be opened", exc_info=error)
 

@@ -1,6 +1,6 @@
 """Health probes of a host, and its metrics in the format of Prometheus.
 
-Anybody who can reach the port can read them over plain HTTP, so they have numbers only, no names.
+Anybody who can reach the port can read them over plain HTTP, so they contain numbers but no names.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ async def serving(host: WatchedHost, address: str) -> AsyncIterator[None]:
         SettingsError: the address is invalid, or cannot be used.
     """
 
-    async def live(_: web.Request) -> web.Response:
+    async def answer_live(_: web.Request) -> web.Response:
         return web.Response(text="live\n")
 
-    async def ready(_: web.Request) -> web.Response:
+    async def answer_ready(_: web.Request) -> web.Response:
         if host.is_draining:
             return web.Response(text="draining\n", status=503)
         return web.Response(text="ready\n")
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def answer_metrics(_: web.Request) -> web.Response:
         free_bytes = await asyncio.to_thread(machine_exhaustion.free_bytes)
         total_bytes = machines.memory_bytes()
         figures = {
@@ -75,7 +75,11 @@ async def serving(host: WatchedHost, address: str) -> AsyncIterator[None]:
     name, port = host_addresses.parse(address)
     application = web.Application()
     application.add_routes(
-        [web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)]
+        [
+            web.get("/livez", answer_live),
+            web.get("/readyz", answer_ready),
+            web.get("/metrics", answer_metrics),
+        ]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
     await runner.setup()

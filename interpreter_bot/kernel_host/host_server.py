@@ -1,8 +1,8 @@
 """Server of a host process: a unix socket for bots of this machine, and TLS for others.
 
 Each bot has one WebSocket for leases, executions and losses. Everything else is an HTTP request.
-A connected bot controls all sessions, so peers are checked: on the socket, their user must be that
-of this process, root, or the one that the settings name; over TLS, they need a bot's certificate.
+A connected bot controls all sessions, so peers are checked. On the socket, their user must be that
+of this process, root, or the user in the settings; over TLS, they need a bot's certificate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import pathlib
 import secrets
 import socket
-import struct
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -30,6 +29,7 @@ from interpreter_bot import errors, private_files
 from interpreter_bot.hosts import (
     executions,
     host_addresses,
+    host_sockets,
     local_host,
     messages,
     ports,
@@ -45,10 +45,9 @@ from interpreter_bot.kernels import machine_exhaustion, machines, session_archiv
 _log = logging.getLogger(__name__)
 
 _BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
-_REQUEST_BYTES: Final = 16 * 1024 * 1024
-# A request line holds the name of a file, escaped to up to six characters a byte.
-_REQUEST_LINE_BYTES: Final = 64 * 1024
-_PEER_CREDENTIALS: Final = struct.Struct("3i")
+_MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+# A request line holds a file name, of which each byte may be escaped as six characters.
+_MAX_REQUEST_LINE_BYTES: Final = 64 * 1024
 _ID_BYTES: Final = 16
 _MAX_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
@@ -61,11 +60,11 @@ class HostServer:
 
     Attributes:
         connections: of the connected bots.
-        last_seen: monotonic time of the last disconnection of a bot, or of the start.
+        last_disconnected_at: monotonic time of the last disconnection of a bot, or of the start.
         executions: of the host.
-        is_draining: whether sessions without a kernel get none.
+        is_draining: whether it starts no more kernels.
         is_ending: whether the process ends once no code runs.
-        changed: set whenever one of these may have changed.
+        state_changed: set whenever any of these may have changed.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class HostServer:
         allowed_uids: Collection[int],
         is_lingering: bool,
         fingerprint: str,
-        private: Collection[pathlib.Path],
+        private_paths: Collection[pathlib.Path],
         archives: session_archives.SessionArchives | None,
     ) -> None:
         self._host = host
@@ -84,19 +83,19 @@ class HostServer:
         self.executions = host_executions
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint
-        self._private = private
+        self._private_paths = private_paths
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
-        self._data_id = self._data_inode = ""
+        self._data_id = self._data_copy_id = ""
         self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
         self._archives = archives
         if archives is not None:
             self._epochs.on_epoch = archives.note_epoch
         self.connections: list[bot_connections.BotConnection] = []
-        self.last_seen = time.monotonic()
+        self.last_disconnected_at = time.monotonic()
         self.is_draining = False
         self.is_ending = False
-        self.changed = asyncio.Event()
+        self.state_changed = asyncio.Event()
         self._losses: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MAX_LOSSES)
         self._losses_changed = asyncio.Event()
 
@@ -111,7 +110,7 @@ class HostServer:
         is_lingering: bool = False,
         bot_uid: int | None = None,
         fingerprint: str = "",
-        private: Collection[pathlib.Path] = (),
+        private_paths: Collection[pathlib.Path] = (),
         tls: host_addresses.TlsAddress | None = None,
         archives: session_archives.SessionArchives | None = None,
     ) -> AsyncIterator[HostServer]:
@@ -124,7 +123,7 @@ class HostServer:
             is_lingering: whether the host ends by itself if no bot connects.
             bot_uid: another user whose bots may connect.
             fingerprint: of the settings of its kernels.
-            private: paths that kernels may not see.
+            private_paths: paths that kernels may not see.
             tls: address for bots of other machines.
             archives: of its sessions, if machines share a store.
 
@@ -138,10 +137,10 @@ class HostServer:
             allowed_uids=allowed_uids,
             is_lingering=is_lingering,
             fingerprint=fingerprint,
-            private=private,
+            private_paths=private_paths,
             archives=archives,
         )
-        server._data_id, server._data_inode = await asyncio.to_thread(_identity, host.data)
+        server._data_id, server._data_copy_id = await asyncio.to_thread(_read_identity, host.data)
         runner = await server._make_runner()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -166,13 +165,13 @@ class HostServer:
         )
         application = web.Application(
             middlewares=[self._check_peer, _answer_errors, self._check_epoch],
-            client_max_size=_REQUEST_BYTES,
+            client_max_size=_MAX_REQUEST_BYTES,
         )
         application.on_shutdown.append(self._close_connections)
         application.add_routes(
             [
-                web.get("/v1/host", self._status),
-                web.get("/v1/events", self._events),
+                web.get("/v1/host", self._answer_status),
+                web.get("/v1/events", self._serve_bot),
                 *self._doors.routes(),
                 *answers.routes(),
             ]
@@ -181,7 +180,7 @@ class HostServer:
             application,
             access_log=None,
             shutdown_timeout=_SHUTDOWN_SECONDS,
-            max_line_size=_REQUEST_LINE_BYTES,
+            max_line_size=_MAX_REQUEST_LINE_BYTES,
         )
         await runner.setup()
         return runner
@@ -195,8 +194,7 @@ class HostServer:
         if peer.family != socket.AF_UNIX:
             # TLS has checked the bot's certificate already.
             return await handler(request)
-        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
-        _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
+        uid = host_sockets.peer_uid(peer)
         if uid not in self._allowed_uids:
             _log.warning("user %d may not use this host", uid)
             raise web.HTTPForbidden
@@ -210,16 +208,16 @@ class HostServer:
         await self._epochs.accept_request_epoch(request)
         return await handler(request)
 
-    async def _events(self, request: web.Request) -> web.WebSocketResponse:
+    async def _serve_bot(self, request: web.Request) -> web.WebSocketResponse:
         response = web.WebSocketResponse(
-            heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_REQUEST_BYTES
+            heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_MAX_REQUEST_BYTES
         )
         await response.prepare(request)
         connection = bot_connections.BotConnection(
             response,
             self._host,
             self.executions,
-            may_start=lambda: not self.is_draining,
+            may_start_kernels=lambda: not self.is_draining,
             on_listen=self._losses_changed.set,
             is_bot="bot" in request.query,
             epochs=self._epochs,
@@ -229,8 +227,8 @@ class HostServer:
             await connection.serve()
         finally:
             self.connections.remove(connection)
-            self.last_seen = time.monotonic()
-            self.changed.set()
+            self.last_disconnected_at = time.monotonic()
+            self.state_changed.set()
         return response
 
     async def _close_connections(self, _: web.Application) -> None:
@@ -240,38 +238,38 @@ class HostServer:
         await self._doors.close()
 
     async def _on_loss(self, loss: ports.KernelLoss) -> None:
-        """Queue a lost kernel for the next bot that listens."""
+        """Queue the report of a lost kernel for the next bot that listens."""
         if any(connection.owns_session(loss.key) for connection in self.connections):
             return
         self._losses.append(loss)
         self._losses_changed.set()
 
     async def _report_losses(self) -> None:
-        """Report each lost kernel to a bot; if that disconnects first, to another one."""
+        """Report each lost kernel to a bot, or to another bot if the first one disconnects."""
         while True:
             await self._losses_changed.wait()
-            listener = next(
-                (connection for connection in self.connections if connection.listens), None
+            connection = next(
+                (connection for connection in self.connections if connection.is_listening), None
             )
-            if listener is None or not self._losses:
+            if connection is None or not self._losses:
                 self._losses_changed.clear()
                 continue
             try:
-                await listener.report_loss(self._losses[0])
+                await connection.report_loss(self._losses[0])
                 self._losses.popleft()
             except ConnectionError:
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _status(self, _: web.Request) -> web.Response:
+    async def _answer_status(self, _: web.Request) -> web.Response:
         status = messages.HostStatus(
             id=self.id,
             data_id=self._data_id,
-            data_copy_id=self._data_inode,
+            data_copy_id=self._data_copy_id,
             protocol_version=messages.PROTOCOL_VERSION,
             release=metadata.version("interpreter-bot"),
             pid=os.getpid(),
             fingerprint=self._fingerprint,
-            private_paths=tuple(map(str, self._private)),
+            private_paths=tuple(map(str, self._private_paths)),
             sandbox_level=self._host.sandbox_level,
             has_doors=self._host.has_doors,
             keeps_variables=self._host.keeps_variables,
@@ -294,12 +292,14 @@ class HostServer:
         self.is_draining = self.executions.is_draining = True
         for connection in self.connections:
             connection.send_draining()
-        self.changed.set()
+        self.state_changed.set()
 
     async def counts(self) -> dict[str, int]:
         return {
-            # Connected commands do not count: a host must not wait for them before it ends.
-            "bots": sum(connection.is_bot or connection.listens for connection in self.connections),
+            # Commands do not count as bots, because a host does not wait for their end.
+            "bots": sum(
+                connection.is_bot or connection.is_listening for connection in self.connections
+            ),
             "kernels": len(await self._host.statuses()),
             "executions": len(self.executions),
         }
@@ -308,7 +308,7 @@ class HostServer:
         return bool(await self._host.statuses())
 
 
-def _identity(data: pathlib.Path) -> tuple[str, str]:
+def _read_identity(data: pathlib.Path) -> tuple[str, str]:
     """Return the id of a data directory, and a digest that differs for every copy and boot."""
     file = data / "host.id"
     new_id = functools.partial(secrets.token_hex, _ID_BYTES)
@@ -336,17 +336,17 @@ async def _answer_errors(
         return await handler(request)
     except errors.BotError as error:
         return request_answers.json_response(messages.error_fields(error), status=422)
-    except KeyError as error:  # A parameter of the address is missing.
+    except KeyError as error:  # A parameter of the URL is missing.
         raise web.HTTPBadRequest from error
 
 
 def _bind(listener: socket.socket, path: pathlib.Path, bot_uid: int | None) -> None:
-    """Bind a socket that others cannot open, not even before its owner is changed."""
+    """Bind a socket that other users cannot open, not even before its owner is changed."""
     path.unlink(missing_ok=True)
-    mask = os.umask(0o177)
+    former_umask = os.umask(0o177)
     try:
         listener.bind(str(path))
     finally:
-        os.umask(mask)
+        os.umask(former_umask)
     if bot_uid is not None and bot_uid != os.geteuid():
         os.chown(path, bot_uid, -1)

@@ -1,4 +1,4 @@
-"""Answers of a host to the requests of bots, and routes that stream files both ways."""
+"""Answers of a host to requests of bots, and routes by which files are uploaded and downloaded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _CHANGING_REQUESTS: Final = frozenset(
 
 
 class RequestAnswers:
-    """Answers every request of the table: here, or by the local host, its doors or a workspace.
+    """Answers all requests, with methods of this class, the local host, its doors, or a workspace.
 
-    A method here has the name of its request, and extends the host's method of that name.
+    A method of this class has the name of its request, and extends the host's method.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RequestAnswers:
             epochs.end_moved_session,
         )
         targets = (self, doors, host)
-        # Resolve all now, so that a request without a method fails at the start.
+        # Find all methods now, so that a missing method is noticed at the start.
         self._methods = {
             name: _find_method(request.method_name, targets)
             for name, request in requests.REQUESTS.items()
@@ -70,10 +70,10 @@ class RequestAnswers:
             raise web.HTTPNotFound
         arguments = await read_arguments(request, http_request)
         if name in self._methods:
-            answer = request.call(self._methods[name], arguments)
+            answering = request.call(self._methods[name], arguments)
             if request.is_cancelled_on_disconnect:
-                answer = _while_connected(http_request, answer)
-            return json_response(await answer)
+                answering = _await_while_connected(http_request, answering)
+            return json_response(await answering)
         key = http_request.query["key"]
         workspace = await self._host.workspace(key)
         answer = await request.call(getattr(workspace, request.method_name), arguments)
@@ -82,7 +82,7 @@ class RequestAnswers:
         return json_response(answer)
 
     async def _note_change(self, key: str) -> None:
-        # Only for files that people change; a save of variables records changes by code.
+        # Only for changes by people; changes by code are recorded when variables are saved.
         if self._archives is not None:
             await self._archives.note_change(key)
 
@@ -145,7 +145,7 @@ async def read_arguments(request: requests.Request, http_request: web.Request) -
     """Read the arguments of a request.
 
     Raises:
-        HTTPBadRequest: they are not valid.
+        HTTPBadRequest: they are invalid.
     """
     try:
         return messages.from_json(request.arguments, await http_request.json())
@@ -158,17 +158,17 @@ def json_response(value: object, *, status: int = 200) -> web.Response:
     return web.Response(body=body, content_type="application/json", status=status)
 
 
-async def _while_connected(request: web.Request, call: Coroutine[Any, Any, T]) -> T:
-    """Wait for an answer, until the bot disconnects.
+async def _await_while_connected(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
+    """Wait for an answer, unless the bot disconnects first.
 
     Raises:
-        KernelError: it has.
+        KernelError: the bot disconnected.
     """
     if request.transport is None:
         raise web.HTTPBadRequest
-    answer = asyncio.create_task(call, name="answer to a bot")
+    answer = asyncio.create_task(answering, name="answer to a bot")
     with request.transport.get_extra_info("socket").dup() as peer:
-        disconnecting = asyncio.create_task(_until_readable(peer), name="end of a bot")
+        disconnecting = asyncio.create_task(_wait_readable(peer), name="end of a bot")
         try:
             await asyncio.wait({answer, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -180,21 +180,21 @@ async def _while_connected(request: web.Request, call: Coroutine[Any, Any, T]) -
     return answer.result()
 
 
-async def _until_readable(descriptor: socket.socket) -> None:
+async def _wait_readable(peer: socket.socket) -> None:
     """Wait until the other side disconnects or sends something."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
-    loop.add_reader(descriptor, readable.set)
+    loop.add_reader(peer, readable.set)
     try:
         await readable.wait()
     finally:
-        loop.remove_reader(descriptor)
+        loop.remove_reader(peer)
 
 
 def _find_method(
     name: str, targets: tuple[object, ...]
 ) -> Callable[..., Coroutine[Any, Any, object]]:
-    """Return the method of the first object that has one."""
+    """Return the method of this name of the first target that has one."""
     method: Callable[..., Coroutine[Any, Any, object]] = next(
         getattr(target, name) for target in targets if hasattr(target, name)
     )

@@ -1,7 +1,7 @@
 """Epochs of sessions on this host: requests of an older epoch are refused.
 
-Each move of a session to another machine begins a new epoch. A bot that was cut off and comes back
-with an old epoch would otherwise use a kernel that the session has left.
+Each move of a session to another machine begins a new epoch. Otherwise, a bot that was
+disconnected meanwhile, and has an old epoch, would use a kernel that the session has left.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class SessionEpochs:
     def __init__(
         self, directory: pathlib.Path, end_kernel: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Keep epochs in a directory, which is made when needed; read none yet."""
+        """Store epochs in files below `directory`, which is created when needed; read none yet."""
         self._directory = directory
         self.on_epoch: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel
         self._epochs: dict[str, int] = {}
-        # One for each session, as ending a kernel takes long.
+        # One lock for each session, because ending a kernel takes long.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def accept(self, key: str, epoch: int) -> None:
-        """Accept requests of a session in an epoch; end its kernel of an earlier one.
+        """Accept requests of a session in an epoch; end its kernel of an earlier epoch.
 
         The epoch is 0 if there is only one machine.
 
@@ -70,7 +70,7 @@ class SessionEpochs:
         """End the kernel of a session that is on another machine in this epoch.
 
         Raises:
-            SessionMovedError: it came back here in a later epoch.
+            SessionMovedError: the session has come back here in a later epoch.
         """
         async with self._lock(key):
             if self._epochs.get(key) != epoch:

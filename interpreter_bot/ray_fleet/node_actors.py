@@ -62,7 +62,7 @@ class NodeActor:
 async def _ensure_host(config: settings.Settings) -> messages.HostStatus:
     socket_path = host_sockets.newest_link(config.paths)
     try:
-        return await host_processes.status(socket_path)
+        return await host_processes.read_status(socket_path)
     except errors.HostUnusableError:
         raise
     except errors.KernelError:
@@ -72,7 +72,7 @@ async def _ensure_host(config: settings.Settings) -> messages.HostStatus:
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
         try:
-            return await host_processes.status(socket_path)
+            return await host_processes.read_status(socket_path)
         except errors.HostUnusableError:
             raise
         except errors.KernelError as error:

@@ -45,7 +45,7 @@ def company(tmp_path):
 
 
 def served_by(company):
-    files = host_addresses.CERTIFICATE, host_addresses.KEY
+    files = host_addresses.CERTIFICATE_FILE, host_addresses.KEY_FILE
     return package_indexes.serving([company / name for name in files])
 
 
@@ -54,7 +54,7 @@ async def test_certificates_of_a_company_are_those_of_ssl_cert_file(resolved, co
         index.add("greeter")
         with pytest.raises(errors.PackagesError, match="not trust the certificate"):
             await resolved(index.url)
-        monkeypatch.setenv("SSL_CERT_FILE", str(company / host_addresses.AUTHORITY))
+        monkeypatch.setenv("SSL_CERT_FILE", str(company / host_addresses.AUTHORITY_FILE))
         assert await resolved(index.url) == "1.0"
 
 

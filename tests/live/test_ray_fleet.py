@@ -129,7 +129,9 @@ class Cluster:
             one.wait(30)
         for config in self.nodes.values():
             with contextlib.suppress(errors.KernelError):
-                status = asyncio.run(host_processes.status(host_sockets.newest_link(config.paths)))
+                status = asyncio.run(
+                    host_processes.read_status(host_sockets.newest_link(config.paths))
+                )
                 os.kill(status.pid, signal.SIGKILL)
 
 
@@ -271,7 +273,7 @@ async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ra
             return await database.fleet_hosts.list_addresses() == [other.host.listen]
 
         await until(has_it)
-    status = await host_processes.status(host_sockets.newest_link(other.paths))
+    status = await host_processes.read_status(host_sockets.newest_link(other.paths))
     assert status.pid == cluster.started["host"].pid
     with contextlib.closing(sqlite3.connect(config.paths.data / "interpreter-bot.db")) as stored:
         (row,) = stored.execute("SELECT data_id, memory_bytes, free_bytes FROM hosts")

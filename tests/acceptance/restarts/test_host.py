@@ -123,7 +123,7 @@ async def test_bot_that_fails_ends_its_host(config):
         async with host_processes.open_host(config, may_start=True):
             raise ZeroDivisionError
     with pytest.raises(errors.KernelError):
-        await host_processes.status(host_sockets.newest_link(config.paths))
+        await host_processes.read_status(host_sockets.newest_link(config.paths))
 
 
 @pytest.mark.gate
@@ -138,11 +138,11 @@ async def test_host_that_was_killed_is_replaced_and_says_what_it_lost(config):
         async with asyncio.timeout(20):
             while len(shown) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        first = await host_processes.status(host_sockets.newest_link(config.paths))
+        first = await host_processes.read_status(host_sockets.newest_link(config.paths))
         os.kill(first.pid, signal.SIGKILL)
         end = await running
         assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
-        second = await host_processes.status(host_sockets.newest_link(config.paths))
+        second = await host_processes.read_status(host_sockets.newest_link(config.paths))
         assert second.pid != first.pid
         assert shown == list(range(1, len(shown) + 1))
         kernel = await lease.kernel()
@@ -191,7 +191,7 @@ async def test_killed_bot_loses_no_line_and_no_variable(config, killed):
         assert "".join(text for _, text in shown) == "".join(f"tick {n}\n" for n in range(12))
         assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
         assert first < 20
-        pid = (await host_processes.status(host_sockets.newest_link(config.paths))).pid
+        pid = (await host_processes.read_status(host_sockets.newest_link(config.paths))).pid
         assert b"secret" not in environment(pid)
         async with host.lease("a") as lease:
             later = []
@@ -349,7 +349,7 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             statuses = await hosts.statuses()
             assert statuses.keys() == {"old", "new"}
             path = host_sockets.newest_link(config.paths)
-            assert (await host_processes.status(path)).pid == newer.pid
+            assert (await host_processes.read_status(path)).pid == newer.pid
             everyone = await host_command.list_statuses(config)
             told = [(one["pid"], one["is_draining"]) for one in everyone]
             assert told == [(newer.pid, False), (former.pid, True)]
@@ -388,18 +388,18 @@ async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):
         await asyncio.wait({starting}, timeout=1)
         assert not starting.done()
         assert (await run(lease, "print(x)", "e2"))[0] == "1\n"
-        os.kill((await host_processes.status(first)).pid, signal.SIGKILL)
+        os.kill((await host_processes.read_status(first)).pid, signal.SIGKILL)
         async with asyncio.timeout(60):
             await starting
         assert newer.returncode is None
 
 
 async def test_bot_of_other_settings_starts_a_host_of_its_own_and_ends_both(config, killed):
-    former = await host_processes.status(host_sockets.newest_link(config.paths))
+    former = await host_processes.read_status(host_sockets.newest_link(config.paths))
     stricter = config.limits.model_copy(update={"execution_seconds": 30})
     changed = config.model_copy(update={"limits": stricter})
     async with host_processes.open_host(changed, may_start=True) as hosts:
-        newest = await host_processes.status(host_sockets.newest_link(config.paths))
+        newest = await host_processes.read_status(host_sockets.newest_link(config.paths))
         assert (newest.pid != former.pid, newest.is_draining) == (True, False)
         shown = []
         end = await hosts.follow(

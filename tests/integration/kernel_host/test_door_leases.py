@@ -98,7 +98,7 @@ async def until(is_true) -> None:
 
 async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     certificate = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})\n"
-    leased = place.server._doors._leased
+    leased = place.server._doors._doors_by_kernel
     async with place.bot() as (host, keeper):
         assert host.reach(KEY).hosts, "people are told of it"
         assert await place.run(host, certificate + place.get) == "outside"

@@ -288,7 +288,7 @@ async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
         host_sockets.linked_as_newest(path),
         host_processes.open_host(config, may_start=False),
     ):
-        await host_processes.HostStarter(config).end()
+        await host_processes.HostStarter(config).end_unused_hosts()
         assert not served.is_draining
 
 
@@ -592,4 +592,4 @@ async def test_loss_of_a_kernel_is_told_to_a_bot_that_listens_whoever_came_first
                 await asyncio.sleep(0.01)
         assert told.result() == "lost"
         # The other one is no bot for which the host must stay.
-        assert (await host_processes.status(path)).bots == 1
+        assert (await host_processes.read_status(path)).bots == 1

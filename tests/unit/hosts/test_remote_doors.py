@@ -38,7 +38,7 @@ class Host:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls):
+    async def open_result(cls):
         host = cls()
         app = web.Application()
         app.router.add_get("/v1/door_link", host._link)
@@ -102,7 +102,7 @@ class Doorkeeper:
 
 @pytest.fixture
 async def host():
-    async with Host.opened() as host:
+    async with Host.open_result() as host:
         yield host
 
 
@@ -113,7 +113,7 @@ async def _yes():
 async def _carrying(host, is_current=_yes):
     doors = remote_doors.TunneledDoors(host, ASKED, is_current, ask=None)
     task = asyncio.create_task(doors.relay())
-    await doors.opened
+    await doors.open_result
     return task, doors
 
 
@@ -160,7 +160,7 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
 async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
     host.first = said
     task, doors = await _carrying(host)
-    assert not doors.opened.result()
+    assert not doors.open_result.result()
     assert await task is False
 
 
