@@ -188,7 +188,7 @@ async def test_a_spare_has_run_code_of_which_its_session_sees_nothing(opened, sp
         kernel = await pool.take("a")
         # The pages of memory that it was the first to write to are its own already. One that waits
         # for its directories before it has walls has run nothing.
-        assert kernel.executions == (spares if machine.offers_namespaces() else 0)
+        assert kernel.execution_count == (spares if machine.offers_namespaces() else 0)
         assert not kernel.run_count
         seen = "'_' in dir(), Out, In[:-1], get_ipython().execution_count, os.getcwd()"
         printed, _ = await _run(kernel, f"import os; print({seen})")
