@@ -66,11 +66,11 @@ async def _go_on(service: session_service.SessionService, request: requests.Requ
 async def _handle(service: session_service.SessionService, request: requests.Request) -> None:
     reply = replies.Reply()
     end = await service.handle(request, reply)
-    outputs = reply.of("output")
+    outputs = reply.contents("output")
     lines = "".join(one.plain for one in outputs if isinstance(one, values.Text)).splitlines()
     said = [one.plain for one in outputs if not isinstance(one, values.Text)]
-    said += reply.of("announcement")
-    said += [finished.reason for finished in reply.of("finished") if finished.reason]
+    said += reply.contents("announcement")
+    said += [finished.reason for finished in reply.contents("finished") if finished.reason]
     said += [end.sentence] if end.sentence else []
     _tell({"id": request.id, "lines": lines, "said": said, "status": end.status.value})
 

@@ -31,7 +31,7 @@ class Ran:
     def lines(self):
         return [json.loads(line) for line in self.out.splitlines()]
 
-    def of(self, kind):
+    def contents(self, kind):
         return [line for line in self.lines if line["type"] == kind]
 
 
@@ -169,17 +169,17 @@ async def test_several_prompts_are_turns_of_one_session(ask):
     ]
     ran = await ask(script, "--json", "first", "second")
     assert ran.status == 0
-    assert [line["text"] for line in ran.of("stdout")] == ["drawn\n", "42\n"]
-    assert [(line["turn"], line["status"], line["text"]) for line in ran.of("over")] == [
+    assert [line["text"] for line in ran.contents("stdout")] == ["drawn\n", "42\n"]
+    assert [(line["turn"], line["status"], line["text"]) for line in ran.contents("over")] == [
         (0, "done", "One."),
         (1, "done", "Two."),
     ]
-    assert [line["number"] for line in ran.of("step")] == [1, 2, 1, 2]
-    assert [line["text"] for line in ran.of("code")] == [PLOT, "print(x + 1)"]
-    assert "".join(line["text"] for line in ran.of("text") if line["turn"] == 0) == "One."
-    assert ran.of("usage")[-1]["steps"] == 2
-    assert {line["cell"] for line in ran.of("finished")} == {0}
-    assert ran.of("artifact")[0]["name"] == "out.txt"
+    assert [line["number"] for line in ran.contents("step")] == [1, 2, 1, 2]
+    assert [line["text"] for line in ran.contents("code")] == [PLOT, "print(x + 1)"]
+    assert "".join(line["text"] for line in ran.contents("text") if line["turn"] == 0) == "One."
+    assert ran.contents("usage")[-1]["steps"] == 2
+    assert {line["cell"] for line in ran.contents("finished")} == {0}
+    assert ran.contents("artifact")[0]["name"] == "out.txt"
 
 
 @pytest.mark.gate
@@ -325,8 +325,8 @@ async def test_a_program_approves_code_and_answers_it_over_a_pipe(ask):
         (line["type"], line["id"]) for line in ran.lines if line["type"] in ("approve", "input")
     ]
     assert asked == [("approve", 1), ("input", 2), ("approve", 3)]
-    assert [line["text"] for line in ran.of("stdout")] == ["hello Ada\n"]
-    assert ran.of("over")[0]["status"] == "done"
+    assert [line["text"] for line in ran.contents("stdout")] == ["hello Ada\n"]
+    assert ran.contents("over")[0]["status"] == "done"
 
 
 async def test_a_mistyped_command_of_a_chat_is_never_a_question_that_is_paid(ask):
@@ -369,7 +369,7 @@ async def test_what_is_typed_while_it_starts_is_in_the_first_prompt(ask):
 async def test_code_that_nobody_can_approve_does_not_run(ask):
     script = [openai_server.code("print('ran')"), openai_server.text("Not run.")]
     ran = await ask(script, "--approval", "every", "--json", "go")
-    assert [line["text"] for line in ran.of("approve")] == ["print('ran')"]
-    told = [line["text"] for line in ran.of("announcement")]
+    assert [line["text"] for line in ran.contents("approve")] == ["print('ran')"]
+    told = [line["text"] for line in ran.contents("announcement")]
     assert any(text.startswith("Declined: standard input has ended") for text in told)
-    assert ran.of("stdout") == []
+    assert ran.contents("stdout") == []

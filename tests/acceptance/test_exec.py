@@ -35,7 +35,7 @@ class Ran:
     def lines(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
-    def of(self, kind: str, cell: int | None = None) -> list[dict[str, object]]:
+    def contents(self, kind: str, cell: int | None = None) -> list[dict[str, object]]:
         found = [line for line in self.lines if line["type"] == kind]
         return [line for line in found if cell is None or line["cell"] == cell]
 
@@ -85,34 +85,34 @@ def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
         "--cell=int('x')",
     )
     assert ran.status == 1
-    assert [line["text"] for line in ran.of("stdout", 0)] == ["out\n"]
-    assert [line["text"] for line in ran.of("result", 0)] == ["42"]
-    assert [line["text"] for line in ran.of("stderr", 0)] == ["err\n"]
-    (table,) = ran.of("table", 1)
+    assert [line["text"] for line in ran.contents("stdout", 0)] == ["out\n"]
+    assert [line["text"] for line in ran.contents("result", 0)] == ["42"]
+    assert [line["text"] for line in ran.contents("stderr", 0)] == ["err\n"]
+    (table,) = ran.contents("table", 1)
     assert (table["row_count"], table["column_count"]) == (50, 2)
     assert table["columns"] == ["", "a", "b"]
     assert table["rows"][1] == ["1", "1", "1.5"]
     assert "49" in table["text"]
-    images = ran.of("image", 2)
+    images = ran.contents("image", 2)
     assert len(images) == 2
     for image in images:
         data = pathlib.Path(image["path"]).read_bytes()
         assert data.startswith(b"\x89PNG")
         assert len(data) == image["size_bytes"]
-    (html,) = ran.of("html", 3)
+    (html,) = ran.contents("html", 3)
     assert html["html"] == "<b>x</b>"
     assert pathlib.Path(html["path"]).read_text() == "<b>x</b>"
-    (artifact,) = ran.of("artifact", 4)
+    (artifact,) = ran.contents("artifact", 4)
     content = pathlib.Path(artifact["path"]).read_bytes()
     assert content == bytes(range(256))
     assert artifact["size_bytes"] == 256
     assert artifact["sha256"] == hashlib.sha256(content).hexdigest()
-    (error,) = ran.of("error", 5)
+    (error,) = ran.contents("error", 5)
     assert error["name"] == "ValueError"
     assert "invalid literal" in error["message"]
     assert "Cell 6, line 1" in error["traceback"]
-    assert [line["status"] for line in ran.of("finished")] == ["ok"] * 5 + ["error"]
-    assert all(line["seconds"] >= 0 for line in ran.of("finished"))
+    assert [line["status"] for line in ran.contents("finished")] == ["ok"] * 5 + ["error"]
+    assert all(line["seconds"] >= 0 for line in ran.contents("finished"))
 
 
 @pytest.mark.gate
@@ -127,14 +127,14 @@ def test_every_cell_is_finished_also_after_its_kernel_died(interpreter_bot):
         "--cell=print('last')",
     )
     assert ran.status == 1
-    statuses = [line["status"] for line in ran.of("finished")]
+    statuses = [line["status"] for line in ran.contents("finished")]
     assert statuses == ["ok", "crashed", "ok", "error", "ok"]
-    assert [line["cell"] for line in ran.of("finished")] == [0, 1, 2, 3, 4]
-    assert "exit code 7" in ran.of("finished", 1)[0]["reason"]
-    (announcement,) = ran.of("announcement")
+    assert [line["cell"] for line in ran.contents("finished")] == [0, 1, 2, 3, 4]
+    assert "exit code 7" in ran.contents("finished", 1)[0]["reason"]
+    (announcement,) = ran.contents("announcement")
     assert announcement["cell"] == 2
     assert "exit code 7" in announcement["text"]
-    assert ran.of("stdout", 2)[0]["text"] == "False k\n"
+    assert ran.contents("stdout", 2)[0]["text"] == "False k\n"
 
 
 def test_state_is_kept_from_script_to_cells_and_files_arrive_whole(interpreter_bot, tmp_path):
@@ -146,8 +146,8 @@ def test_state_is_kept_from_script_to_cells_and_files_arrive_whole(interpreter_b
         "exec", "--json", f"--file={data}", "--cell=print(len(frame))", str(script)
     )
     assert ran.status == 0, ran.stderr
-    assert ran.of("stdout", 2)[0]["text"] == "300000\n"
-    assert not ran.of("artifact")
+    assert ran.contents("stdout", 2)[0]["text"] == "300000\n"
+    assert not ran.contents("artifact")
 
 
 @pytest.mark.gate
@@ -162,7 +162,7 @@ def test_a_notebook_runs_its_code_cells(interpreter_bot, tmp_path):
     nbformat.write(notebook, path)
     ran = interpreter_bot("exec", "--json", str(path))
     assert ran.status == 0
-    assert ran.of("result", 1)[0]["text"] == "1024"
+    assert ran.contents("result", 1)[0]["text"] == "1024"
 
 
 def test_a_script_comes_from_standard_input(interpreter_bot):
@@ -181,14 +181,14 @@ def test_a_program_answers_input_by_its_id(interpreter_bot):
     cell = "--cell=print('hello', input('who? '))"
     ran = interpreter_bot("exec", "--json", cell, text='{"id": 1, "answer": "Ada"}\n')
     assert ran.status == 0
-    assert (ran.of("input")[0]["id"], ran.of("input")[0]["text"]) == (1, "who? ")
-    assert ran.of("stdout")[0]["text"] == "hello Ada\n"
+    assert (ran.contents("input")[0]["id"], ran.contents("input")[0]["text"]) == (1, "who? ")
+    assert ran.contents("stdout")[0]["text"] == "hello Ada\n"
 
 
 def test_data_that_comes_through_a_pipe_is_a_file_if_that_is_said(interpreter_bot):
     cell = "--cell=print(open('/mnt/data/stdin.csv').read())"
     ran = interpreter_bot("exec", "--json", "--file", "-", cell, text="a,b\n1,2\n")
-    assert ran.of("stdout")[0]["text"] == "a,b\n1,2\n\n"
+    assert ran.contents("stdout")[0]["text"] == "a,b\n1,2\n\n"
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
@@ -199,8 +199,8 @@ def test_input_at_the_end_of_standard_input_is_an_error_that_code_can_catch(inte
     assert "caught There is no more input." in ran.stdout
     ran = interpreter_bot("exec", "--json", "--cell=input()")
     assert ran.status == 1
-    assert ran.of("finished")[0]["status"] == "error"
-    assert ran.of("error")[0]["name"] == "EOFError"
+    assert ran.contents("finished")[0]["status"] == "error"
+    assert ran.contents("error")[0]["name"] == "EOFError"
 
 
 @pytest.mark.gate
@@ -212,27 +212,27 @@ def test_wall_time_ends_a_printing_loop_and_keeps_variables(interpreter_bot):
         "--cell=print('n is', n)",
         execution_seconds="1",
     )
-    first, second = ran.of("finished")
+    first, second = ran.contents("finished")
     assert (first["status"], second["status"]) == ("timed out", "ok")
     assert 1 <= first["seconds"] < 19
-    assert ran.of("stdout", 1)[0]["text"].startswith("n is ")
-    assert not ran.of("announcement")
+    assert ran.contents("stdout", 1)[0]["text"].startswith("n is ")
+    assert not ran.contents("announcement")
 
 
 def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_bot):
     ran = interpreter_bot(
         "exec", "--json", "--cell=for _ in range(9999): print('é' * 50)", output_bytes="10000"
     )
-    printed = ran.of("stdout")
+    printed = ran.contents("stdout")
     assert 7_000 < sum(len(line["text"].encode()) for line in printed) <= 10_000
     assert printed[-1]["text"].endswith("é\n")
-    notices = [line["text"] for line in ran.of("notice")]
+    notices = [line["text"] for line in ran.contents("notice")]
     assert (
         notices[0] == "This is too much output to show all of it. Its end comes when the code ends."
     )
     assert notices[1].endswith("characters are left out here.")
     assert len(notices) == 2
-    assert ran.of("finished")[0]["status"] == "ok"
+    assert ran.contents("finished")[0]["status"] == "ok"
 
 
 @pytest.mark.gate
@@ -278,7 +278,7 @@ def test_only_the_flag_turns_the_sandbox_off(interpreter_bot, tmp_path):
     ran = interpreter_bot("exec", "--json", "--unsafe-no-sandbox", "--cell=print(1)", "--cell=2")
     assert ran.status == 0
     for cell in (0, 1):
-        assert ran.of("announcement", cell)[0]["text"].startswith("UNSANDBOXED")
+        assert ran.contents("announcement", cell)[0]["text"].startswith("UNSANDBOXED")
 
 
 def test_nothing_of_the_bot_is_left_in_its_directories(interpreter_bot, tmp_path, short_path):
@@ -297,7 +297,7 @@ def test_what_is_installed_is_in_the_database_also_of_a_kernel_that_died(interpr
         ran = interpreter_bot(
             f"--config={config}", "exec", "--json", cell, "--cell=import letters; letters.version"
         )
-    assert [one["status"] for one in ran.of("finished")] == ["crashed", "ok"], ran.stdout
+    assert [one["status"] for one in ran.contents("finished")] == ["crashed", "ok"], ran.stdout
     (file,) = (tmp_path / "data").glob("*.db")
     with contextlib.closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT platform, person, content FROM activities").fetchall()
@@ -484,11 +484,11 @@ def test_files_of_any_name_are_kept_or_announced_and_end_nothing(interpreter_bot
         "--cell=print('on')",
     )
     assert ran.status == 1, "a/b is missing"
-    kept = [pathlib.Path(line["path"]).read_text() for line in ran.of("artifact", 0)]
-    assert "path" not in ran.of("artifact", 1)[0]
+    kept = [pathlib.Path(line["path"]).read_text() for line in ran.contents("artifact", 0)]
+    assert "path" not in ran.contents("artifact", 1)[0]
     assert sorted(kept) == ["file", "long"]
-    assert "a/b could not be saved" in ran.of("announcement", 1)[0]["text"]
-    assert ran.of("stdout", 2)[0]["text"] == "on\n"
+    assert "a/b could not be saved" in ran.contents("announcement", 1)[0]["text"]
+    assert ran.contents("stdout", 2)[0]["text"] == "on\n"
 
 
 def test_people_see_progress_as_it_ended_and_values_on_lines_of_their_own(interpreter_bot):
@@ -501,7 +501,7 @@ def test_people_see_progress_as_it_ended_and_values_on_lines_of_their_own(interp
 def test_a_value_of_many_megabytes_is_shown_in_part(interpreter_bot):
     ran = interpreter_bot("exec", "--json", "--cell='x' * 30_000_000", "--cell=1 + 1")
     assert ran.status == 0
-    shown = ran.of("result", 0)[0]["text"]
+    shown = ran.contents("result", 0)[0]["text"]
     assert shown.startswith("'xxx")
     assert len(shown) < 300_000
-    assert ran.of("result", 1)[0]["text"] == "2"
+    assert ran.contents("result", 1)[0]["text"] == "2"

@@ -317,9 +317,9 @@ async def test_people_hear_that_a_machine_took_variables_and_files(config, machi
             placement = await database.placements.find(values.format_key(key))
         machine_of(machines, placement).kill()
         reply = await said("import os; print(os.listdir())")
-        told = " ".join(str(one) for one in reply.of("announcement"))
+        told = " ".join(str(one) for one in reply.contents("announcement"))
         assert "without the variables of the earlier one (kept)" in told
         assert "The machine that Python ran on cannot be reached." in told
         assert "Files of this conversation were on a machine that cannot be reached." in told
-        assert "".join(one.plain for one in reply.of("output")).strip() == "[]"
-        assert not (await said("1")).of("announcement")
+        assert "".join(one.plain for one in reply.contents("output")).strip() == "[]"
+        assert not (await said("1")).contents("announcement")

@@ -24,7 +24,7 @@ from interpreter_bot.hosts import (
 from interpreter_bot.sessions import requests
 from tests import futures
 from tests.acceptance import test_fleet
-from tests.fakes import outside, package_indexes, replies, tool_servers
+from tests.fakes import external_servers, package_indexes, replies, tool_servers
 from tests.integration.sessions import test_tool_calls
 
 pytestmark = [
@@ -62,7 +62,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def bot(self, *, hosts=2, has_rules=True):
-        count, resolve = hosts, outside.resolver(["127.0.0.1"])
+        count, resolve = hosts, external_servers.make_resolver(["127.0.0.1"])
         async with (
             connection_service.opened(self.config, {}) as data,
             broker.opened(
@@ -121,7 +121,7 @@ async def _fleet(place, index):
         for name in "ab"
     ]
     sqlite3.connect(place / "sales.db").close()
-    async with outside.Outside.open("data.example.org", _answer) as outer:
+    async with external_servers.ExternalServer.open("data.example.org", _answer) as outer:
         try:
             for one in machines:
                 await asyncio.to_thread(one.start)
@@ -156,7 +156,7 @@ def kept(hosts):
 
 
 def _answer(head):
-    return outside.ok(PAGE if head.startswith("GET /page") else b"outside")
+    return external_servers.make_response(PAGE if head.startswith("GET /page") else b"outside")
 
 
 async def test_code_on_each_machine_reaches_what_is_listed_as_its_own_session(fleet):
@@ -275,7 +275,7 @@ async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
                     is_code=True,
                 )
                 await service.handle(asked, reply)
-                told = "".join(one.plain for one in reply.of("output"))
+                told = "".join(one.plain for one in reply.contents("output"))
                 assert told.splitlines()[-1] == f"{key} 1.0"
 
 

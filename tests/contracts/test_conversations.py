@@ -87,7 +87,7 @@ async def _scripted(tmp_path, short_path):
             await turn.reply.code(0, QUESTION)
             answer = await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
             turn.reply.output(0, values.Text("stdout", f"It is {answer}\n"))
-            turn.reply.finished(0, conversations.done())
+            turn.reply.finished(0, conversations.finished_well())
             turn.reply.usage(USED)
             turn.reply.step(2)
         turn.reply.text("Here" if WAIT in turn.request.text else "Hello")
@@ -116,7 +116,11 @@ async def test_a_request_is_taken_to_one_end(conversation):
     reply = replies.Reply()
     end = await conversation.ask(HELLO, reply)
     assert (end.status, end.text, end.sentence) == (values.TurnStatus.DONE, "Hello", "")
-    assert (reply.said, reply.of("begun"), reply.of("waiting")) == ("Hello", [None], [])
+    assert (reply.all_text, reply.contents("begun"), reply.contents("waiting")) == (
+        "Hello",
+        [None],
+        [],
+    )
 
 
 async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
@@ -124,9 +128,9 @@ async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
     end = await conversation.ask(ASK, reply)
     assert (end.status, end.text) == (values.TurnStatus.DONE, "Hello")
     order = ["begun", "step", "code", "ask", "output", "finished", "step", "text", "over"]
-    heard = [method for method, _ in reply.heard if method not in ("usage", "writing")]
+    heard = [method for method, _ in reply.received if method not in ("usage", "writing")]
     assert [one for one, _ in itertools.groupby(heard)] == order
-    assert "".join(output.text for output in reply.of("output")) == "It is Ada\n"
+    assert "".join(output.text for output in reply.contents("output")) == "It is Ada\n"
     (past,) = await conversation.service.queries.history(conversation.key)
     happened = [type(event).__name__ for event in past.events]
     assert [name for name, _ in itertools.groupby(happened)] == [
@@ -136,7 +140,7 @@ async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
     ]
     assert (past.record.answer, past.record.status) == ("Hello", "done")
     assert past.events[1].code == QUESTION
-    last, spent = reply.of("usage")[-1], past.events[-2].usage
+    last, spent = reply.contents("usage")[-1], past.events[-2].usage
     assert (spent.input_tokens, spent.output_tokens) == (last.input_tokens, last.output_tokens)
     used = await conversation.service.queries.usage(conversation.key, ANNA)
     assert used.session.input_tokens == used.today.input_tokens == last.input_tokens > 0
@@ -170,10 +174,10 @@ async def test_what_goes_away_ends_as_interrupted_and_nothing_new_is_taken(conve
 
 async def test_one_turn_runs_at_a_time_and_who_waits_is_told(conversation):
     async with conversation.waiting() as (reply, task):
-        assert (reply.of("waiting"), reply.of("begun")) == ([1], [])
+        assert (reply.contents("waiting"), reply.contents("begun")) == ([1], [])
         assert conversation.service.is_busy(conversation.key)
     assert (await task).status is values.TurnStatus.DONE
-    assert reply.of("begun") == [None]
+    assert reply.contents("begun") == [None]
     assert not conversation.service.is_busy(conversation.key)
 
 
@@ -184,7 +188,7 @@ async def test_what_waits_can_be_taken_back_and_what_runs_cannot(conversation):
         assert await conversation.service.withdraw(conversation.key, "second")
         end = await task
         assert not await conversation.service.withdraw(conversation.key, "second")
-    assert (end.status, end.turn_id, reply.of("begun")) == (values.TurnStatus.STOPPED, 0, [])
+    assert (end.status, end.turn_id, reply.contents("begun")) == (values.TurnStatus.STOPPED, 0, [])
 
 
 async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation):
@@ -206,7 +210,7 @@ async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation)
         assert service.is_busy(key)
         assert await service.cancel(key, "third")
     assert tasks["third"].result().status is values.TurnStatus.STOPPED
-    assert shown["second"].of("begun") == []
+    assert shown["second"].contents("begun") == []
 
 
 async def test_where_nothing_runs_nothing_is_stopped(conversation):

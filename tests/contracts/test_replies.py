@@ -18,7 +18,7 @@ from interpreter_bot.platforms.discord import startup
 from interpreter_bot.platforms.web import access, server
 from interpreter_bot.sessions import ports, questions
 from tests import futures
-from tests.fakes import asking, conversations, replies
+from tests.fakes import askers, conversations, replies
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
@@ -38,7 +38,7 @@ class Opened:
     """A reply, and all that people see of it."""
 
     reply: ports.Reply
-    asker: asking.Asker
+    asker: askers.Asker
     shown: Callable[[], str]
     answer: Callable[[str], Awaitable[object]]
     """Answers what `input()` asks, once that is seen."""
@@ -64,7 +64,7 @@ async def _handed_over(tmp_path):
     async with conversations.opened(tmp_path) as service:
 
         async def handle(request, reply):
-            asker = asking.Asker(
+            asker = askers.Asker(
                 reply, service.questions, session=request.key, person=request.person.id
             )
             handed.set_result((reply, asker))
@@ -86,14 +86,14 @@ async def _slack(tmp_path):
             messages = slack.world.messages
 
             async def pressed(button):
-                asking = await slack.until(
-                    lambda: [m for m in slack.replies("DU1", ts) if worlds.offers(m, button)]
+                askers = await slack.until(
+                    lambda: [m for m in slack.replies("DU1", ts) if worlds.has_button(m, button)]
                 )
-                slack.click("U1", "DU1", asking[-1]["ts"], button)
+                slack.click("U1", "DU1", askers[-1]["ts"], button)
 
             async def answer(text):
                 await slack.until(
-                    lambda: [m for m in slack.replies("DU1", ts) if worlds.offers(m, "answer")]
+                    lambda: [m for m in slack.replies("DU1", ts) if worlds.has_button(m, "answer")]
                 )
                 slack.say("U1", "DU1", text, thread=ts)
 
@@ -225,7 +225,7 @@ async def _terminal(tmp_path):
     with _typed() as (answers, *typed):
         reply = terminal_replies.TurnPrinter(None, answers, registry.answer, out=out, err=err)
         yield Opened(
-            reply, asking.Asker(reply, registry), lambda: out.getvalue() + err.getvalue(), *typed
+            reply, askers.Asker(reply, registry), lambda: out.getvalue() + err.getvalue(), *typed
         )
 
 
@@ -244,7 +244,7 @@ async def _lines(tmp_path):
         registry = questions.Questions()
         json_answers = json_replies.JsonAnswers(lines)
         reply = json_replies.JsonLines(None, json_answers, registry.answer, out=out)
-        yield Opened(reply, asking.Asker(reply, registry), out.getvalue, answer, decide)
+        yield Opened(reply, askers.Asker(reply, registry), out.getvalue, answer, decide)
     assert all(json.loads(line) for line in out.getvalue().splitlines())
 
 
@@ -258,7 +258,11 @@ async def _remembering(tmp_path):
         pass
 
     yield Opened(
-        reply, asking.Asker(reply, registry), lambda: str(reply.heard), known_before, known_before
+        reply,
+        askers.Asker(reply, registry),
+        lambda: str(reply.received),
+        known_before,
+        known_before,
     )
 
 

@@ -1,8 +1,8 @@
 """A scripted language model behind Anthropic's Messages API, as strict as the real one.
 
-It takes the scripts of `openai_server`, whose server it is otherwise.
+It takes the same scripts as `openai_server.Server`, from which it inherits the rest.
 
-    async with anthropic_server.Server(script, mind=anthropic_server.Claude()) as server: …
+    async with anthropic_server.Server(script, reasoning=anthropic_server.Claude()) as server: …
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes import openai_minds, openai_server
+from tests.fakes import openai_server, reasoning_models
 
-_KNOWN = frozenset(
+_PARAMETERS = frozenset(
     {
         *("model", "messages", "max_tokens", "system", "stream", "tools", "tool_choice"),
-        # No `temperature`: since version 2026-10-21, any is refused.
+        # No `temperature`: since version 2026-10-21 it is refused.
         "thinking",
     }
 )
-_THINKING = (
+_THINKING_VALUES = (
     {"type": "adaptive", "display": "omitted"},
     {"type": "adaptive"},
     {"type": "disabled"},
@@ -35,12 +35,12 @@ _THINKING = (
 )
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _ID = re.compile(r"[A-Za-z0-9_-]+\Z")
-_THOUGHTS = ("thinking", "redacted_thinking")
-_STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+_THOUGHT_TYPES = ("thinking", "redacted_thinking")
+_STOP_REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _MAX_BREAKPOINTS = 4
 _MAX_BYTES = 32 * 1024 * 1024
 _MAX_PICTURE_BYTES = 5 * 1024 * 1024
-_MAX_SIDE, _MAX_SIDE_OF_MANY, _MANY = 8000, 2000, 20
+_MAX_SIDE_PIXELS, _MAX_SIDE_PIXELS_OF_MANY, _MAX_LARGE_PICTURES = 8000, 2000, 20
 _MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -49,8 +49,8 @@ _MAGIC = {
 }
 
 
-class Claude(openai_minds.Mind):
-    """Thinks before each part of a reply, and wants its thoughts back as they were, or none."""
+class Claude(reasoning_models.ReasoningModel):
+    """Thinks before each part of a reply; a request has all thoughts unchanged, or none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,73 +58,75 @@ class Claude(openai_minds.Mind):
         self._replies: dict[str, list[object]] = {}
 
     def thought(self, model: str, number: int, index: int) -> dict[str, Any]:
-        """Give the block that comes before a part of the `number`th reply."""
+        """Return the block of thought before the `index`th part of the `number`th reply."""
         name = f"{model}/{number}/{index}"
         if index % 2:
             return {"type": "redacted_thinking", "data": f"Sealed+{name}=="}
         return {"type": "thinking", "thinking": "", "signature": f"Signed+{name}=="}
 
-    def heard(self, model: str, blocks: Sequence[Mapping[str, Any]]) -> None:
-        """Hear of the blocks of a reply, in order."""
+    def record_blocks(self, model: str, blocks: Sequence[Mapping[str, Any]]) -> None:
+        """Remember the blocks of a reply, in order."""
         marks = list(map(self._mark, blocks))
         thoughts = self._thoughts.setdefault(model, [])
-        thoughts += [mark for mark, one in zip(marks, blocks, strict=True) if _is_thought(one)]
-        for one in blocks:
-            if one["type"] == "tool_use":
-                self._replies[f"{model} {one['id']}"] = marks
+        thoughts += [mark for mark, block in zip(marks, blocks, strict=True) if _is_thought(block)]
+        for block in blocks:
+            if block["type"] == "tool_use":
+                self._replies[f"{model} {block['id']}"] = marks
 
     @staticmethod
     def _mark(block: Mapping[str, Any]) -> object:
         return block.get("id") or block.get("text") or dict(block)
 
     def refusal(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        for place, message in enumerate(body["messages"]):
+        for position, message in enumerate(body["messages"]):
             blocks = message["content"]
-            given = [self._mark(one) for one in blocks if _is_thought(one)]
-            own = self._thoughts.get(body["model"], [])
-            if given and (self.is_forgetful or any(one not in own for one in given)):
-                words = f"messages.{place}.content.0: Invalid `signature` in `thinking` block"
-                return _error(400, words)
-            for call in (one for one in blocks if given and one["type"] == "tool_use"):
-                wanted = self._replies[f"{body['model']} {call['id']}"]
-                if list(map(self._mark, blocks)) != wanted:
+            thoughts = [self._mark(block) for block in blocks if _is_thought(block)]
+            known_thoughts = self._thoughts.get(body["model"], [])
+            if thoughts and (
+                self.is_forgetful or any(block not in known_thoughts for block in thoughts)
+            ):
+                text = f"messages.{position}.content.0: Invalid `signature` in `thinking` block"
+                return _error(400, text)
+            for call in (block for block in blocks if thoughts and block["type"] == "tool_use"):
+                expected = self._replies[f"{body['model']} {call['id']}"]
+                if list(map(self._mark, blocks)) != expected:
                     return _error(
                         400,
-                        f"messages.{place}.content.1: `thinking` or `redacted_thinking` blocks in "
-                        "the latest assistant message cannot be modified. These blocks must remain "
-                        "as they were in the original response.",
+                        f"messages.{position}.content.1: `thinking` or `redacted_thinking` "
+                        "blocks in the latest assistant message cannot be modified. These blocks "
+                        "must remain as they were in the original response.",
                     )
         return None
 
 
 def _is_thought(block: Mapping[str, Any]) -> bool:
-    return block["type"] in _THOUGHTS
+    return block["type"] in _THOUGHT_TYPES
 
 
 class Server(openai_server.Server):
     """The server.
 
     Args:
-        script: see `openai_server.Server`, as for all but the following.
-        refusing: names of parameters or fields, and the words by which it refuses them.
-        listed: what `/v1/models` lists.
+        script: the script of `openai_server.Server`; other arguments are also passed to that.
+        refused_names: names of parameters or fields, each with the message of the refusal.
+        model_list: the models that `/v1/models` lists.
     """
 
     def __init__(
         self,
         script: Any,
         *,
-        refusing: Mapping[str, str] | None = None,
-        listed: Sequence[Mapping[str, Any]] = (),
+        refused_names: Mapping[str, str] | None = None,
+        model_list: Sequence[Mapping[str, Any]] = (),
         **others: Any,
     ) -> None:
         super().__init__(script, **others)
-        self._refusing = refusing or {}
-        self._listed = listed
+        self._refused_names = refused_names or {}
+        self._model_list = model_list
 
     def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/messages", self._messages)
-        app.router.add_get("/v1/models", self._models_listed)
+        app.router.add_get("/v1/models", self._list_models)
         app.router.add_get("/v1/models/{name}", self._model)
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
@@ -133,20 +135,20 @@ class Server(openai_server.Server):
             self.faults.append(f"version {version} of {request.content_type}")
         return await self._answer(request, _Wire, _faults)
 
-    async def _models_listed(self, request: web.Request) -> web.Response:
+    async def _list_models(self, request: web.Request) -> web.Response:
         if not self.is_authorized(request):
             return web.json_response(_error(401, "invalid x-api-key")[1], status=401)
-        return web.json_response({"data": list(self._listed), "has_more": False})
+        return web.json_response({"data": list(self._model_list), "has_more": False})
 
     async def _model(self, request: web.Request) -> web.Response:
-        listed = [one for one in self._listed if one["id"] == request.match_info["name"]]
-        return web.json_response(listed[0] if listed else {}, status=200 if listed else 404)
+        matches = [model for model in self._model_list if model["id"] == request.match_info["name"]]
+        return web.json_response(matches[0] if matches else {}, status=200 if matches else 404)
 
     def _refusal(self, body: Mapping[str, Any]) -> tuple[int, Any] | None:
-        for one in self._listed:
-            if one["id"] == body["model"] and body["max_tokens"] > one.get("max_tokens", 10**9):
+        for model in self._model_list:
+            if model["id"] == body["model"] and body["max_tokens"] > model.get("max_tokens", 10**9):
                 return _error(400, f"max_tokens: {body['max_tokens']} is more than it can write")
-        for name, words in self._refusing.items():
+        for name, words in self._refused_names.items():
             if f'"{name}":' in json.dumps(body):
                 return _error(400, words)
         return super()._refusal(body)
@@ -177,10 +179,12 @@ def _error(status: int, message: str) -> tuple[int, dict[str, Any]]:
 
 
 class _Wire:
-    last = b""
+    terminator = b""
 
-    def __init__(self, request: openai_server.Request, mind: openai_minds.Mind) -> None:
-        self._mind = mind
+    def __init__(
+        self, request: openai_server.Request, reasoning: reasoning_models.ReasoningModel
+    ) -> None:
+        self._reasoning = reasoning
         self._model = request.body["model"]
         self._thinks = request.body.get("thinking", {}).get("type") == "adaptive"
         self._number = len(request.messages)
@@ -189,17 +193,17 @@ class _Wire:
     def body(self, reply: openai_server.Reply) -> Iterator[dict[str, Any]]:
         usage = {"input_tokens": 0, "output_tokens": 1, "cache_read_input_tokens": 0}
         if reply.usage:
-            usage |= {"input_tokens": reply.usage[0], **reply.counted}
+            usage |= {"input_tokens": reply.usage[0], **reply.usage_fields}
         started = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
         yield {"type": "message_start", "message": {**started, "usage": usage}}
         yield {"type": "ping"}
         words = [*reply.text, *reply.refusal]
         if words:
-            yield from self._thought(0)
-            deltas = [{"type": "text_delta", "text": one} for one in words]
-            yield from self._block({"type": "text", "text": ""}, deltas, text="".join(words))
+            yield from self._thought_events(0)
+            deltas = [{"type": "text_delta", "text": delta} for delta in words]
+            yield from self._block_events({"type": "text", "text": ""}, deltas, text="".join(words))
         for index, (name, arguments) in enumerate(reply.calls, start=1):
-            yield from self._thought(index)
+            yield from self._thought_events(index)
             key = f"toolu_{self._number}_{index}" if reply.call_id is None else reply.call_id
             deltas = [
                 {"type": "input_json_delta", "partial_json": arguments[i : i + 7]}
@@ -207,34 +211,34 @@ class _Wire:
                 if arguments != "{}"
             ]
             block = {"type": "tool_use", "id": key, "name": name, "input": {}}
-            yield from self._block(block, deltas)
-        if isinstance(self._mind, Claude):
-            self._mind.heard(self._model, self._blocks)
+            yield from self._block_events(block, deltas)
+        if isinstance(self._reasoning, Claude):
+            self._reasoning.record_blocks(self._model, self._blocks)
 
-    def _thought(self, index: int) -> Iterable[dict[str, Any]]:
-        if self._thinks and isinstance(self._mind, Claude):
-            block = self._mind.thought(self._model, self._number, index)
+    def _thought_events(self, index: int) -> Iterable[dict[str, Any]]:
+        if self._thinks and isinstance(self._reasoning, Claude):
+            block = self._reasoning.thought(self._model, self._number, index)
             if block["type"] == "redacted_thinking":
-                yield from self._block(block, ())
+                yield from self._block_events(block, ())
                 return
             # The signature comes in one piece, at the end.
             signed = {"type": "signature_delta", "signature": block["signature"]}
-            yield from self._block({**block, "signature": ""}, [signed], **block)
+            yield from self._block_events({**block, "signature": ""}, [signed], **block)
 
-    def _block(
-        self, block: dict[str, Any], deltas: Iterable[dict[str, Any]], **done: Any
+    def _block_events(
+        self, block: dict[str, Any], deltas: Iterable[dict[str, Any]], **final_fields: Any
     ) -> Iterator[dict[str, Any]]:
-        place = {"index": len(self._blocks)}
-        self._blocks.append({**block, **done})
-        yield {"type": "content_block_start", "content_block": block, **place}
+        position = {"index": len(self._blocks)}
+        self._blocks.append({**block, **final_fields})
+        yield {"type": "content_block_start", "content_block": block, **position}
         for delta in deltas:
-            yield {"type": "content_block_delta", "delta": delta, **place}
-        yield {"type": "content_block_stop", **place}
+            yield {"type": "content_block_delta", "delta": delta, **position}
+        yield {"type": "content_block_stop", **position}
 
     def end(self, reply: openai_server.Reply) -> Iterator[dict[str, Any]]:
         if reply.finish is None:
             return
-        reason = "refusal" if reply.refusal else _STOPS.get(reply.finish, reply.finish)
+        reason = "refusal" if reply.refusal else _STOP_REASONS.get(reply.finish, reply.finish)
         reason = "end_turn" if reason == "stop" else reason
         usage = {"output_tokens": reply.usage[1] if reply.usage else 0}
         delta = {"stop_reason": reason, "stop_sequence": None}
@@ -242,22 +246,22 @@ class _Wire:
         yield {"type": "message_stop"}
 
 
-def _faults(body: Mapping[str, Any], mind: openai_minds.Mind) -> Iterator[str]:
-    """Say what the real server would refuse, or what it should never be sent."""
-    yield from (f"unknown parameter {name}" for name in body.keys() - _KNOWN)
+def _faults(body: Mapping[str, Any], reasoning: reasoning_models.ReasoningModel) -> Iterator[str]:
+    """Describe each mistake of a request that the real server would refuse, or should never get."""
+    yield from (f"unknown parameter {name}" for name in body.keys() - _PARAMETERS)
     if body.get("stream") is not True:
         yield "only streams are scripted"
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         yield f"max_tokens {body.get('max_tokens')}"
-    if body.get("thinking") not in _THINKING:
+    if body.get("thinking") not in _THINKING_VALUES:
         yield f"thinking {body.get('thinking')}"
     yield from _tool_faults(body)
     yield from _block_faults(body.get("system") or [], ("text",), "system")
-    written = json.dumps(body)
-    if written.count('"cache_control"') > _MAX_BREAKPOINTS:
-        yield f"{written.count('cache_control')} breakpoints"
-    if len(written) > _MAX_BYTES:
-        yield f"a request of {len(written)} bytes"
+    text = json.dumps(body)
+    if text.count('"cache_control"') > _MAX_BREAKPOINTS:
+        yield f"{text.count('cache_control')} breakpoints"
+    if len(text) > _MAX_BYTES:
+        yield f"a request of {len(text)} bytes"
     yield from _message_faults(body.get("messages") or [], bool(body.get("tools")))
     yield from _picture_faults(list(_pictures(body.get("messages"))))
 
@@ -276,31 +280,35 @@ def _tool_faults(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _message_faults(messages: Sequence[Mapping[str, Any]], has_tools: bool) -> Iterator[str]:
-    roles = [one.get("role") for one in messages]
+    roles = [item.get("role") for item in messages]
     if roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
         yield f"roles {roles}"
-    called: list[str] = []
-    known: set[str] = set()
-    for place, message in enumerate(messages):
+    call_ids: list[str] = []
+    known_ids: set[str] = set()
+    for position, message in enumerate(messages):
         blocks = message.get("content") or []
-        name = f"messages.{place}"
+        name = f"messages.{position}"
         if not isinstance(blocks, list) or not blocks:
             yield f"{name}: no blocks"
             return
-        answered = [one["tool_use_id"] for one in blocks if one["type"] == "tool_result"]
-        first = [one["type"] for one in blocks[: len(answered)]]
-        if sorted(answered) != sorted(called) or first != ["tool_result"] * len(answered):
-            yield f"{name}: `tool_use` ids {called} were followed by {answered}, {first}"
+        answered_ids = [item["tool_use_id"] for item in blocks if item["type"] == "tool_result"]
+        leading_types = [item["type"] for item in blocks[: len(answered_ids)]]
+        has_results_first = leading_types == ["tool_result"] * len(answered_ids)
+        if sorted(answered_ids) != sorted(call_ids) or not has_results_first:
+            answers = f"{answered_ids}, {leading_types}"
+            yield f"{name}: `tool_use` ids {call_ids} were followed by {answers}"
         is_user = message["role"] == "user"
-        kinds = ("text", "image", "tool_result") if is_user else ("text", "tool_use", *_THOUGHTS)
+        kinds = (
+            ("text", "image", "tool_result") if is_user else ("text", "tool_use", *_THOUGHT_TYPES)
+        )
         yield from _block_faults(blocks, kinds, name)
-        called = [one["id"] for one in blocks if one["type"] == "tool_use"]
-        if known & {*called} or len({*called}) < len(called):
+        call_ids = [item["id"] for item in blocks if item["type"] == "tool_use"]
+        if known_ids & {*call_ids} or len({*call_ids}) < len(call_ids):
             yield f"{name}: `tool_use` ids must be unique"
-        known |= {*called}
-        if called and not has_tools:
+        known_ids |= {*call_ids}
+        if call_ids and not has_tools:
             yield f"{name}: calls without tools"
-        if not is_user and blocks[-1]["type"] in _THOUGHTS:
+        if not is_user and blocks[-1]["type"] in _THOUGHT_TYPES:
             yield f"{name}: the last block is a thought"
 
 
@@ -330,8 +338,8 @@ def _block_faults(
 
 def _pictures(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
-        for one in value:
-            yield from _pictures(one)
+        for item in value:
+            yield from _pictures(item)
     elif isinstance(value, dict):
         if value.get("type") == "image":
             yield value["source"]
@@ -340,7 +348,7 @@ def _pictures(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _picture_faults(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    limit = _MAX_SIDE if len(sources) <= _MANY else _MAX_SIDE_OF_MANY
+    limit = _MAX_SIDE_PIXELS if len(sources) <= _MAX_LARGE_PICTURES else _MAX_SIDE_PIXELS_OF_MANY
     for source in sources:
         try:
             data = base64.b64decode(source["data"], validate=True)

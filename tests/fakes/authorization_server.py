@@ -1,7 +1,7 @@
-"""Who gives tokens, on loopback, as strict as the standards: PKCE, exact redirects, one use a code.
+"""An OAuth server on loopback, as strict as the standards: PKCE, exact redirects, codes used once.
 
-It guards a `tool_servers.ToolServer` too: only requests with a token of one of its people, made for
-that server, get through.
+It can also guard a `tool_servers.ToolServer`, which then answers only requests with one of this
+server's access tokens.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from tests.fakes import tool_servers
 
 
 class AuthorizationServer:
-    """A server that gives tokens.
+    """A server that issues tokens.
 
     Attributes:
-        url: of it, its issuer.
-        person: who is logged in there, in the browser that comes.
-        metadata: of it, to be changed by a test that wants a lie.
-        resource: metadata of the guarded server, likewise.
-        clients: that registered, by id.
-        codes: that were given and not yet used.
-        tokens: access tokens that are good, with whose they are.
-        renewable: refresh tokens that are good, likewise.
-        asked: forms that came to the token endpoint.
-        visited: paths that were asked for.
-        seconds: that an access token is good for.
+        url: the server's address, which is also its issuer.
+        person: the person who is logged in at this server, in any browser.
+        metadata: the server's metadata; a test may change it to false statements.
+        resource: the metadata of the guarded server; a test may change it too.
+        clients: metadata of registered clients, by id.
+        codes: authorization codes that were issued and not used yet, with their requests.
+        tokens: valid access tokens, each with its person.
+        refresh_tokens: valid refresh tokens, each with its person.
+        token_requests: forms sent to the token endpoint.
+        requested_paths: paths of all requests.
+        seconds: lifetime of an access token.
         renewed: set once a refresh token was used.
-        may_renew: the answer to that waits for it.
-        issues_iss: whether it names itself when it sends people back.
+        may_renew: the answer to a refresh waits until this is set.
+        sends_issuer: whether a redirect back to the client has the parameter `iss`.
     """
 
     def __init__(self):
@@ -47,11 +47,11 @@ class AuthorizationServer:
         self.clients = {}
         self.codes = {}
         self.tokens = {}
-        self.renewable = {}
-        self.asked = []
-        self.visited = []
+        self.refresh_tokens = {}
+        self.token_requests = []
+        self.requested_paths = []
         self.seconds = 3600
-        self.issues_iss = True
+        self.sends_issuer = True
         self.renewed, self.may_renew = asyncio.Event(), asyncio.Event()
         self.may_renew.set()
         self.mcp = None
@@ -59,7 +59,7 @@ class AuthorizationServer:
     @contextlib.asynccontextmanager
     async def serving(self):
         """Serve on loopback."""
-        app = web.Application(middlewares=[self._noted])
+        app = web.Application(middlewares=[self._record_path])
         for path in ("/.well-known/oauth-authorization-server",):
             app.router.add_get(path, self._metadata)
         app.router.add_post("/register", self._register)
@@ -87,7 +87,7 @@ class AuthorizationServer:
 
     @contextlib.asynccontextmanager
     async def guarding(self, *tools):
-        """Serve a tool server that this one guards."""
+        """Serve a tool server that requires this server's tokens."""
         server = tool_servers.ToolServer(*tools)
         async with server.serving():
             self.mcp = server
@@ -100,101 +100,106 @@ class AuthorizationServer:
             yield server
 
     async def _guard(self, scope, receive, send):
-        described = "/.well-known/oauth-protected-resource/mcp"
-        if scope["path"] == described:
-            return await tool_servers.body(json.dumps(self.resource).encode())(scope, receive, send)
+        metadata_path = "/.well-known/oauth-protected-resource/mcp"
+        if scope["path"] == metadata_path:
+            return await tool_servers.fixed_response(json.dumps(self.resource).encode())(
+                scope, receive, send
+            )
         headers = {key.decode(): value.decode() for key, value in scope["headers"]}
         if headers.get("authorization", "").removeprefix("Bearer ") in self.tokens:
-            return await self.mcp.by_the_sdk(scope, receive, send)
-        place = self.mcp.url.replace("/mcp", described)
-        refused = tool_servers.body(
-            b"{}", status=401, www_authenticate=f'Bearer resource_metadata="{place}"'
+            return await self.mcp.answer_by_sdk(scope, receive, send)
+        address = self.mcp.url.replace("/mcp", metadata_path)
+        refuse = tool_servers.fixed_response(
+            b"{}", status=401, www_authenticate=f'Bearer resource_metadata="{address}"'
         )
-        return await refused(scope, receive, send)
+        return await refuse(scope, receive, send)
 
     @web.middleware
-    async def _noted(self, request, handler):
-        self.visited.append(request.path)
+    async def _record_path(self, request, handler):
+        self.requested_paths.append(request.path)
         return await handler(request)
 
     async def _metadata(self, request):
         return web.json_response(self.metadata)
 
     async def _register(self, request):
-        told = await request.json()
-        if len(told["redirect_uris"]) != 1 or "authorization_code" not in told["grant_types"]:
+        metadata = await request.json()
+        if (
+            len(metadata["redirect_uris"]) != 1
+            or "authorization_code" not in metadata["grant_types"]
+        ):
             return web.json_response({"error": "invalid_client_metadata"}, status=400)
         name = f"client-{len(self.clients)}"
-        self.clients[name] = told
-        return web.json_response(told | {"client_id": name}, status=201)
+        self.clients[name] = metadata
+        return web.json_response(metadata | {"client_id": name}, status=201)
 
     async def _authorize(self, request):
-        asked = request.query
-        client = self.clients.get(asked.get("client_id"))
-        if client is None or asked.get("redirect_uri") not in client["redirect_uris"]:
+        query = request.query
+        client = self.clients.get(query.get("client_id"))
+        if client is None or query.get("redirect_uri") not in client["redirect_uris"]:
             return web.Response(status=400, text="unknown client or redirect")
-        is_good = (
-            asked.get("response_type") == "code"
-            and asked.get("code_challenge_method") == "S256"
-            and len(asked.get("code_challenge", "")) == 43
-            and len(asked.get("state", "")) >= 20
-            and asked.get("resource") == self.mcp.url
+        is_valid = (
+            query.get("response_type") == "code"
+            and query.get("code_challenge_method") == "S256"
+            and len(query.get("code_challenge", "")) == 43
+            and len(query.get("state", "")) >= 20
+            and query.get("resource") == self.mcp.url
         )
-        if not is_good:
+        if not is_valid:
             return web.Response(status=400, text="not as the standards want it")
         code = secrets.token_urlsafe(24)
-        self.codes[code] = dict(asked) | {"person": self.person}
-        back = {"code": code, "state": asked["state"]}
-        if self.issues_iss:
-            back["iss"] = self.metadata["issuer"]
-        address = f"{asked['redirect_uri']}?{urllib.parse.urlencode(back)}"
+        self.codes[code] = dict(query) | {"person": self.person}
+        answer = {"code": code, "state": query["state"]}
+        if self.sends_issuer:
+            answer["iss"] = self.metadata["issuer"]
+        address = f"{query['redirect_uri']}?{urllib.parse.urlencode(answer)}"
         return web.Response(status=302, headers={"Location": address})
 
     async def _token(self, request):
         form = dict(await request.post())
-        self.asked.append(form)
+        self.token_requests.append(form)
         if form.get("client_id") not in self.clients:
             return web.json_response({"error": "invalid_client"}, status=401)
         if form.get("resource") != self.mcp.url:
             return web.json_response({"error": "invalid_request"}, status=400)
         if form["grant_type"] == "refresh_token":
-            person = self.renewable.pop(form["refresh_token"], None)
+            person = self.refresh_tokens.pop(form["refresh_token"], None)
             if person is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
             self.renewed.set()
             await self.may_renew.wait()
-            return self._given(person)
-        asked = self.codes.pop(form.get("code"), None)
+            return self._issue_tokens(person)
+        authorization = self.codes.pop(form.get("code"), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        is_good = (
-            asked is not None
+        is_valid = (
+            authorization is not None
             and form["grant_type"] == "authorization_code"
-            and challenge == asked["code_challenge"]
-            and form.get("redirect_uri") == asked["redirect_uri"]
-            and form["client_id"] == asked["client_id"]
+            and challenge == authorization["code_challenge"]
+            and form.get("redirect_uri") == authorization["redirect_uri"]
+            and form["client_id"] == authorization["client_id"]
         )
-        if not is_good:
+        if not is_valid:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        return self._given(asked["person"])
+        return self._issue_tokens(authorization["person"])
 
-    def _given(self, person):
-        token, renewing = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    def _issue_tokens(self, person):
+        token, refresh_token = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.tokens[token] = person
-        self.renewable[renewing] = person
+        self.refresh_tokens[refresh_token] = person
         return web.json_response(
             {
                 "access_token": token,
                 "token_type": "bearer",
                 "expires_in": self.seconds,
-                "refresh_token": renewing,
+                "refresh_token": refresh_token,
             }
         )
 
     async def _revoke(self, request):
         form = await request.post()
-        person = self.renewable.pop(form["token"], None)
-        self.tokens = {token: one for token, one in self.tokens.items() if one != person}
+        person = self.refresh_tokens.pop(form["token"], None)
+        self.tokens = {token: owner for token, owner in self.tokens.items() if owner != person}
         return web.Response()
 
 
@@ -205,35 +210,35 @@ class Browser:
         self.session = session
         self.text = ""
 
-    async def get(self, address, **more):
-        async with self.session.get(address, **more) as answer:
+    async def get(self, address, **options):
+        async with self.session.get(address, **options) as answer:
             self.text = await answer.text()
             return answer
 
-    async def post(self, address, data=None, **more):
-        async with self.session.post(address, data=data, **more) as answer:
+    async def post(self, address, data=None, **options):
+        async with self.session.post(address, data=data, **options) as answer:
             self.text = await answer.text()
             return answer
 
     async def go_on(self, link):
-        """Open a link, and press its button; return where the browser is led."""
+        """Open a link, and press the page's button; returns the address of the redirect."""
         assert (await self.get(link)).status == 200
         answer = await self.post(link, allow_redirects=False)
         assert answer.status == 303, self.text
         return answer.headers["Location"]
 
     async def come_back(self, link):
-        """Go on, log in, and return the address to which the giver leads back."""
+        """Open a link and log in; returns the address to which the server redirects back."""
         answer = await self.get(await self.go_on(link), allow_redirects=False)
         assert answer.status == 302, self.text
         return answer.headers["Location"]
 
-    async def agree(self, back):
-        """Open what the giver leads back to, press its button; return the page then."""
-        answer = await self.get(back)
+    async def agree(self, address):
+        """Open the redirect's address, and press the page's button; returns the page's text."""
+        answer = await self.get(address)
         if answer.status == 200:
             fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
-            await self.post(back.partition("?")[0], fields)
+            await self.post(address.partition("?")[0], fields)
         return self.text
 
 

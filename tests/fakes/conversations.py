@@ -1,4 +1,4 @@
-"""The real conversations, but what a model and a kernel would do in a turn is a script of the test.
+"""The real conversations, in which a script of the test replaces the model and the kernel.
 
     async def script(turn):
         turn.reply.step(1)
@@ -7,10 +7,10 @@
 
     async with conversations.opened(tmp_path, script) as service: …
 
-Lanes, stops, recording, history, files, choices and ends are those of `sessions`, on a store and
-workspaces below `tmp_path`. What a script does is what the agent does: it reports to a
-`TurnStream`, in an order that is checked; is cancelled when its turn is stopped; and runs
-nothing that could not be recorded.
+Lanes, stops, recording, history, files, choices and ends are the real ones of `sessions`, with a
+store and workspaces below `tmp_path`. A script acts as the agent does: it reports to a
+`TurnStream`, in an order that is checked; it is cancelled when its turn is stopped; and it runs no
+code that could not be recorded.
 """
 
 import asyncio
@@ -42,44 +42,44 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines, records
 from tests.fakes import pools
 
-_blank = []
-"""The content of an empty database, once there was one: to make it takes longer than to copy it."""
+_empty_database = []
+"""The bytes of an empty database, kept from the first one: copying is faster than making it."""
 
 
 async def echo(turn):
-    """Answer in words, as a model would."""
-    said = f"echo: {turn.request.text}"
+    """Answer with the text of the request, in pieces, as a model would."""
+    answer = f"echo: {turn.request.text}"
     turn.reply.step(1)
-    for start in range(0, len(said), 5):
-        turn.reply.text(said[start : start + 5])
-    return said
+    for start in range(0, len(answer), 5):
+        turn.reply.text(answer[start : start + 5])
+    return answer
 
 
-def done(seconds=0.2, **more):
+def finished_well(seconds=0.2, **fields):
     """An execution that ended well."""
-    return values.Finished(values.Ending.OK, seconds, **more)
+    return values.Finished(values.Ending.OK, seconds, **fields)
 
 
 class Events:
-    """What a script reports, by short names; the order is checked."""
+    """Methods by which a script reports events, with short names; the order is checked."""
 
     def __init__(self, stream):
         self._stream = stream
         self._is_running = False
         self._steps = 0
         self._questions = 0
-        self.said = ""
+        self.step_text = ""
 
     def emit(self, event):
         self._stream.emit(event)
 
     def step(self, number):
         assert (number, self._is_running) == (self._steps + 1, False)
-        self._steps, self.said = number, ""
+        self._steps, self.step_text = number, ""
         self._stream.emit(events.StepStarted(number))
 
     def text(self, delta):
-        self.said += delta
+        self.step_text += delta
         self._stream.emit(events.TextAdded(delta))
 
     def writing(self, delta):
@@ -113,7 +113,7 @@ class Events:
         return await self._stream.ask_for_model(question, choices)
 
     async def approve(self, cell, code, *, subject="code", choices=(), is_personal=False):
-        # Running code asks for what it calls outside, with choices, or the bot for it.
+        # With choices, running code asks to call something outside; for some subjects the bot asks.
         by_bot = subject in ("packages", "import", "request")
         assert cell == self._stream.cell + (not by_bot)
         assert self._is_running == bool(choices or by_bot)
@@ -151,11 +151,11 @@ class Turn:
     """One turn, for its script.
 
     Attributes:
-        reply: takes what happens.
+        reply: takes the script's events.
         service: the conversations.
-        approval: in effect.
-        directory: of the workspace.
-        queries: that code sent to data connections.
+        approval: the mode of approval in effect.
+        directory: the workspace's directory.
+        queries: queries that code sent to data connections, to be recorded.
     """
 
     request: object
@@ -167,51 +167,51 @@ class Turn:
 
     @property
     def files(self):
-        """Names and contents of the files that are there."""
-        return contents(self.directory)
+        """Contents of the workspace's files, by path."""
+        return read_files(self.directory)
 
     def done(self, text="", **more):
-        """End well."""
+        """Return the end of a successful turn."""
         return events.TurnEnded(status=values.TurnStatus.DONE, text=text, **more)
 
-    async def run(self, cell, code, *outputs, ending=values.Ending.OK, seconds=0.25, **more):
-        """Run code that shows outputs; strings are printed."""
+    async def run(self, cell, code, *outputs, ending=values.Ending.OK, seconds=0.25, **fields):
+        """Report the execution of code with these outputs; strings are printed text."""
         await self.reply.code(cell, code)
         for output in outputs:
             shown = values.Text("stdout", output) if isinstance(output, str) else output
             self.reply.output(cell, shown)
             await asyncio.sleep(0)
-        self.reply.finished(cell, values.Finished(ending, seconds, **more))
+        self.reply.finished(cell, values.Finished(ending, seconds, **fields))
 
     def make(self, cell, name, data):
-        """Give a file back, as the collector does."""
+        """Report a file that code made, as the collector does."""
         digest = hashlib.sha256(data).hexdigest()
         self.reply.artifact(cell, values.Artifact(name, len(data), digest), data)
 
 
 class _ScriptedWork(turns._Work):
-    """A turn in which the script does what models and kernels do; all around it is real."""
+    """A turn in which the script replaces model and kernel; the rest is real."""
 
     async def _run_request(self, environment, stop):
         services, request = self._services, self._request
         reply = Events(self.stream)
         directory = environment.workspace.directory
         turn = Turn(request, reply, services.service, environment.approval, directory)
-        with services.service.noting(turn):
+        with services.service.track_turn(turn):
             end = await cancellation.run_until_stopped(
-                self._played(turn, environment), stop=stop, seconds=self._seconds_left
+                self._play_script(turn, environment), stop=stop, seconds=self._seconds_left
             )
         self._recorder.record_queries(turn.queries)
         if isinstance(end, cancellation.EarlyEnd):
-            return dataclasses.replace(self._early_end(end), text=reply.said)
+            return dataclasses.replace(self._early_end(end), text=reply.step_text)
         return end
 
-    async def _played(self, turn, environment):
+    async def _play_script(self, turn, environment):
         limits, service = self._services.config.limits, self._services.service
-        came = await turn_inputs.store_request_attachments(
+        stored = await turn_inputs.store_request_attachments(
             turn.request, environment, self.stream, limits
         )
-        for info in came.infos:
+        for info in stored.infos:
             service.taken[info.name] = (turn.directory / info.name).read_bytes()
         end = await service.script(turn)
         if isinstance(end, events.TurnEnded):
@@ -253,19 +253,19 @@ class Conversations(session_service.SessionService):
     """See the module.
 
     Attributes:
-        script: of the turns that begin from now on.
-        requests: as they came.
-        ends: of requests, in the order in which they ended.
-        turns: as they began.
-        running: those that have not ended.
-        taken: what came along with requests, by name.
-        claimed: events that were claimed, and what was said of them.
-        claim_seconds: what the database takes longer for a claim.
-        calls: what was wanted of sessions: ("reset", key, files) and the like.
-        tables: by handle, what kernels would save, as CSV.
-        chosen: by scope.
-        titles: as they were given, by session.
-        models: as they were chosen, by session.
+        script: the script of turns that begin from now on.
+        requests: all requests, in order.
+        ends: ends of requests, in order.
+        turns: turns that have begun, in order.
+        running: turns that have not ended.
+        taken: attachments of requests, by name.
+        claimed: claimed events, each with the fields of its claim.
+        claim_seconds: a delay before each claim.
+        calls: calls that concern sessions, such as ("reset", key, files).
+        tables: tables that kernels would save, as CSV, by handle.
+        chosen: choices, by scope.
+        titles: titles that people gave, by session.
+        models: models that people chose, by session.
     """
 
     def __init__(self, script, model_notice, **services):
@@ -280,10 +280,10 @@ class Conversations(session_service.SessionService):
         self.claimed = []
         claim = self.events.claim
 
-        async def slow_claim(*event, **about):
+        async def slow_claim(*event, **fields):
             await asyncio.sleep(self.claim_seconds)
-            self.claimed.append((event, about))
-            return await claim(*event, **about)
+            self.claimed.append((event, fields))
+            return await claim(*event, **fields)
 
         self.events.claim = slow_claim
         self.calls = []
@@ -293,12 +293,12 @@ class Conversations(session_service.SessionService):
         self.models = {}
 
     @property
-    def handled(self):
-        """Requests that had their turn."""
+    def handled_requests(self):
+        """Requests whose turns have begun."""
         return [turn.request for turn in self.turns]
 
     @contextlib.contextmanager
-    def noting(self, turn):
+    def track_turn(self, turn):
         self.turns.append(turn)
         self.running.append(turn)
         try:
@@ -334,8 +334,8 @@ class Conversations(session_service.SessionService):
         await super().choose_model(key, title)
         self.models[key] = title
 
-    async def choose(self, scope, name, value, **by):
-        await super().choose(scope, name, value, **by)
+    async def choose(self, scope, name, value, **fields):
+        await super().choose(scope, name, value, **fields)
         self.chosen[scope].pop(name, None)
         if value is not None:
             self.chosen[scope][name] = value
@@ -346,12 +346,12 @@ class Conversations(session_service.SessionService):
         step = pools.Step(code)
         if (data := self.tables.get(handle)) is not None:
             step.outputs = (values.Json(json='"true"'),)
-            step.does = lambda directory: (directory / name).write_bytes(data)
+            step.action = lambda directory: (directory / name).write_bytes(data)
         self.services.hosts.pool.steps[:] = [step]
         return await super().save_table(key, handle, person, suffix)
 
     async def add_turn(self, key, text, *, answer="", person="U1", spent=None):
-        """Remember a turn that is over."""
+        """Store a turn that has ended."""
         database = self.services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(session.id, person=person, text=text)
@@ -359,78 +359,83 @@ class Conversations(session_service.SessionService):
         await database.usage.add(turn.id, spent or values.Usage(), model="")
 
     async def die_before_beginning(self):
-        """Let it be as if the bot that claimed the last message had died before it began with it;
-        the next one finds that."""
-        (platform, event_id), about = next(one for one in reversed(self.claimed) if "key" in one[1])
-        assert about["content"] == json.loads(json.dumps(about["content"]))
+        """Make the store look as if the bot had died after it claimed the last message.
+
+        The next bot then finds the message and begins its turn.
+        """
+        (platform, event_id), fields = next(
+            claim for claim in reversed(self.claimed) if "key" in claim[1]
+        )
+        assert fields["content"] == json.loads(json.dumps(fields["content"]))
         database = self.services.database
         events = records.ClaimedEvent
-        where = events.event_id == event_id, events.platform == platform
+        conditions = events.event_id == event_id, events.platform == platform
         async with asyncio.timeout(60):
             while True:
-                select = sqlalchemy.select(events).where(*where)
+                select = sqlalchemy.select(events).where(*conditions)
                 (event,) = await database.events._transactions.all(select)
                 if event.address == "":
                     break
                 await asyncio.sleep(0.01)
         assert event.content is None
-        left = {"owner": "0" * 32, "address": values.format_key(about["key"])}
-        update = sqlalchemy.update(events).where(*where)
-        await database.events._transactions.change(update.values(content=about["content"], **left))
-        request = next(one for one in self.requests if one.id == about["request_id"])
+        columns = {"owner": "0" * 32, "address": values.format_key(fields["key"])}
+        update = sqlalchemy.update(events).where(*conditions)
+        await database.events._transactions.change(
+            update.values(content=fields["content"], **columns)
+        )
+        request = next(claim for claim in self.requests if claim.id == fields["request_id"])
         session = await database.sessions.find(request.key)
         (turn,) = await database.turns.list_for_session(session.id, limit=1)
         await database.turns.delete(turn.id)
-        begun = await database.turns.start(
+        lost_turn = await database.turns.start(
             session.id, person=request.person.id, text=request.text, request_id=request.id
         )
-        burying = sqlalchemy.update(records.Turn).where(records.Turn.id == begun.id)
-        await database.events._transactions.change(burying.values(owner="0" * 32))
+        disown = sqlalchemy.update(records.Turn).where(records.Turn.id == lost_turn.id)
+        await database.events._transactions.change(disown.values(owner="0" * 32))
         assert await database.turns.take_orphans() == ()
         assert await self.events.find_lost() == ()
 
     async def go_on(self, key, text, *, person, request_id, is_job=False):
-        """Go on with a turn that a bot began which is gone, or with a job; its code had printed a
-        line."""
+        """Go on with a turn of a bot that is gone, or with a job; its code had printed a line."""
         progress = suspended_turns.Progress(is_code=True, is_job=is_job)
-        turn = await self._begun(key, text, person, request_id, progress.document())
+        turn = await self._start_lost_turn(key, text, person, request_id, progress.document())
         self.resumptions.add(progress.request(turn, key))
 
     async def interrupt(self, key, text, *, person, request_id):
-        """Find such a turn with which no bot can go on."""
-        turn = await self._begun(key, text, person, request_id, None)
+        """Take over a turn of a bot that is gone, with which no bot can go on."""
+        turn = await self._start_lost_turn(key, text, person, request_id, None)
         await maintenance.Maintenance(self.services, self).take_over((turn,))
 
-    async def _begun(self, key, text, person, request_id, progress):
+    async def _start_lost_turn(self, key, text, person, request_id, progress):
         database = self.services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(
             session.id, person=person, text=text, request_id=request_id
         )
         execution = await database.executions.start(turn.id, text, progress=progress)
-        shown = {"output": values.Text("stdout", "before\n"), "execution_id": execution}
+        output = {"output": values.Text("stdout", "before\n"), "execution_id": execution}
         await database.parts.add(
             turn.id,
             records.NewPart(kind=records.PartKind.CODE, text=text, execution_id=execution),
-            records.NewPart(kind=records.PartKind.OUTPUT, **shown),
+            records.NewPart(kind=records.PartKind.OUTPUT, **output),
         )
         return turn
 
     async def spend(self, key, person, spent):
-        """Count what was used in a turn."""
+        """Count usage in a turn that has ended."""
         await self.add_turn(key, "", person=person, spent=spent)
 
     async def note_files(self, key, sentence):
-        """Remember a sentence about the files of a session, which may not have begun."""
+        """Store a sentence about the files of a session, which is created if needed."""
         session = await self.services.database.sessions.open(key)
         await self.services.database.sessions.note_files(session.id, {"warned": sentence})
 
-    async def idle(self):
-        """Wait until no turn runs: what people see as its end comes a little earlier."""
+    async def wait_until_idle(self):
+        """Wait until no turn runs, which is a little after people see its end."""
         await self._lanes.wait_idle()
 
-    async def recorded(self, key):
-        """Wait until something of the turn that runs is in the store."""
+    async def wait_until_recorded(self, key):
+        """Wait until an event of the running turn is in the store."""
         for _ in range(1000):
             if len((await self.queries.history(key))[-1].events) > 1:
                 return
@@ -438,21 +443,21 @@ class Conversations(session_service.SessionService):
         raise AssertionError("nothing was recorded")
 
     def directory(self, key):
-        """The workspace of a session, for tests to look into."""
+        """Return the directory of a session's workspace, for tests to look into."""
         name = workspaces.Workspaces.name_of(values.format_key(key))
         path = self.services.hosts.pool.directory / name / "data"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def contents(self, key):
-        """The files of a session."""
-        return contents(self.directory(key))
+        """Return the contents of a session's files, by path."""
+        return read_files(self.directory(key))
 
 
-def contents(directory):
-    """All files below a directory."""
-    found = (path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+def read_files(directory):
+    """Return the contents of all files below a directory, by path."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 @contextlib.asynccontextmanager
@@ -467,17 +472,17 @@ async def opened(
     doorkeeper=None,
     **groups,
 ):
-    """Open conversations; again in the same directory, they are those of a bot that was restarted.
+    """Open conversations; a second time in the same directory acts as a restart of the bot.
 
     Args:
-        directory: for the store and the files.
-        script: what turns do.
-        models: titles of those there are.
-        notice: about models, for people.
-        sandbox_level: what walls code has.
-        tools: of MCP servers.
-        doorkeeper: of what code reaches outside.
-        groups: of the settings.
+        directory: a directory for the store and the files.
+        script: the function that turns run.
+        models: titles of the models.
+        notice: a sentence about models, for people.
+        sandbox_level: the level of the kernels' sandbox.
+        tools: the broker of MCP servers' tools.
+        doorkeeper: decides what code may reach outside.
+        groups: groups of the settings.
     """
     data = directory / "data"
     config = settings.Settings(
@@ -509,14 +514,14 @@ async def opened(
 
 
 async def prepare_database(data):
-    """Give a bot's directory a database that has its tables; return the address."""
+    """Make a database with all tables in a bot's directory, unless it has one; returns its URL."""
     data.mkdir(parents=True, exist_ok=True)
     url = engines.default_url(data)
     file = engines.file(engines.parse(url))
-    if not _blank:
+    if not _empty_database:
         await asyncio.to_thread(databases.upgrade, engines.parse(url))
-        _blank.append(file.read_bytes())
+        _empty_database.append(file.read_bytes())
     elif not file.exists():
         file.touch(mode=0o600)
-        file.write_bytes(_blank[0])
+        file.write_bytes(_empty_database[0])
     return url

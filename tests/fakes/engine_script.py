@@ -1,8 +1,8 @@
-"""Stands in for the real engine's process: the same words on its pipes, and a server of its own.
+"""A process in place of the real engine: the same messages on its pipes, and a server.
 
-Run as a file, alone. What it does is written in the "model", a JSON file: `{"fails": "sentence"}`,
-`{"kills": signal}`, `{"hangs": true}`, or `{"says": "text"}`; `{"notes": path}` is where it writes
-down what it was started with.
+It runs as a single file. The "model" is a JSON file that tells it what to do: `{"fails":
+"sentence"}`, `{"kills": signal}`, `{"hangs": true}`, or `{"says": "text"}`. With `{"notes": path}`
+it writes its environment, arguments and order to that file.
 """
 
 import http.server
@@ -15,11 +15,11 @@ import time
 order = json.loads(sys.stdin.buffer.readline())
 with open(order["model"], "rb") as file:
     assert file.read(4) == b"GGUF"
-    play = json.loads(file.read() or b"{}")
+    behavior = json.loads(file.read() or b"{}")
 
 
-def word(**said):
-    sys.stdout.write(json.dumps(said) + "\n")
+def send_message(**message):
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
@@ -31,7 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.headers["Authorization"] != f"Bearer {order['key']}":
             self.send_error(401)
             return
-        delta = {"role": "assistant", "content": play.get("says", "Hello.")}
+        delta = {"role": "assistant", "content": behavior.get("says", "Hello.")}
         chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
         events = [
             {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
@@ -48,21 +48,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-if "notes" in play:
-    with open(play["notes"], "a") as notes:
+if "notes" in behavior:
+    with open(behavior["notes"], "a") as notes:
         started = {"pid": os.getpid(), "environment": dict(os.environ), "argv": sys.argv}
         notes.write(json.dumps({**started, "order": order}) + "\n")
-if "fails" in play:
+if "fails" in behavior:
     sys.stderr.write("the engine says why\n")
-    word(error=play["fails"])
+    send_message(error=behavior["fails"])
     sys.exit(1)
-if "kills" in play:
-    os.kill(os.getpid(), play["kills"])
-if play.get("hangs"):
+if "kills" in behavior:
+    os.kill(os.getpid(), behavior["kills"])
+if behavior.get("hangs"):
     time.sleep(600)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-word(address=f"http://127.0.0.1:{server.server_port}")
+send_message(address=f"http://127.0.0.1:{server.server_port}")
 while os.read(0, 100):
     pass
 os._exit(0)

@@ -1,4 +1,4 @@
-"""Databases that refuse what a test wants refused, as a full disk would."""
+"""Make a database refuse some writes, as it does on a full disk."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,10 @@ import sqlite3
 
 
 @contextlib.asynccontextmanager
-async def refusing_answers(directory):
-    """Let the SQLite database below a directory store no answer to a question, for a while."""
+async def refuse_answers(directory):
+    """Make the SQLite database below a directory refuse answers to questions inside the context."""
     [file] = directory.rglob("*.db")
-    # Beside the event loop, on which whoever writes at this moment goes on.
+    # In a thread: another writer of this moment needs the event loop to finish.
     await asyncio.to_thread(
         _execute,
         file,

@@ -1,4 +1,4 @@
-"""An MCP server as a program of nothing but the standard library: it looks around, and crashes."""
+"""An MCP server as a program of the standard library: its tools explore the sandbox, and crash."""
 
 import json
 import os
@@ -8,15 +8,15 @@ import tempfile  # noqa: F401 - for "try"
 import time
 
 
-def tried(action):
-    """Return what an action comes to, in words."""
+def try_action(action):
+    """Return the repr of an action's result, or the name of its error."""
     try:
         return repr(action())
     except OSError as error:
         return type(error).__name__
 
 
-def called(name, given):
+def call_tool(name, arguments):
     """Return the text of a tool's result."""
     if name == "crash":
         os._exit(3)
@@ -24,42 +24,44 @@ def called(name, given):
         sys.stdout.write("x" * 10_000_000)
         sys.stdout.flush()
     if name == "memory":
-        return tried(lambda: len(bytearray(given["bytes"])))
+        return try_action(lambda: len(bytearray(arguments["bytes"])))
     if name == "leave":
-        # One that would outlive its parent, and keep its streams open.
+        # The child would outlive its parent, and keep the streams open.
         if not os.fork():
             os.setsid()
             time.sleep(600)
             os._exit(0)
         return "left"
     if name == "grasp":
-        # As "spread", and it ends with the first that cannot have so much.
-        for _ in range(given["count"]):
+        # Like "spread", but this program ends with the first child that gets no memory.
+        for _ in range(arguments["count"]):
             if not os.fork():
-                held = bytearray(given["bytes"])
-                time.sleep(600 + len(held[:0]))
+                memory = bytearray(arguments["bytes"])
+                time.sleep(600 + len(memory[:0]))
         os._exit(os.waitstatus_to_exitcode(os.wait()[1]) & 0xFF)
     if name == "spread":
-        for _ in range(given["count"]):
+        for _ in range(arguments["count"]):
             if not os.fork():
-                held = bytearray(given["bytes"])
-                time.sleep(600 + len(held[:0]))
+                memory = bytearray(arguments["bytes"])
+                time.sleep(600 + len(memory[:0]))
                 os._exit(0)
         time.sleep(600)
     if name == "hang":
         time.sleep(600)
     if name == "try":
-        return tried(lambda: eval(given["code"]))
+        return try_action(lambda: eval(arguments["code"]))
     if name == "environment":
         return os.environ["KEY"]
     return json.dumps(
         {
-            "host": tried(lambda: socket.create_connection(("127.0.0.1", given["port"]), 5)),
-            "file": tried(lambda: open(given["file"]).read()),
-            "write": tried(lambda: open("/usr/written", "w")),
-            "own": tried(lambda: open("own", "w").write("x")),
+            "host": try_action(
+                lambda: socket.create_connection(("127.0.0.1", arguments["port"]), 5)
+            ),
+            "file": try_action(lambda: open(arguments["file"]).read()),
+            "write": try_action(lambda: open("/usr/written", "w")),
+            "own": try_action(lambda: open("own", "w").write("x")),
             "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
-            "kill": tried(lambda: os.kill(given["pid"], 0)),
+            "kill": try_action(lambda: os.kill(arguments["pid"], 0)),
             "secrets": sorted(name for name in os.environ if "SECRET" in name),
         }
     )
@@ -88,7 +90,7 @@ def answer(message):
         )
         schema = {"type": "object", "properties": {}}
         return {"tools": [{"name": name, "inputSchema": schema} for name in names]}
-    text = called(message["params"]["name"], message["params"].get("arguments", {}))
+    text = call_tool(message["params"]["name"], message["params"].get("arguments", {}))
     return {"content": [{"type": "text", "text": text}]}
 
 
@@ -96,12 +98,12 @@ sys.stdout.write("a banner that is no message\n")
 sys.stderr.write("begun\n")
 sys.stderr.flush()
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
+    request = json.loads(line)
+    if "id" not in request:
         continue
-    if asked["method"] not in ("initialize", "tools/list", "tools/call"):
-        told = {"error": {"code": -32601, "message": "Method not found"}}
+    if request["method"] not in ("initialize", "tools/list", "tools/call"):
+        response = {"error": {"code": -32601, "message": "Method not found"}}
     else:
-        told = {"result": answer(asked)}
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"]} | told) + "\n")
+        response = {"result": answer(request)}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"]} | response) + "\n")
     sys.stdout.flush()

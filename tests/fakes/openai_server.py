@@ -5,8 +5,8 @@
         … AsyncOpenAI(base_url=server.base_url, api_key=server.api_key) …
     assert server.requests[1].messages[-1]["role"] == "tool"
 
-As strict as a real server: a request that one would refuse is answered 400, and is a fault. A
-script that runs out, or is not used up, is a fault. Faults raise at the end of the `async with`.
+It is as strict as a real server: a malformed request is answered 400, and is a fault. A script that
+runs out, or is not used up, is a fault too. Faults raise at the end of the `async with`.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from typing import Any
 from aiohttp import web
 from PIL import Image
 
-from tests.fakes import openai_minds
+from tests.fakes import reasoning_models
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _RESERVED = frozenset({"python"})
-_CHAT = frozenset(
+_CHAT_PARAMETERS = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "temperature"),
         *("max_tokens", "max_completion_tokens", "parallel_tool_calls", "prompt_cache_key"),
     }
 )
-_RESPONSES = frozenset(
+_RESPONSES_PARAMETERS = frozenset(
     {
         *("model", "input", "instructions", "stream", "tools", "tool_choice", "temperature"),
         *("max_output_tokens", "store", "include", "prompt_cache_key"),
     }
 )
-_ASSISTANT = frozenset({"role", "content", "tool_calls"})
-_CALL = frozenset({"id", "type", "function"})
+_ASSISTANT_FIELDS = frozenset({"role", "content", "tool_calls"})
+_CALL_FIELDS = frozenset({"id", "type", "function"})
 _MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
-_NOBODY = openai_minds.Mind()
-_DETAILS = (None, "auto", "low", "high", "original")
+_NO_REASONING = reasoning_models.ReasoningModel()
+_IMAGE_DETAILS = (None, "auto", "low", "high", "original")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,18 +59,18 @@ class Reply:
 
     Attributes:
         text: deltas of text.
-        calls: (name, arguments) of native calls; arguments go out in pieces.
-        finish: finish_reason as chat completions name it; None sends none.
-        usage: (read, written); None where the server does not count.
-        counted: further fields of the usage, as they go over the wire.
-        fault: what goes wrong: "cut" (the socket is closed without an end), "eof" (a clean end
-            without a finish), "garbage" (an event that is no JSON), "error" (an error event),
-            "shapes" (JSON of wrong shapes), "html" (a page instead of a stream), "stall"
-            (nothing more comes), each after text and calls.
-        status: anything but 200 answers with an error at once.
+        calls: (name, arguments) of native calls; arguments are sent in pieces.
+        finish: the finish_reason of chat completions; None sends none.
+        usage: (input tokens, output tokens); None if the server does not count.
+        usage_fields: more fields of the usage, in the wire format.
+        fault: a fault after text and calls: "cut" (the socket is closed without an end), "eof" (a
+            clean end without a finish), "garbage" (an event that is no JSON), "error" (an error
+            event), "shapes" (JSON of wrong shapes), "html" (a page instead of a stream), "stall"
+            (nothing more comes).
+        status: any status but 200 answers with an error at once.
         error: the error's fields.
-        headers: of the answer.
-        delay_seconds: between deltas.
+        headers: headers of an error.
+        delay_seconds: the pause after each event.
         refusal: deltas of a refusal.
         has_index: False leaves out the index of calls, as some servers do.
         call_id: the id of each call; "" sends none, None makes one up.
@@ -80,7 +80,7 @@ class Reply:
     calls: Sequence[tuple[str, str]] = ()
     finish: str | None = "stop"
     usage: tuple[Any, Any] | None = (100, 20)
-    counted: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    usage_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fault: str = ""
     status: int = 200
     error: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -91,20 +91,20 @@ class Reply:
     call_id: str | None = None
 
 
-def text(*deltas: str, **others: Any) -> Reply:
-    """Answer in words."""
-    return Reply(text=deltas, **others)
+def text(*deltas: str, **fields: Any) -> Reply:
+    """Answer with text."""
+    return Reply(text=deltas, **fields)
 
 
-def call(name: str, arguments: object, *deltas: str, **others: Any) -> Reply:
-    """Call a tool; arguments that are no string become JSON."""
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return Reply(text=deltas, calls=[(name, written)], **{"finish": "tool_calls", **others})
+def call(name: str, arguments: object, *deltas: str, **fields: Any) -> Reply:
+    """Call a tool; arguments other than a string are written as JSON."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return Reply(text=deltas, calls=[(name, text)], **{"finish": "tool_calls", **fields})
 
 
-def code(source: str, *deltas: str, **others: Any) -> Reply:
+def code(source: str, *deltas: str, **fields: Any) -> Reply:
     """Call `run_code`."""
-    return call("run_code", {"code": source}, *deltas, **others)
+    return call("run_code", {"code": source}, *deltas, **fields)
 
 
 def failure(status: int, message: str = "no", *, headers: Any = None, **error: Any) -> Reply:
@@ -114,7 +114,7 @@ def failure(status: int, message: str = "no", *, headers: Any = None, **error: A
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request that came. `messages` are those of chat, or the input items of Responses."""
+    """A request; `messages` are the messages of a chat, or the input items of Responses."""
 
     path: str
     headers: Mapping[str, str]
@@ -129,19 +129,20 @@ class Server:
     """The server. `script` is a list of replies, or a function from request to reply.
 
     Args:
-        mind: how its models think, and what it wants to get back of that.
-        unknown: parameters that it refuses as Google's does, or Mistral's with `is_pydantic`.
-        blind: status and words by which it refuses pictures; None where its models see.
-        decodes: it looks into pictures, and refuses what is none.
-        text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
-        port: where; 0 is anywhere.
-        lists_models: it says which models it has.
+        reasoning: how the models send reasoning, and want it back.
+        unknown: parameters that the server refuses, in the words of Google's server, or of
+            Mistral's with `is_pydantic`.
+        blind: status and message by which pictures are refused; None if the models see.
+        decodes: the server decodes pictures, and refuses unreadable ones.
+        text_outputs: pictures are refused as the output of a call, as by llama.cpp.
+        port: the port; 0 for any free one.
+        lists_models: the server has `/v1/models`.
 
     Attributes:
-        requests: what was answered.
-        stalled: set once a reply with that fault has sent all it sends.
-        refusals: what was refused as a real server would refuse it for its own reasons.
-        faults: what no server would take.
+        requests: requests that were answered.
+        stalled: set once a reply with the fault "stall" has sent its deltas.
+        refusals: errors for valid requests that this particular server refuses.
+        faults: mistakes of requests that every server would refuse.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Server:
         *,
         api_key: str = "test-key-0123456789",
         models: Sequence[str] = ("scripted",),
-        mind: openai_minds.Mind | None = None,
+        reasoning: reasoning_models.ReasoningModel | None = None,
         unknown: Sequence[str] = (),
         is_pydantic: bool = False,
         blind: tuple[int, str] | None = None,
@@ -160,7 +161,7 @@ class Server:
         lists_models: bool = True,
     ) -> None:
         self.lists_models = lists_models
-        self.mind = mind or openai_minds.Mind()
+        self.reasoning = reasoning or reasoning_models.ReasoningModel()
         self.refusals: list[str] = []
         self._unknown = unknown
         self._is_pydantic = is_pydantic
@@ -171,7 +172,7 @@ class Server:
         self.api_key = api_key
         self.requests: list[Request] = []
         self.faults: list[str] = []
-        self._answering = script if callable(script) else None
+        self._choose_reply = script if callable(script) else None
         self.script: list[Reply] = [] if callable(script) else list(script)
         self._models = models
         self.stalled = asyncio.Event()
@@ -200,7 +201,7 @@ class Server:
             assert self.script == [], "the script was not used up"
 
     def routes(self, app: web.Application) -> None:
-        """Add what this server answers."""
+        """Add this server's routes."""
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/responses", self._responses)
         if self.lists_models:
@@ -208,17 +209,17 @@ class Server:
 
     async def _list_models(self, request: web.Request) -> web.Response:
         if not self.is_authorized(request):
-            return _refused(401, message="Incorrect API key", code="invalid_api_key")
+            return _error_response(401, message="Incorrect API key", code="invalid_api_key")
         fields = {"object": "model", "created": 0, "owned_by": "us"}
         data = [{"id": name, **fields} for name in self._models]
         return web.json_response({"object": "list", "data": data})
 
     def is_authorized(self, request: web.Request) -> bool:
-        """Say whether a request has the key."""
+        """Return whether a request has the API key."""
         return request.headers.get("Authorization") == f"Bearer {self.api_key}"
 
-    async def until_hung_up(self, seconds: float = 2.0) -> None:
-        """Wait until a client has closed a stream before its end."""
+    async def wait_until_closed(self, seconds: float = 2.0) -> None:
+        """Wait until a client has closed a stream early."""
         async with asyncio.timeout(seconds):
             await self._closed.wait()
 
@@ -230,64 +231,64 @@ class Server:
 
     async def _answer(self, request: web.Request, wire: Any, faults: Any) -> web.StreamResponse:
         if not self.is_authorized(request):
-            given = request.headers.get("Authorization", "")
-            message = f"Incorrect API key provided: {given.removeprefix('Bearer ')}"
-            return _refused(401, message=message, code="invalid_api_key")
+            header = request.headers.get("Authorization", "")
+            message = f"Incorrect API key provided: {header.removeprefix('Bearer ')}"
+            return _error_response(401, message=message, code="invalid_api_key")
         body = await request.json()
         if body.get("model") not in self._models:
-            return _refused(404, message="The model does not exist", code="model_not_found")
+            return _error_response(404, message="The model does not exist", code="model_not_found")
         if refusal := self._refusal(body):
-            status, said = refusal
-            self.refusals.append(json.dumps(said))
-            if self.mind.refuses_in_stream:
-                return await self._refuse_in_stream(request, said["error"])
-            return web.json_response(said, status=status)
-        if found := list(faults(body, self.mind)):
-            self.faults += found
-            return _refused(400, message="; ".join(found), type="invalid_request_error")
-        asked = Request(request.path, dict(request.headers), body)
-        self.requests.append(asked)
-        if self._answering:
-            reply = self._answering(asked)
+            status, error = refusal
+            self.refusals.append(json.dumps(error))
+            if self.reasoning.refuses_in_stream:
+                return await self._refuse_in_stream(request, error["error"])
+            return web.json_response(error, status=status)
+        if mistakes := list(faults(body, self.reasoning)):
+            self.faults += mistakes
+            return _error_response(400, message="; ".join(mistakes), type="invalid_request_error")
+        parsed = Request(request.path, dict(request.headers), body)
+        self.requests.append(parsed)
+        if self._choose_reply:
+            reply = self._choose_reply(parsed)
         elif self.script:
             reply = self.script.pop(0)
         else:
             self.faults.append(f"the script has run out at request {len(self.requests)}")
-            return _refused(400, message="the script has run out")
+            return _error_response(400, message="the script has run out")
         if reply.status != 200:
             return web.json_response(
                 {"error": dict(reply.error)}, status=reply.status, headers=reply.headers
             )
-        return await self._stream(request, reply, wire(asked, self.mind))
+        return await self._stream(request, reply, wire(parsed, self.reasoning))
 
     def _refusal(self, body: Mapping[str, Any]) -> tuple[int, Any] | None:
-        """Say what this server in particular refuses."""
+        """Return the status and error by which this server refuses a valid request, or None."""
         for name in self._unknown:
             if f'"{name}":' not in json.dumps(body):
                 continue
             if self._is_pydantic:
-                place = {"type": "extra_forbidden", "loc": ["body", name], "input": "x"}
-                words = {**place, "msg": "Extra inputs are not permitted"}
-                return 422, {"object": "error", "message": {"detail": [words]}, "code": None}
-            words = f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
-            return 400, [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}]
+                location = {"type": "extra_forbidden", "loc": ["body", name], "input": "x"}
+                message = {**location, "msg": "Extra inputs are not permitted"}
+                return 422, {"object": "error", "message": {"detail": [message]}, "code": None}
+            message = f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
+            return 400, [{"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}]
         items = body.get("input", ())
-        if self._text_outputs and any(isinstance(one.get("output"), list) for one in items):
+        if self._text_outputs and any(isinstance(item.get("output"), list) for item in items):
             return 400, {"error": {"message": "Output of tool call should be 'Input text'"}}
-        if self.blind and pictures(body):
+        if self.blind and decode_pictures(body):
             return self.blind[0], {"error": {"message": self.blind[1]}}
-        if self._decodes and not all(map(_is_readable, pictures(body))):
-            words = "You uploaded an unsupported image. Please make sure your image is valid."
-            return 400, {"error": {"message": words, "code": "invalid_image_format"}}
-        return self.mind.refusal(body)
+        if self._decodes and not all(map(_is_readable, decode_pictures(body))):
+            message = "You uploaded an unsupported image. Please make sure your image is valid."
+            return 400, {"error": {"message": message, "code": "invalid_image_format"}}
+        return self.reasoning.refusal(body)
 
     async def _refuse_in_stream(self, request: web.Request, error: Any) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        told = {"id": "resp_1", "status": "in_progress", "output": []}
-        await response.write(_sse({"type": "response.created", "response": told}))
-        kind = self.mind.refuses_in_stream
-        failed = {"response": {**told, "status": "failed", "error": error}}
+        response_fields = {"id": "resp_1", "status": "in_progress", "output": []}
+        await response.write(_sse({"type": "response.created", "response": response_fields}))
+        kind = self.reasoning.refuses_in_stream
+        failed = {"response": {**response_fields, "status": "failed", "error": error}}
         await response.write(_sse({"type": kind, **(error if kind == "error" else failed)}))
         return response
 
@@ -306,8 +307,8 @@ class Server:
                 return response
             for event in wire.end(reply):
                 await response.write(_sse(event))
-            if wire.last:
-                await response.write(wire.last)
+            if wire.terminator:
+                await response.write(wire.terminator)
         except (ConnectionError, asyncio.CancelledError):
             self._closed.set()
             raise
@@ -316,7 +317,7 @@ class Server:
     async def _fail(self, request: web.Request, response: Any, fault: str) -> None:
         if fault == "cut":
             assert request.transport
-            # Without this, what was written may never leave.
+            # Without a pause, data that was written may never be sent.
             await asyncio.sleep(0.02)
             request.transport.abort()
         elif fault == "garbage":
@@ -334,11 +335,11 @@ class Server:
             await asyncio.sleep(60)
 
 
-def pictures(body: Mapping[str, Any]) -> list[bytes]:
+def decode_pictures(body: Mapping[str, Any]) -> list[bytes]:
     """Return the pictures of a request, of any protocol, decoded."""
-    known = r'(?:data:image/[a-z]+;base64,|"media_type": "image/[a-z]+", "data": ")'
-    found = re.findall(rf"{known}([A-Za-z0-9+/=]*)", json.dumps(body))
-    return [base64.b64decode(one) for one in found]
+    prefix = r'(?:data:image/[a-z]+;base64,|"media_type": "image/[a-z]+", "data": ")'
+    encoded = re.findall(rf"{prefix}([A-Za-z0-9+/=]*)", json.dumps(body))
+    return [base64.b64decode(data) for data in encoded]
 
 
 def _is_readable(data: bytes) -> bool:
@@ -350,7 +351,7 @@ def _is_readable(data: bytes) -> bool:
     return True
 
 
-def _refused(status: int, **error: Any) -> web.Response:
+def _error_response(status: int, **error: Any) -> web.Response:
     return web.json_response({"error": {"type": "invalid_request_error", **error}}, status=status)
 
 
@@ -359,17 +360,17 @@ def _sse(event: Mapping[str, Any]) -> bytes:
     return f"{name}data: {json.dumps(event)}\n\n".encode()
 
 
-def _pieces(text: str, size: int = 7) -> list[str]:
+def _split(text: str, size: int = 7) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
 class _ChatWire:
-    last = b"data: [DONE]\n\n"
+    terminator = b"data: [DONE]\n\n"
 
-    def __init__(self, request: Request, mind: openai_minds.Mind) -> None:
-        self._mind = mind
+    def __init__(self, request: Request, reasoning: reasoning_models.ReasoningModel) -> None:
+        self._reasoning = reasoning
         self._model = request.body["model"]
-        self._counts = request.body.get("stream_options", {}).get("include_usage", False)
+        self._sends_usage = request.body.get("stream_options", {}).get("include_usage", False)
         self._number = len(request.messages)
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -382,7 +383,7 @@ class _ChatWire:
 
     def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
         yield self._chunk({"role": "assistant", "content": ""})
-        for delta in self._mind.deltas(self._model, self._number):
+        for delta in self._reasoning.deltas(self._model, self._number):
             yield self._chunk(delta)
         for delta in reply.text:
             yield self._chunk({"content": delta})
@@ -390,42 +391,44 @@ class _ChatWire:
             yield self._chunk({"refusal": delta})
         for index, (name, arguments) in enumerate(reply.calls):
             key = f"call_{self._number}_{index}" if reply.call_id is None else reply.call_id
-            place = {"index": index} if reply.has_index else {}
-            named = {**place, "type": "function", **({"id": key} if key else {})}
-            named |= self._mind.signature(self._model, key, index)
+            position = {"index": index} if reply.has_index else {}
+            call_fields = {**position, "type": "function", **({"id": key} if key else {})}
+            call_fields |= self._reasoning.signature(self._model, key, index)
             if not reply.has_index:
-                whole = {**named, "function": {"name": name, "arguments": arguments}}
-                yield self._chunk({"tool_calls": [whole]})
+                complete_call = {**call_fields, "function": {"name": name, "arguments": arguments}}
+                yield self._chunk({"tool_calls": [complete_call]})
                 continue
             yield self._chunk(
-                {"tool_calls": [{**named, "function": {"name": name, "arguments": ""}}]}
+                {"tool_calls": [{**call_fields, "function": {"name": name, "arguments": ""}}]}
             )
-            for piece in _pieces(arguments):
-                yield self._chunk({"tool_calls": [{**place, "function": {"arguments": piece}}]})
+            for piece in _split(arguments):
+                yield self._chunk({"tool_calls": [{**position, "function": {"arguments": piece}}]})
 
     def end(self, reply: Reply) -> Iterable[dict[str, Any]]:
         if reply.finish:
             yield self._chunk({}, reply.finish)
-        if reply.usage and self._counts:
+        if reply.usage and self._sends_usage:
             read, written = reply.usage
             usage = {"prompt_tokens": read, "completion_tokens": written}
             yield {
                 **self._frame(),
                 "choices": [],
-                "usage": {**usage, "total_tokens": 1, **reply.counted},
+                "usage": {**usage, "total_tokens": 1, **reply.usage_fields},
             }
 
 
 class _ResponsesWire:
-    last = b""
+    terminator = b""
 
-    def __init__(self, request: Request, mind: openai_minds.Mind) -> None:
-        self._mind = mind
+    def __init__(self, request: Request, reasoning: reasoning_models.ReasoningModel) -> None:
+        self._reasoning = reasoning
         self._model = request.body["model"]
-        self._seals = "reasoning.encrypted_content" in request.body.get("include", ())
+        self._has_sealed_reasoning = "reasoning.encrypted_content" in request.body.get(
+            "include", ()
+        )
         self._sequence = 0
-        self._place = -1
-        self._given: list[dict[str, Any]] = []
+        self._position = -1
+        self._sent_items: list[dict[str, Any]] = []
         self._number = len(request.messages)
 
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -438,51 +441,53 @@ class _ResponsesWire:
     def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
         yield self._event("response.created", response=self._response("in_progress"))
         if reply.text or reply.refusal:
-            yield from self._thought(0)
-            yield from self._message(reply)
+            yield from self._reasoning_events(0)
+            yield from self._message_events(reply)
         for index, (name, arguments) in enumerate(reply.calls, start=1):
-            yield from self._thought(index)
+            yield from self._reasoning_events(index)
             key = f"call_{self._number}_{index}"
             item = {"type": "function_call", "id": f"fc_{key}", "call_id": key, "name": name}
-            where = {"item_id": f"fc_{key}", "output_index": self._added()}
+            location = {"item_id": f"fc_{key}", "output_index": self._next_position()}
             pieces = [
-                self._event("response.function_call_arguments.delta", delta=piece, **where)
-                for piece in _pieces(arguments)
+                self._event("response.function_call_arguments.delta", delta=piece, **location)
+                for piece in _split(arguments)
             ]
             kind = "response.function_call_arguments.done"
-            pieces.append(self._event(kind, arguments=arguments, name=name, **where))
-            yield from self._item({**item, "arguments": arguments}, {"arguments": ""}, pieces)
-        self._mind.issued(self._model, self._given)
+            pieces.append(self._event(kind, arguments=arguments, name=name, **location))
+            yield from self._item_events(
+                {**item, "arguments": arguments}, {"arguments": ""}, pieces
+            )
+        self._reasoning.record_reply(self._model, self._sent_items)
 
-    def _added(self) -> int:
-        return self._place + 1
+    def _next_position(self) -> int:
+        return self._position + 1
 
-    def _thought(self, index: int) -> Iterable[dict[str, Any]]:
-        item = self._mind.item(self._model, self._number, index, self._seals)
+    def _reasoning_events(self, index: int) -> Iterable[dict[str, Any]]:
+        item = self._reasoning.item(self._model, self._number, index, self._has_sealed_reasoning)
         if item:
-            yield from self._item(item, {"encrypted_content": "gAAAunfinished"}, ())
+            yield from self._item_events(item, {"encrypted_content": "gAAAunfinished"}, ())
 
-    def _message(self, reply: Reply) -> Iterable[dict[str, Any]]:
+    def _message_events(self, reply: Reply) -> Iterable[dict[str, Any]]:
         name = f"msg_{self._number}"
-        place = {"item_id": name, "output_index": self._added(), "content_index": 0}
+        location = {"item_id": name, "output_index": self._next_position(), "content_index": 0}
         kind = "response.output_text.delta"
-        events = [self._event(kind, delta=one, logprobs=[], **place) for one in reply.text]
+        events = [self._event(kind, delta=delta, logprobs=[], **location) for delta in reply.text]
         kind = "response.refusal.delta"
-        events += [self._event(kind, delta=one, **place) for one in reply.refusal]
+        events += [self._event(kind, delta=delta, **location) for delta in reply.refusal]
         part = {"type": "output_text", "text": "".join(reply.text), "annotations": []}
         item = {"type": "message", "id": name, "role": "assistant", "phase": "commentary"}
-        yield from self._item({**item, "content": [part]}, {"content": []}, events)
+        yield from self._item_events({**item, "content": [part]}, {"content": []}, events)
 
-    def _item(
-        self, item: dict[str, Any], begun: dict[str, Any], between: Iterable[dict[str, Any]]
+    def _item_events(
+        self, item: dict[str, Any], initial_fields: dict[str, Any], deltas: Iterable[dict[str, Any]]
     ) -> Iterable[dict[str, Any]]:
-        self._place += 1
-        began = {**item, **begun, "status": "in_progress"}
-        yield self._event("response.output_item.added", output_index=self._place, item=began)
-        yield from between
+        self._position += 1
+        started = {**item, **initial_fields, "status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=self._position, item=started)
+        yield from deltas
         done = {**item, "status": "completed"}
-        yield self._event("response.output_item.done", output_index=self._place, item=done)
-        self._given.append(item)
+        yield self._event("response.output_item.done", output_index=self._position, item=done)
+        self._sent_items.append(item)
 
     def end(self, reply: Reply) -> Iterable[dict[str, Any]]:
         if reply.finish is None:
@@ -491,7 +496,7 @@ class _ResponsesWire:
         if reply.usage:
             read, written = reply.usage
             usage = {"input_tokens": read, "output_tokens": written, "total_tokens": 1}
-            usage |= reply.counted
+            usage |= reply.usage_fields
         reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(
             reply.finish
         )
@@ -501,20 +506,22 @@ class _ResponsesWire:
         yield self._event(f"response.{kind}", response=response)
 
 
-def _chat_faults(body: Mapping[str, Any], mind: openai_minds.Mind = _NOBODY) -> Iterable[str]:
+def _chat_faults(
+    body: Mapping[str, Any], reasoning: reasoning_models.ReasoningModel = _NO_REASONING
+) -> Iterable[str]:
     """Say what a server would refuse."""
-    yield from (f"unknown parameter {name}" for name in body.keys() - _CHAT)
+    yield from (f"unknown parameter {name}" for name in body.keys() - _CHAT_PARAMETERS)
     if body.get("stream") is not True:
         yield "only streams are scripted"
     yield from _common_faults(body, [tool.get("function", {}) for tool in body.get("tools", [])])
     if any(tool.get("type") != "function" for tool in body.get("tools", [])):
         yield "a tool is no function"
-    said = body.get("messages")
-    if not isinstance(said, list) or not said:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
         yield "no messages"
         return
     pending: set[str] = set()
-    for message in said:
+    for message in messages:
         role = message.get("role")
         if role not in ("system", "user", "assistant", "tool"):
             yield f"role {role}"
@@ -528,8 +535,8 @@ def _chat_faults(body: Mapping[str, Any], mind: openai_minds.Mind = _NOBODY) -> 
             if not isinstance(message.get("content"), str):
                 yield "the content of a tool's message must be text"
         elif role == "assistant":
-            yield from _assistant_faults(message, mind)
-            pending = {one["id"] for one in message.get("tool_calls") or ()}
+            yield from _assistant_faults(message, reasoning)
+            pending = {tool_call["id"] for tool_call in message.get("tool_calls") or ()}
         elif not message.get("content"):
             yield f"an empty message of {role}"
         elif isinstance(message["content"], list):
@@ -538,20 +545,27 @@ def _chat_faults(body: Mapping[str, Any], mind: openai_minds.Mind = _NOBODY) -> 
         yield f"calls without an answer at the end: {sorted(pending)}"
 
 
-def _assistant_faults(message: Mapping[str, Any], mind: openai_minds.Mind) -> Iterable[str]:
+def _assistant_faults(
+    message: Mapping[str, Any], reasoning: reasoning_models.ReasoningModel
+) -> Iterable[str]:
     calls = message.get("tool_calls")
-    yield from (f"unknown field {name}" for name in message.keys() - _ASSISTANT - mind.fields)
-    for one in calls or ():
-        yield from (f"unknown field {name}" for name in one.keys() - _CALL - mind.call_fields)
+    yield from (
+        f"unknown field {name}" for name in message.keys() - _ASSISTANT_FIELDS - reasoning.fields
+    )
+    for tool_call in calls or ():
+        yield from (
+            f"unknown field {name}"
+            for name in tool_call.keys() - _CALL_FIELDS - reasoning.call_fields
+        )
     if calls is None and not message.get("content"):
         yield "an assistant's message without content or calls"
     if calls is not None and not calls:
         yield "tool_calls is empty"
-    for one in calls or ():
-        if not isinstance(one.get("id"), str) or not one["id"]:
+    for tool_call in calls or ():
+        if not isinstance(tool_call.get("id"), str) or not tool_call["id"]:
             yield "a call without an id"
-        yield from _argument_faults(one.get("function", {}))
-    ids = [one.get("id") for one in calls or ()]
+        yield from _argument_faults(tool_call.get("function", {}))
+    ids = [tool_call.get("id") for tool_call in calls or ()]
     if len(set(ids)) != len(ids):
         yield "two calls with one id"
 
@@ -583,7 +597,10 @@ def _part_faults(parts: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> It
 
 
 def _image_faults(image: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
-    if not set(names) <= {"type", "image_url", "detail"} or image.get("detail") not in _DETAILS:
+    if (
+        not set(names) <= {"type", "image_url", "detail"}
+        or image.get("detail") not in _IMAGE_DETAILS
+    ):
         yield f"an image with {sorted(names)}, detail {image.get('detail')}"
     head, _, encoded = str(image.get("url")).partition(";base64,")
     try:
@@ -614,9 +631,11 @@ def _common_faults(
         yield f"temperature {temperature}"
 
 
-def _responses_faults(body: Mapping[str, Any], mind: openai_minds.Mind) -> Iterable[str]:
+def _responses_faults(
+    body: Mapping[str, Any], reasoning: reasoning_models.ReasoningModel
+) -> Iterable[str]:
     """Say what a server would refuse."""
-    yield from (f"unknown parameter {name}" for name in body.keys() - _RESPONSES)
+    yield from (f"unknown parameter {name}" for name in body.keys() - _RESPONSES_PARAMETERS)
     if body.get("stream") is not True or body.get("store") is not False:
         yield "only streams that are not stored are scripted"
     yield from _common_faults(body, body.get("tools", []))
@@ -630,7 +649,7 @@ def _responses_faults(body: Mapping[str, Any], mind: openai_minds.Mind) -> Itera
             if isinstance(item.get("content"), list) and item["role"] == "user":
                 yield from _part_faults(item["content"], ("input_text", "input_image"))
             elif isinstance(item.get("content"), list) and not (
-                item.get("id") and all(one["type"] == "output_text" for one in item["content"])
+                item.get("id") and all(part["type"] == "output_text" for part in item["content"])
             ):
                 yield "the content of an assistant's message"
         elif kind == "reasoning":

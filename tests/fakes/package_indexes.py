@@ -16,32 +16,38 @@ TYPE = "application/vnd.pypi.simple.v1+json"
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
-def wheel(name, version, files, *, needs=(), attributes=None):
-    """Make a wheel: its content by path, what it needs, and the mode of files by path."""
-    attributes = attributes or {}
+def make_wheel(name, version, files, *, requirements=(), file_modes=None):
+    """Make a wheel; returns its file name and its bytes.
+
+    Args:
+        files: contents by path.
+        requirements: packages that the wheel depends on.
+        file_modes: modes by path.
+    """
+    file_modes = file_modes or {}
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += "".join(f"Requires-Dist: {one}\n" for one in needs)
-    described = {
+    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requirements)
+    metadata_files = {
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     contents = {
         path: text.encode() if isinstance(text, str) else text
-        for path, text in (files | described).items()
+        for path, text in (files | metadata_files).items()
     }
     record = "".join(
         f"{path},sha256={_digest(content)},{len(content)}\n" for path, content in contents.items()
     )
     contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in contents.items():
             entry = zipfile.ZipInfo(path)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = attributes.get(path, 0o100644) << 16
+            entry.external_attr = file_modes.get(path, 0o100644) << 16
             archive.writestr(entry, content)
-    return f"{info.removesuffix('.dist-info')}-py3-none-any.whl", packed.getvalue()
+    return f"{info.removesuffix('.dist-info')}-py3-none-any.whl", buffer.getvalue()
 
 
 def _digest(content):
@@ -52,36 +58,36 @@ class PackageIndex:
     """An index.
 
     Attributes:
-        requests: the paths that were asked for, in order.
-        asked: set by the first of them.
-        hold: answers wait until it is set, as it is at first.
-        status: which it answers all with, unless it is 0.
-        location: where that leads, if it is a redirect.
-        proxied: addresses that were asked for as of a proxy.
+        requests: paths of the requests, in order.
+        has_request: set by the first request.
+        hold: answers wait until this is set, as it is at first.
+        status: the status of all answers, unless it is 0.
+        location: the address of a redirect, if `status` is one.
+        proxy_requests: addresses of requests that came as to a proxy.
     """
 
     def __init__(self):
         self.url = ""
         self.requests = []
-        self.proxied = []
+        self.proxy_requests = []
         self.status = 0
         self.location = ""
-        self.asked = threading.Event()
+        self.has_request = threading.Event()
         self.hold = threading.Event()
         self.hold.set()
         self._files = {}
-        self._listed = {}
+        self._entries = {}
 
-    def add(self, name, version="1.0", files=None, *, uploaded=LONG_AGO, told=None, **options):
-        """Offer a package: a module of its name if no files are given.
+    def add(self, name, version="1.0", files=None, *, uploaded=LONG_AGO, overrides=None, **options):
+        """Offer a package: by default a module of its name.
 
         Args:
-            uploaded: when, as the index says; None is not told.
-            told: what the index says of the file in place of the truth.
+            uploaded: the time of upload in the index's answer; None leaves it out.
+            overrides: false entries for the file in the index's answer.
         """
         module = name.replace("-", "_")
         files = files or {f"{module}/__init__.py": f"version = {version!r}\n"}
-        filename, content = wheel(name, version, files, **options)
+        filename, content = make_wheel(name, version, files, **options)
         entry = {
             "filename": filename,
             "url": f"/files/{filename}",
@@ -91,18 +97,18 @@ class PackageIndex:
         if uploaded is not None:
             entry["upload-time"] = uploaded.isoformat().replace("+00:00", "Z")
         self._files[filename] = content
-        self._listed.setdefault(name, []).append(entry | (told or {}))
+        self._entries.setdefault(name, []).append(entry | (overrides or {}))
 
     def answer(self, path):
-        """Return type and content of an answer, or None."""
+        """Return the media type and content of an answer, or None if there is no such path."""
         self.requests.append(path)
-        self.asked.set()
+        self.has_request.set()
         self.hold.wait()
         kind, _, rest = path.strip("/").partition("/")
         if kind == "files" and rest in self._files:
             return "application/octet-stream", self._files[rest]
-        if kind == "simple" and rest in self._listed:
-            page = {"meta": {"api-version": "1.1"}, "name": rest, "files": self._listed[rest]}
+        if kind == "simple" and rest in self._entries:
+            page = {"meta": {"api-version": "1.1"}, "name": rest, "files": self._entries[rest]}
             return TYPE, json.dumps(page).encode()
         return None
 
@@ -119,13 +125,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        # What is asked of a proxy begins with another server's name.
+        # A request to a proxy has the complete address in place of the path.
         path = urllib.parse.urlsplit(self.path).path
         if self.path.startswith("http://"):
-            index.proxied.append(self.path)
-        found = index.answer(path)
-        kind, content = found or ("text/plain", b"there is none")
-        self.send_response(200 if found else 404)
+            index.proxy_requests.append(self.path)
+        response = index.answer(path)
+        kind, content = response or ("text/plain", b"there is none")
+        self.send_response(200 if response else 404)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -141,10 +147,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(certificate=None):
-    """Serve an empty index on a port of its own.
+    """Serve an empty index on a free port.
 
     Args:
-        certificate: files of a certificate and its key; then it is served over TLS.
+        certificate: paths of a certificate and its key, to serve over TLS.
     """
     index = PackageIndex()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:

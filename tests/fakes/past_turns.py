@@ -1,4 +1,4 @@
-"""Past turns as the store would give them."""
+"""Past turns as the store returns them."""
 
 import datetime
 
@@ -9,10 +9,10 @@ from interpreter_bot.store import records
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def past_turn(*happened, **fields):
-    """Make a turn of some events."""
+def make_past_turn(*turn_events, **fields):
+    """Make a past turn with some events; `fields` replace those of its record."""
     columns = {"id": 1, "session_id": 1, "request_id": "", "person": "p", "request": "go"}
     columns |= {"attachments": (), "status": values.TurnStatus.DONE, "answer": "", "owner": ""}
     columns |= {"progress": None, "original": None, "instead_of": None, "schedule_run_id": None}
     columns |= {"started": START, "ended": None}
-    return past_turns.PastTurn(record=records.Turn(**columns | fields), events=happened)
+    return past_turns.PastTurn(record=records.Turn(**columns | fields), events=turn_events)

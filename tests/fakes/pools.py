@@ -1,7 +1,7 @@
 """A pool whose kernels do what a script says, on real workspaces.
 
-As strict as the real one: a kernel that is gone refuses, a second execution at once is an error
-of the test, and so is whatever the script does not foresee.
+It is as strict as the real pool: a lost kernel refuses code. A second execution at the same time
+fails the test, and so does code that the script does not expect.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ LOST = "A new Python was started, without the variables of the earlier one. It c
 
 @dataclasses.dataclass
 class Step:
-    """One execution: what code is expected, what it does, how it ends.
+    """One execution: the expected code, its effects, and its end.
 
     Attributes:
-        code: exactly what must be sent.
-        finished: the end; the kernel is gone after one with `kernel_lost`.
-        outputs: shown before the end.
-        does: called with the workspace's directory.
-        asks: an input request; the answer is kept in `answers` of the pool.
-        hangs: runs until it is stopped, condemned or cancelled.
+        code: the exact code that must be run.
+        finished: the end; the kernel is lost after one with `kernel_lost`.
+        outputs: outputs shown before the end.
+        action: called with the workspace's directory.
+        input_request: a question to the person; the answer is added to `answers` of the pool.
+        hangs: the execution runs until it is stopped or cancelled.
     """
 
     code: str
     finished: values.Finished = OK
     outputs: tuple[values.Output, ...] = ()
-    does: Callable[[object], object] | None = None
-    asks: values.InputRequested | None = None
+    action: Callable[[object], object] | None = None
+    input_request: values.InputRequested | None = None
     hangs: bool = False
 
 
@@ -45,7 +45,7 @@ _numbers = itertools.count(1)
 
 
 class Usage:
-    """What a kernel uses."""
+    """Resources that a kernel uses."""
 
     def cpu_seconds(self):
         return 0.0
@@ -92,14 +92,14 @@ class Kernel:
 
     async def _follow(self, step, show, ask):
         workspace = await self._pool.workspace(self._key)
-        if step.does is not None:
-            step.does(workspace.directory)
+        if step.action is not None:
+            step.action(workspace.directory)
         for output in step.outputs:
             show(output)
             await asyncio.sleep(0)
-        if step.asks is not None:
+        if step.input_request is not None:
             try:
-                self._pool.answers.append(await ask(step.asks))
+                self._pool.answers.append(await ask(step.input_request))
             except errors.BotError as error:
                 self._end.done() or self._end.set_result(
                     values.Finished(values.Ending.STOPPED, 0.1, str(error))
@@ -137,7 +137,7 @@ class Lease:
 
 
 class Snapshots:
-    """Snapshots where none are taken."""
+    """Snapshots that are turned off."""
 
     is_used = False
 
@@ -165,13 +165,13 @@ class Pool:
         self._live = {}
         self.on_loss = None
         self.refusals = []
-        """Errors that the next takings end in."""
+        """Errors that the next calls of `take` raise."""
         self.answers = []
         self.stopped = []
-        """Reasons that executions were stopped for."""
+        """Reasons for which executions were stopped."""
         self.started = 0
         self.leases = []
-        """Those that are not over."""
+        """Leases that are held."""
         self.hanging = asyncio.Event()
         """Set once a step hangs."""
 

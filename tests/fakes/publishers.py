@@ -1,6 +1,6 @@
-"""A server on loopback that has a model's file, and misbehaves in known ways.
+"""A server on loopback that has a model's file, and fails in known ways.
 
-`ENGINE` is the process that then serves that file, in place of the real one.
+`ENGINE` is a program that serves the downloaded file, in place of the real engine.
 """
 
 import asyncio
@@ -20,31 +20,35 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 @dataclasses.dataclass
 class Publisher:
-    """Serves the file; `script` has one way of doing so for each request, the last for ever."""
+    """Serves the file; `script` has a behavior for each request, and the last one repeats.
+
+    A behavior is a status, or "ranges", "whole", "redirect" or "breaks". `ranges` has the header
+    `Range` of each request.
+    """
 
     script: list
-    asked: list = dataclasses.field(default_factory=list)
+    ranges: list = dataclasses.field(default_factory=list)
     content: bytes = CONTENT
     port: int = 0
 
     async def serve(self, request):
-        self.asked.append(request.headers.get("Range", ""))
-        way = self.script[min(len(self.asked), len(self.script)) - 1]
-        if isinstance(way, int):
-            return web.Response(status=way)
-        start = int(self.asked[-1].removeprefix("bytes=").rstrip("-") or 0)
-        if way == "whole":
+        self.ranges.append(request.headers.get("Range", ""))
+        behavior = self.script[min(len(self.ranges), len(self.script)) - 1]
+        if isinstance(behavior, int):
+            return web.Response(status=behavior)
+        start = int(self.ranges[-1].removeprefix("bytes=").rstrip("-") or 0)
+        if behavior == "whole":
             start = 0
-        if way == "redirect":
+        if behavior == "redirect":
             self.script.append("ranges")
             raise web.HTTPFound("/elsewhere")
         data = self.content[start:]
         response = web.StreamResponse(status=206 if start else 200)
         response.content_length = len(data)
         await response.prepare(request)
-        if way == "breaks":
+        if behavior == "breaks":
             await response.write(data[:1_000_000])
-            # What the other side has not taken up yet is lost with the connection.
+            # Data that the client has not read yet is lost with the connection.
             await asyncio.sleep(0.05)
             request.transport.close()
         else:
@@ -52,7 +56,7 @@ class Publisher:
         return response
 
     @property
-    def wanted(self):
+    def weights(self):
         return model_files.Weights(
             alias="m",
             title="M",
@@ -66,13 +70,13 @@ class Publisher:
     @contextlib.asynccontextmanager
     async def open(cls, *script):
         """Serve."""
-        one = cls(list(script or ["ranges"]))
+        publisher = cls(list(script or ["ranges"]))
         app = web.Application()
-        app.router.add_get("/{name}", one.serve)
+        app.router.add_get("/{name}", publisher.serve)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        one.port = runner.addresses[0][1]
-        yield one
+        publisher.port = runner.addresses[0][1]
+        yield publisher
         await runner.cleanup()

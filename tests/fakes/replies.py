@@ -1,4 +1,4 @@
-"""A reply that remembers, and insists on the order of events."""
+"""A reply that records events, and checks their order."""
 
 import asyncio
 import pathlib
@@ -9,7 +9,7 @@ import weakref
 from interpreter_bot import events
 from interpreter_bot.sessions import ports
 
-NAMES = {
+SHORT_NAMES = {
     events.Queued: ("waiting", "ahead"),
     events.Started: ("begun", ""),
     events.StepStarted: ("step", "number"),
@@ -27,9 +27,9 @@ NAMES = {
 }
 
 
-def described(event):
-    """Return the short name of an event, and what is in it."""
-    name, field = NAMES[type(event)]
+def describe_event(event):
+    """Return the short name of an event, and its content."""
+    name, field = SHORT_NAMES[type(event)]
     match event:
         case events.Started():
             return name, None
@@ -41,14 +41,16 @@ def described(event):
 
 
 def new_spool(reply):
-    """Make a directory for copies of files, which lives as long as the reply."""
+    """Make a directory for copies of files, deleted with the reply."""
     directory = tempfile.mkdtemp()
     weakref.finalize(reply, shutil.rmtree, directory, ignore_errors=True)
     return pathlib.Path(directory)
 
 
 class Reply(ports.Reply):
-    """Answers and approves from lists, with True what is asked; raises `faults` by name of event.
+    """Answers questions from lists; raises the error of `faults` for an event's short name.
+
+    In `approvals`, True approves the code as it is.
 
     Attributes:
         answer: takes answers, as `SessionService.answer` does.
@@ -69,20 +71,20 @@ class Reply(ports.Reply):
         self._running = None
         self._cells = 0
         self._arrival = asyncio.Event()
-        self.heard = []
+        self.received = []
         self.files = {}
         self.closed = []
         self.end = None
 
-    def _hear(self, method, what):
-        assert self.end is None, f"{method} after the end"
-        if method in self._faults:
-            raise self._faults.pop(method)
-        self.heard.append((method, what))
+    def _record(self, name, content):
+        assert self.end is None, f"{name} after the end"
+        if name in self._faults:
+            raise self._faults.pop(name)
+        self.received.append((name, content))
         self._arrival.set()
 
     def emit(self, event):
-        # Not ignored after the end, but refused.
+        # The port ignores events after the end; this reply refuses them.
         self._show(event)
 
     def _show(self, event):
@@ -94,7 +96,7 @@ class Reply(ports.Reply):
                 self.closed.append(event)
                 return
         self._check(event)
-        self._hear(*described(event))
+        self._record(*describe_event(event))
         if isinstance(event, events.TurnEnded):
             self.end = event
 
@@ -102,11 +104,11 @@ class Reply(ports.Reply):
         match event:
             case events.Queued(ahead=ahead):
                 assert ahead > 0
-                assert not self.of("begun")
+                assert not self.contents("begun")
             case events.Started():
-                assert not self.of("begun")
+                assert not self.contents("begun")
             case events.StepStarted(number=number):
-                assert number == len(self.of("step")) + 1
+                assert number == len(self.contents("step")) + 1
                 assert self._running is None
             case events.ProgressChanged(share=share):
                 assert share is None or 0 <= share <= 1
@@ -135,7 +137,7 @@ class Reply(ports.Reply):
                 assert self._running is None
             else:
                 assert question.cell == self._running
-            self._hear("ask", question)
+            self._record("ask", question)
             answer = events.Unanswered("Nobody answers.")
             if self._answers:
                 answer = events.TextAnswer(self._answers.pop(0))
@@ -145,7 +147,7 @@ class Reply(ports.Reply):
                 if question.subject in ("code", "plan", "note", "schedule")
                 else self._running
             )
-            self._hear("approve", question.code)
+            self._record("approve", question.code)
             self.was_personal = question.is_personal
             text = self._approvals.pop(0)
             answer = events.Approved() if text is True else events.make_answer(question, text)
@@ -157,17 +159,17 @@ class Reply(ports.Reply):
     def spool(self):
         return self._directory if self._is_keeping else None
 
-    def of(self, method):
-        """What was heard by one method."""
-        return [what for heard, what in self.heard if heard == method]
+    def contents(self, name):
+        """Return the contents of all events with a short name."""
+        return [content for received, content in self.received if received == name]
 
     @property
-    def said(self):
-        return "".join(self.of("text"))
+    def all_text(self):
+        return "".join(self.contents("text"))
 
-    async def until(self, method, count=1):
-        """Wait until a method was called so often."""
+    async def until(self, name, count=1):
+        """Wait until `count` events with a short name have come."""
         async with asyncio.timeout(60):
-            while len(self.of(method)) < count:
+            while len(self.contents(name)) < count:
                 self._arrival.clear()
                 await self._arrival.wait()

@@ -1,4 +1,4 @@
-"""An MCP server on loopback, made with the official SDK: it changes, lies and hangs as told."""
+"""An MCP server on loopback, made with the official SDK; a test can let it change, lie and hang."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import uvicorn
 from mcp.server import lowlevel
 
 
-def tool(name, description="", *, required=(), annotations=None, **properties):
+def make_tool(name, description="", *, required=(), annotations=None, **properties):
     """Define a tool; its parameters are strings unless a schema is given."""
     schemas = {
         key: value if isinstance(value, dict) else {"type": "string", "description": value}
@@ -28,13 +28,13 @@ class ToolServer:
     """A server.
 
     Attributes:
-        url: of it.
-        tools: what it lists.
-        calls: what was called, with arguments.
-        headers: of the requests that came.
+        tools: the tools that it lists.
+        calls: names of the called tools, with their arguments.
+        headers: headers of the requests.
+        begun: set once a call has begun.
         cancelled: set once a call was cancelled.
         answer: makes the result of a call.
-        raw: answers a request instead of the SDK, as an ASGI application; None lets it.
+        raw: an ASGI application that answers requests in place of the SDK, or None.
     """
 
     def __init__(self, *tools, instructions=""):
@@ -56,11 +56,11 @@ class ToolServer:
     async def _list(self, _, __):
         return mcp_types.ListToolsResult(tools=self.tools)
 
-    async def _call(self, context, wanted):
-        self.calls.append((wanted.name, wanted.arguments))
+    async def _call(self, context, request):
+        self.calls.append((request.name, request.arguments))
         self.begun.set()
         try:
-            result = await self.answer(context, wanted.name, wanted.arguments)
+            result = await self.answer(context, request.name, request.arguments)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
@@ -76,41 +76,43 @@ class ToolServer:
             self.headers.append({key.decode(): value.decode() for key, value in scope["headers"]})
             if self.raw is not None:
                 return await self.raw(scope, receive, send)
-        return await self.by_the_sdk(scope, receive, send)
+        return await self.answer_by_sdk(scope, receive, send)
 
-    async def by_the_sdk(self, scope, receive, send):
+    async def answer_by_sdk(self, scope, receive, send):
         """Let the SDK answer a request."""
-        await self._inner(scope, receive, send)
+        await self._sdk_app(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def serving(self):
         """Serve on loopback."""
-        self._inner = self.server.streamable_http_app()
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            self.url = f"http://127.0.0.1:{door.getsockname()[1]}/mcp"
+        self._sdk_app = self.server.streamable_http_app()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
             config = uvicorn.Config(
                 self.app, interface="asgi3", log_config=None, timeout_graceful_shutdown=1
             )
             server = uvicorn.Server(config)
             server.capture_signals = contextlib.nullcontext
-            serving = asyncio.create_task(server.serve(sockets=[door]))
+            server_task = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 async with asyncio.timeout(30):
-                    while not server.started:  # noqa: ASYNC110 - it tells nobody.
+                    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.
                         await asyncio.sleep(0.01)
                 yield self
             finally:
                 server.should_exit = True
-                await serving
+                await server_task
 
 
-def body(data, *, status=200, media_type="application/json", **headers):
-    """Return an application that answers everything so; `data` may be chunks without end."""
+def fixed_response(data, *, status=200, media_type="application/json", **headers):
+    """Return an application that gives every request this answer; `data` may be endless chunks."""
 
     async def app(scope, receive, send):
         fields = {"content-type": media_type} | headers
-        listed = [(key.replace("_", "-").encode(), value.encode()) for key, value in fields.items()]
-        await send({"type": "http.response.start", "status": status, "headers": listed})
+        header_list = [
+            (key.replace("_", "-").encode(), value.encode()) for key, value in fields.items()
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": header_list})
         if isinstance(data, bytes):
             await send({"type": "http.response.body", "body": data})
             return

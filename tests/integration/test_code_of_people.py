@@ -29,18 +29,18 @@ class Ran:
 
     @property
     def pictures(self):
-        return self.of(values.Image)
+        return self.select(values.Image)
 
     @property
     def error(self):
-        (error,) = self.of(values.Error)
+        (error,) = self.select(values.Error)
         return error
 
-    def of(self, kind):
+    def select(self, kind):
         return [output for output in self.outputs if isinstance(output, kind)]
 
     def printed(self, stream):
-        return "".join(text.text for text in self.of(values.Text) if text.stream == stream)
+        return "".join(text.text for text in self.select(values.Text) if text.stream == stream)
 
     @property
     def stdout(self):
@@ -115,7 +115,7 @@ async def test_displays_and_errors_that_are_no_utf8_lose_nothing_else(run):
         error.add_note("note \ud83d")
         raise error
     """)
-    (html,), (data,) = ran.of(values.Html), ran.of(values.Json)
+    (html,), (data,) = ran.select(values.Html), ran.select(values.Json)
     assert html.html == "<b>a\ufffd</b>".encode()
     assert data.json.split() == ["{", '"a\ufffd":', "[", '"\ufffd"', "]", "}"]
     assert ran.error.message == "m\ufffd\nnote \ufffd"
@@ -148,7 +148,7 @@ async def test_both_streams_keep_the_order_of_the_code(run):
     # A program that takes longer than text waits for more cuts the text around it in two.
     texts = [
         (stream, "".join(text.text for text in group))
-        for stream, group in itertools.groupby(ran.of(values.Text), lambda text: text.stream)
+        for stream, group in itertools.groupby(ran.select(values.Text), lambda text: text.stream)
     ]
     expected = []
     for number in range(50):
@@ -202,7 +202,7 @@ async def test_a_flood_of_one_stream_leaves_the_other_and_its_own_end(run, flood
     assert (lines[0], lines[-1]) == ("line 0", "line 29999")
     assert "line 15000" in lines
     assert len(ran.printed(flooded)) <= 100_000
-    assert any("left out here" in notice.text for notice in ran.of(values.Notice))
+    assert any("left out here" in notice.text for notice in ran.select(values.Notice))
     assert ran.outputs[-1] == values.Text(other, "answer 42\n")
 
 
@@ -369,7 +369,7 @@ async def test_too_large_a_call_is_an_error_and_no_question(run):
         ask=ask,
     )
     assert (ran.ending, asked) == (values.Ending.OK, [])
-    assert "too large" in ran.of(values.Result)[0].plain
+    assert "too large" in ran.select(values.Result)[0].plain
 
 
 async def test_unclosed_files_are_written_and_what_is_not_whole_is_said(run, pool, request):
@@ -531,7 +531,7 @@ async def test_libraries_show_here_what_would_open_a_window(run, library):
     code, kind = SHOWN[library]
     ran = await run(code)
     assert ran.ending is values.Ending.OK
-    assert len(ran.of(kind)) == 1
+    assert len(ran.select(kind)) == 1
 
 
 async def test_what_cannot_be_shown_is_said(run):
@@ -596,7 +596,7 @@ async def test_widgets_are_said_not_to_be_shown(run):
     mime = "application/vnd.jupyter.widget-view+json"
     ran = await run(f"display({{{mime!r}: {{}}, 'text/plain': 'IntSlider()'}}, raw=True)")
     assert ran.stderr == "Widgets cannot be shown here.\n"
-    assert ran.of(values.Result)[0].plain == "IntSlider()"
+    assert ran.select(values.Result)[0].plain == "IntSlider()"
 
 
 @pytest.mark.slow
@@ -620,7 +620,7 @@ async def test_a_figure_with_half_a_character_is_drawn(run):
         plt.legend()
         plt.show()
     """)
-    assert (ran.ending, len(ran.pictures), ran.of(values.Error)) == (values.Ending.OK, 1, [])
+    assert (ran.ending, len(ran.pictures), ran.select(values.Error)) == (values.Ending.OK, 1, [])
 
 
 @pytest.mark.slow

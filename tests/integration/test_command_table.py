@@ -8,23 +8,31 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.sessions import requests
 from interpreter_bot.skills import accepted_skills
-from tests.fakes import offers
+from tests.fakes import optional_features
 
-CONDITIONAL = {command for commands in offers.COMMANDS.values() for command in commands}
+CONDITIONAL = {
+    command for commands in optional_features.COMMANDS_BY_FEATURE.values() for command in commands
+}
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("platform", ["web", "console"])
 @pytest.mark.parametrize(
-    "things", [(), *((thing,) for thing in offers.COMMANDS), tuple(offers.COMMANDS)], ids=str
+    "things",
+    [
+        (),
+        *((thing,) for thing in optional_features.COMMANDS_BY_FEATURE),
+        tuple(optional_features.COMMANDS_BY_FEATURE),
+    ],
+    ids=str,
 )
 async def test_help_lists_only_what_is_on(tmp_path, platform, things):
     key, person = values.SessionKey(platform, thread="1" * 32), requests.Person("owner")
-    async with offers.opened(tmp_path, *things) as service:
+    async with optional_features.open_conversations(tmp_path, *things) as service:
         place = command_types.Place(service, key, person, values.Scope(platform))
         result = await command_table.run(command_table.parse("/help", platform), place)
     facts = command_table.list_facts(result, platform)
-    on = {command for thing in things for command in offers.COMMANDS[thing]}
+    on = {command for thing in things for command in optional_features.COMMANDS_BY_FEATURE[thing]}
     off = CONDITIONAL - on
     # In the order of the table; /page is of chats alone.
     assert [fact.label.split()[0] for fact in facts] == [
@@ -35,7 +43,7 @@ async def test_help_lists_only_what_is_on(tmp_path, platform, things):
 @pytest.fixture
 async def place_on(tmp_path):
     """Return the place of a conversation on a platform, with a file, two models and a server."""
-    async with offers.opened(tmp_path, "models", "logins") as service:
+    async with optional_features.open_conversations(tmp_path, "models", "logins") as service:
 
         def place(platform):
             key = values.SessionKey(platform, thread="1" * 32)

@@ -162,7 +162,7 @@ async def test_a_question_waits_for_its_answer_and_for_nobody_elses(serving):
     async def ask(turn):
         await turn.reply.code(0, "input()")
         answer = await turn.reply.ask(0, values.InputRequested("Name?", is_password=False))
-        turn.reply.finished(0, conversations.done())
+        turn.reply.finished(0, conversations.finished_well())
         return f"Hello {answer}"
 
     async with serving(ask, "anna", "ben") as (_, anna, ben, _):
@@ -201,7 +201,7 @@ async def test_a_client_that_goes_away_stops_its_turn(serving):
             async with asyncio.timeout(60):
                 while bot.running:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-        await bot.idle()
+        await bot.wait_until_idle()
         history = await bot.queries.history(bot.requests[0].key)
         assert {turn.record.status for turn in history} == {values.TurnStatus.STOPPED}
         began.clear()

@@ -65,10 +65,10 @@ async def test_a_proxy_is_asked_but_for_what_needs_none(resolved, monkeypatch):
         monkeypatch.setenv("HTTP_PROXY", proxy.url.removeprefix("http://").removesuffix("/simple"))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert await resolved("http://index.invalid/simple") == "1.0"
-        assert proxy.proxied[0].startswith("http://index.invalid/simple/greeter")
-        proxy.proxied.clear()
+        assert proxy.proxy_requests[0].startswith("http://index.invalid/simple/greeter")
+        proxy.proxy_requests.clear()
         assert await resolved(proxy.url) == "1.0"
-        assert not proxy.proxied
+        assert not proxy.proxy_requests
 
 
 @pytest.mark.parametrize(

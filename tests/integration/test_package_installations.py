@@ -42,7 +42,9 @@ async def _run(kernel, code, ask=None):
 
 
 async def test_a_running_kernel_gets_a_package_and_keeps_its_variables(bot, index):
-    index.add("greeter", needs=["letters>=1"], files={"greeter.py": "import letters\nword = 'hi'"})
+    index.add(
+        "greeter", requirements=["letters>=1"], files={"greeter.py": "import letters\nword = 'hi'"}
+    )
     index.add("letters", files={"letters.py": ""})
     async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
         kernel = await lease.kernel()
@@ -65,7 +67,7 @@ async def test_what_is_there_wins_and_code_of_no_layer_runs_by_itself(bot, index
             "IPython/__init__.py": bad,
             "tricks.pth": "import os; os.environ['TRICKED'] = '1'\n",
         },
-        attributes={"tricks.py": 0o104755},
+        file_modes={"tricks.py": 0o104755},
     )
     async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
         kernel = await lease.kernel()
@@ -100,11 +102,11 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
     index.add("young", uploaded=young)
     index.add("unwanted")
     index.add("typo-squat")
-    index.add("needs-unwanted", needs=["unwanted"])
-    index.add("old-pandas", needs=["pandas<1"])
+    index.add("needs-unwanted", requirements=["unwanted"])
+    index.add("old-pandas", requirements=["pandas<1"])
     index.add("pandas", "0.9")
-    index.add("changed", told={"hashes": {"sha256": "0" * 64}})
-    index.add("huge", told={"size": 10**12})
+    index.add("changed", overrides={"hashes": {"sha256": "0" * 64}})
+    index.add("huge", overrides={"size": 10**12})
     index.add("bomb", files={"bomb.py": b"#" * 40_000_000})
     index.add("pieces", files={f"pieces/{n}.py": b"#" * 1_000_000 for n in range(40)})
     config = bot(
@@ -160,7 +162,7 @@ async def test_a_person_has_a_part_of_the_room_and_what_is_used_is_not_deleted(b
 
 async def test_packages_are_shared_and_come_back_with_the_next_kernel(bot, index):
     index.add("first")
-    index.add("second", needs=["first"])
+    index.add("second", requirements=["first"])
     index.add("of-channel")
     declared = settings.ChannelPackages(places=("slack/T/C",), names=("of-channel",))
     config = bot().model_copy(update={"packages": (declared,)})
@@ -212,7 +214,7 @@ async def test_a_wheel_that_leaves_its_directory_writes_nothing(bot, index, tmp_
     index.add(
         "linked",
         files={"linked/__init__.py": "", "linked/out": "/etc/passwd", "linked/far": "../../../.."},
-        attributes={"linked/out": 0o120777, "linked/far": 0o120777},
+        file_modes={"linked/out": 0o120777, "linked/far": 0o120777},
     )
     async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
         kernel = await lease.kernel()
@@ -233,7 +235,7 @@ async def test_stop_ends_an_installation_and_the_kernel_goes_on(bot, index):
     async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
         kernel = await lease.kernel()
         running = asyncio.create_task(_run(kernel, "%pip install slow"))
-        assert await asyncio.to_thread(index.asked.wait, 60)
+        assert await asyncio.to_thread(index.has_request.wait, 60)
         await kernel.stop()
         assert (await running)[0] is values.Ending.STOPPED
         index.hold.set()

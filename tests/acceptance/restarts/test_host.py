@@ -58,7 +58,7 @@ async def main():
         reply = replies.Reply()
         asked = requests.Request(key=key, person=person, text=sys.argv[2], is_code=True)
         await service.handle(asked, reply)
-        print("".join(output.plain for output in reply.of("output")), flush=True)
+        print("".join(output.plain for output in reply.contents("output")), flush=True)
 asyncio.run(main())
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.slack_server import validating, web_api, worlds
+from tests.fakes.slack_server import validation, web_api, worlds
 
 # Slack waits three seconds. The bot shares this event loop: steps of it count, as a busy machine
 # delays both.
@@ -172,7 +172,7 @@ class Server:
         frozen = message.get("seen")
         if frozen is not None and frozen["by"] != user:
             return str(frozen["text"])
-        return "".join([message["text"], *validating.texts(message.get("blocks", []))])
+        return "".join([message["text"], *validation.texts(message.get("blocks", []))])
 
     def status(self, channel: str, root: str) -> str:
         """Say the last status of a session."""
@@ -321,8 +321,8 @@ class Server:
     async def _respond(self, request: web.Request) -> web.Response:
         body = await request.json()
         if "blocks" in body:
-            validating.message_blocks(body["blocks"])
-        self.pings += validating.pings(body)
+            validation.message_blocks(body["blocks"])
+        self.pings += validation.pings(body)
         self.world.responses.append({"number": request.match_info["number"], **body})
         await self._notify()
         return web.Response(text="ok")

@@ -11,7 +11,7 @@ import re
 import time
 from typing import Any
 
-from tests.fakes.slack_server import validating, worlds
+from tests.fakes.slack_server import validation, worlds
 from tests.fakes.slack_server.worlds import RefusalError
 
 # Calls a minute and calls at once, per team; posting is counted per channel besides.
@@ -221,8 +221,8 @@ class WebApi:
                 raise RefusalError("msg_too_long")
             content = {"text": written, "markdown": written}
         elif arguments.get("blocks"):
-            blocks = validating.parsed(arguments["blocks"])
-            validating.message_blocks(blocks)
+            blocks = validation.parsed(arguments["blocks"])
+            validation.message_blocks(blocks)
             content["blocks"] = blocks
             if not text:
                 self.slack.problem("blocks without a text for notifications")
@@ -231,8 +231,8 @@ class WebApi:
         if len(text) > 4000:
             raise RefusalError("msg_too_long")
         if arguments.get("metadata"):
-            content["metadata"] = validating_metadata(arguments["metadata"])
-        self.slack.pings += validating.pings(text, content.get("blocks"), content.get("markdown"))
+            content["metadata"] = parse_metadata(arguments["metadata"])
+        self.slack.pings += validation.pings(text, content.get("blocks"), content.get("markdown"))
         return content
 
     def _chat_postMessage(self, team: worlds.Team, channel: str, **arguments: Any) -> Any:
@@ -322,7 +322,7 @@ class WebApi:
             raise RefusalError("invalid_arguments")
         given = arguments.get("chunks") or []
         given = json.loads(given) if isinstance(given, str) else given
-        text = arguments.get("markdown_text") or validating.chunks(given)
+        text = arguments.get("markdown_text") or validation.chunks(given)
         if len(message["markdown"]) + len(text) > 12_000:
             raise RefusalError("msg_too_long")
         message["markdown"] += text
@@ -335,8 +335,8 @@ class WebApi:
                 added = {k: v for k, v in chunk.items() if v is not None and k != "details"}
                 task.update(added)
                 task["details"] += chunk.get("details") or ""
-                self.slack.pings += validating.pings(chunk)
-        self.slack.pings += validating.pings(message["markdown"])
+                self.slack.pings += validation.pings(chunk)
+        self.slack.pings += validation.pings(message["markdown"])
         fields = [text for task in message["tasks"].values() for text in task.values()]
         if any("://" in str(field) for field in (_NO_LINKS.sub("", message["markdown"]), *fields)):
             self.slack.problem("a link in a stream, which Slack may fetch")
@@ -365,17 +365,17 @@ class WebApi:
         self, team: worlds.Team, channel: str, ts: str, session_status: str = "", **arguments: Any
     ) -> dict[str, Any]:
         message = self._stream(team, channel, ts)
-        blocks = validating.parsed(arguments.get("blocks") or [])
-        validating.message_blocks(blocks)
+        blocks = validation.parsed(arguments.get("blocks") or [])
+        validation.message_blocks(blocks)
         if self._pictures(blocks):
             self.slack.problem("pictures in a stream are not shown")
-        self.slack.pings += validating.pings(blocks)
+        self.slack.pings += validation.pings(blocks)
         self._grow(message, arguments)
         message["stream"] = "closed"
         message.pop("seen", None)
         message["blocks"] = blocks
         if arguments.get("metadata"):
-            message["metadata"] = validating_metadata(arguments["metadata"])
+            message["metadata"] = parse_metadata(arguments["metadata"])
         if session_status:
             root = message.get("thread_ts", "")
             self._agents_sessions_setStatus(team, channel, session_status, thread_ts=root)
@@ -445,7 +445,7 @@ class WebApi:
             found.append(facts | {"title": named.get("title") or facts["name"]})
             facts["is_complete"] = True
         comment = more.get("initial_comment", "")
-        self.slack.pings += validating.pings(comment, [facts["title"] for facts in found])
+        self.slack.pings += validation.pings(comment, [facts["title"] for facts in found])
         self.slack.later(self._processed(team, channel_id, found, more))
         return {"files": [{"id": facts["id"], "title": facts["title"]} for facts in found]}
 
@@ -488,24 +488,24 @@ class WebApi:
 
     def _views_open(self, team: worlds.Team, trigger_id: str, view: Any) -> dict[str, Any]:
         self.slack.use_trigger(trigger_id)
-        checked = {**validating.view(view), "id": f"V{self.world.number()}"}
+        checked = {**validation.view(view), "id": f"V{self.world.number()}"}
         if checked["type"] != "modal":
             raise RefusalError("invalid_arguments")
-        self.slack.pings += validating.pings(checked)
+        self.slack.pings += validation.pings(checked)
         self.world.modals.append(checked)
         return {"view": checked}
 
     def _views_publish(self, team: worlds.Team, user_id: str, view: Any) -> dict[str, Any]:
-        checked = validating.view(view)
+        checked = validation.view(view)
         if checked["type"] != "home":
             raise RefusalError("invalid_arguments")
         # In a home, names of people and channels are shown, and reach nobody.
-        self.slack.pings += validating.pings(json.loads(NAMED.sub("", json.dumps(checked))))
+        self.slack.pings += validation.pings(json.loads(NAMED.sub("", json.dumps(checked))))
         self.world.homes[user_id] = {**checked, "id": f"V{self.world.number()}"}
         return {"view": checked}
 
 
-def validating_metadata(metadata: Any) -> dict[str, Any]:
+def parse_metadata(metadata: Any) -> dict[str, Any]:
     """Refuse metadata that Slack would."""
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
     if not isinstance(metadata, dict) or metadata.keys() != {"event_type", "event_payload"}:

@@ -56,7 +56,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         await until(lambda: "Done: hers" in first.content)
         gate.clear()
         discord_server.say(bob, thread, f"{discord_server.bot.mention} another")
-        await until(lambda: len(service.handled) == 2)
+        await until(lambda: len(service.handled_requests) == 2)
         first.components = components
         late = await discord_server.click(alice, first, "Stop")
         assert "Nothing is running" in await steps.finished(late)
@@ -121,11 +121,11 @@ async def test_buttons_work_after_a_restart(discord_server, lab, connect, servic
         assert list(notebook.messages[-1].files) == ["conversation.ipynb"]
         again = await discord_server.click(bob, answer, "Re-run")
         assert "It is 42." in await steps.finished(again)
-    assert [(r.text, r.person.name) for r in service.handled] == [
+    assert [(r.text, r.person.name) for r in service.handled_requests] == [
         ("what is it?", "Alice"),
         ("what is it?", "Bob"),
     ]
-    assert service.handled[0].key == service.handled[1].key
+    assert service.handled_requests[0].key == service.handled_requests[1].key
 
 
 async def test_long_code_comes_as_a_file(discord_server, lab, connect):
@@ -303,7 +303,7 @@ async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, 
     text = "\n".join(message.content for message in thread.of_bots)
     assert "Length 3." in text
     assert "```\nname? Ada\nhello 3\n```" in text
-    assert len(service.handled) == 1
+    assert len(service.handled_requests) == 1
     # Should the bot die, it is not taken for a request.
     assert None in [about.get("content", "") for _, about in service.claimed]
 
@@ -316,12 +316,12 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
         thread = await steps.thread_in(channel)
         await _asked(until, thread)
-        async with full_databases.refusing_answers(tmp_path):
+        async with full_databases.refuse_answers(tmp_path):
             discord_server.say(alice, thread, "Ada")
             await until(lambda: any("database" in m.content for m in thread.of_bots))
         discord_server.say(alice, thread, "Ada")
         await until(lambda: any("Length 3." in m.content for m in thread.of_bots))
-    assert len(service.handled) == 1
+    assert len(service.handled_requests) == 1
 
 
 @pytest.mark.parametrize("way", ["/py", "reply", "thread of two"])
@@ -344,7 +344,7 @@ async def test_among_others_input_is_answered_by_a_reply_alone(
         discord_server.say(bob, place, "me", reference=question)
         discord_server.say(alice, place, "Ada", reference=question)
         await until(lambda: any("Length 3." in m.content for m in place.of_bots))
-    assert "Ada" not in [request.text for request in service.handled]
+    assert "Ada" not in [request.text for request in service.handled_requests]
 
 
 @pytest.mark.parametrize("spelling", ["{0} stop", "{0} please stop it!", "cancel that, {0}"])
@@ -360,7 +360,7 @@ async def test_a_mention_is_never_what_input_waits_for(
         await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
         discord_server.say(alice, thread, "Stop!")
         await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
-    assert [request.text for request in service.handled] == ["greet"]
+    assert [request.text for request in service.handled_requests] == ["greet"]
 
 
 @pytest.mark.parametrize("is_direct", [True, False])
@@ -384,7 +384,7 @@ async def test_a_password_is_taken_from_the_form_alone(
         opened = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "swordfish"})
         await until(lambda: any("Length 9." in m.content for m in place.of_bots))
-    assert not {"hunter2", "hunter3"} & {request.text for request in service.handled}
+    assert not {"hunter2", "hunter3"} & {request.text for request in service.handled_requests}
 
 
 async def test_who_may_moderate_stops_by_words_what_others_run(discord_server, lab, connect, until):

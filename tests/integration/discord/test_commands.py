@@ -9,7 +9,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import markdown
 from interpreter_bot.wording import command_words
-from tests.fakes import offers
+from tests.fakes import optional_features
 from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
 
@@ -31,8 +31,10 @@ async def test_py_runs_code_and_shows_it(discord_server, lab, connect):
         text = await steps.finished(done)
     assert "```py\nprint(1 + 1)\n```" in text
     assert "```\n2\n```" in text
-    assert service.handled[0].is_code
-    assert service.handled[0].key == values.SessionKey("discord", str(lab.id), str(channel.id))
+    assert service.handled_requests[0].is_code
+    assert service.handled_requests[0].key == values.SessionKey(
+        "discord", str(lab.id), str(channel.id)
+    )
     assert list(done.messages[-1].buttons) == ["Re-run", "Notebook"]
 
 
@@ -57,7 +59,7 @@ async def test_py_alone_opens_an_editor_that_takes_files(discord_server, lab, co
         file = discord_server.attachment("c.csv", b"3")
         sent = await discord_server.submit(opened, {"text": "a = 1\nb = 2", "files": [file]})
         text = await steps.finished(sent)
-    assert service.handled[0].text == "a = 1\nb = 2"
+    assert service.handled_requests[0].text == "a = 1\nb = 2"
     assert "c.csv is there" in text
 
 
@@ -87,7 +89,10 @@ async def test_cells_are_looked_for_after_the_first_sign_and_run(
         begun = []
         begun.append(await discord_server.command(alice, channel, "interpreter again"))
         await steps.finished(begun[0])
-    assert (service.handled[0].text, service.handled[0].is_code) == ("x = 1\n\ny = 2", True)
+    assert (service.handled_requests[0].text, service.handled_requests[0].is_code) == (
+        "x = 1\n\ny = 2",
+        True,
+    )
 
 
 async def test_run_this_message(discord_server, lab, connect):
@@ -95,8 +100,11 @@ async def test_run_this_message(discord_server, lab, connect):
     told = discord_server.say(bob, channel, "try this:\n```py\nprint(1)\n```\nor `x`")
     async with connect(run_code) as service:
         await steps.finished(await discord_server.menu(alice, "Run this message", told))
-    assert (service.handled[0].text, service.handled[0].is_code) == ("print(1)", True)
-    assert service.handled[0].person.name == "Alice"
+    assert (service.handled_requests[0].text, service.handled_requests[0].is_code) == (
+        "print(1)",
+        True,
+    )
+    assert service.handled_requests[0].person.name == "Alice"
 
 
 async def test_ask_about_this_message(discord_server, lab, connect):
@@ -108,7 +116,7 @@ async def test_ask_about_this_message(discord_server, lab, connect):
         sent = await discord_server.submit(opened, {"text": "how much?"})
         text = await steps.finished(sent)
     assert text.startswith("how much? / Bob: the sales of May")
-    assert service.contents(service.handled[0].key) == {"d.csv": b"4"}
+    assert service.contents(service.handled_requests[0].key) == {"d.csv": b"4"}
 
 
 async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, lab, connect):
@@ -278,7 +286,7 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         await steps.answered(channel)
         discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
         await steps.answered(channel, 2)
-        assert {request.approval for request in service.handled} == {"never"}
+        assert {request.approval for request in service.handled_requests} == {"never"}
         assert "reset to the default" in await choose(alice, "approval", "default")
 
 
@@ -293,16 +301,25 @@ async def test_help_offers_only_what_is_on(discord_server, lab, connect):
         await asyncio.sleep(discord_server.gateway.identify_seconds)
 
 
-@pytest.mark.parametrize("things", [("network",), ("logins",), tuple(offers.COMMANDS)], ids=str)
+@pytest.mark.parametrize(
+    "things", [("network",), ("logins",), tuple(optional_features.COMMANDS_BY_FEATURE)], ids=str
+)
 async def test_help_lists_what_is_on(discord_server, lab, connect, tmp_path, things):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with offers.opened(tmp_path, *things) as service, connect(service=service):
+    async with (
+        optional_features.open_conversations(tmp_path, *things) as service,
+        connect(service=service),
+    ):
         done = await discord_server.command(alice, channel, "interpreter help")
         text = await steps.finished(done)
     shown = set(text.partition("has: ")[2].split("\n")[0].rstrip(".").split(", "))
     table = command_table.commands_of("discord")
-    always = {name for name, row in table.items() if row.needs in offers.ON_BY_DEFAULT} - {"py"}
-    assert shown == always | {command for thing in things for command in offers.COMMANDS[thing]}
+    always = {
+        name for name, row in table.items() if row.needs in optional_features.ON_BY_DEFAULT
+    } - {"py"}
+    assert shown == always | {
+        command for thing in things for command in optional_features.COMMANDS_BY_FEATURE[thing]
+    }
 
 
 TYPED = "Try this: ```py\nprint(\u201c1+1\u201d)\u00a0``` thanks"
@@ -322,7 +339,7 @@ async def test_code_is_read_alike_however_it_comes(discord_server, lab, connect,
             await discord_server.menu(alice, "Run this message", message)
         else:
             discord_server.say(alice, channel, f"{discord_server.bot.mention} {TYPED}")
-        [request] = await until(lambda: service.handled)
+        [request] = await until(lambda: service.handled_requests)
     assert (request.text, request.is_code) == ('print("1+1")', True)
 
 
@@ -367,7 +384,7 @@ async def test_works_in_direct_messages(discord_server, connect):
     async with connect(run_code) as service:
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
         await steps.finished(done)
-    assert service.handled[0].key == values.SessionKey("discord", "", str(direct.id))
+    assert service.handled_requests[0].key == values.SessionKey("discord", "", str(direct.id))
 
 
 async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
@@ -407,7 +424,7 @@ async def test_commands_in_words_are_carried_out(discord_server, lab, connect, u
         assert (await said("files report.csv")).files == {"report.csv": b"1,2"}
         assert (await said("stop")).content == "Nothing is running."
         assert "Only people who manage" in (await said("approval every server")).content
-        assert service.handled == []
+        assert service.handled_requests == []
 
 
 async def test_a_person_alone_reads_what_is_said_of_private_commands_in_words(
@@ -446,7 +463,7 @@ async def test_words_that_only_look_like_commands_are_for_the_model(discord_serv
         for number, text in enumerate(words, 1):
             discord_server.say(alice, channel, f"{discord_server.bot.mention} {text}")
             await steps.answered(channel, number)
-    assert [request.text for request in service.handled] == list(words)
+    assert [request.text for request in service.handled_requests] == list(words)
 
 
 async def test_code_in_words_is_run_as_it_is(discord_server, lab, connect):
@@ -454,7 +471,9 @@ async def test_code_in_words_is_run_as_it_is(discord_server, lab, connect):
     async with connect(run_code, threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} py x = 1\nprint(x + 1)")
         await steps.answered(channel)
-    assert [(r.text, r.is_code) for r in service.handled] == [("x = 1\nprint(x + 1)", True)]
+    assert [(r.text, r.is_code) for r in service.handled_requests] == [
+        ("x = 1\nprint(x + 1)", True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -498,4 +517,4 @@ async def test_undo_in_words_takes_back_the_answer_that_was_last_then(
         await discord_server.click(alice, question, "Undo")
         await until(lambda: not question.buttons)
     assert "no longer the last answer" in question.content
-    assert len(service.handled) == 2
+    assert len(service.handled_requests) == 2

@@ -17,8 +17,8 @@ async def test_an_edited_message_is_run_again_in_place(discord_server, lab, conn
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         await until(lambda: thread.of_bots[0].content == "You said: two")
     assert len(thread.of_bots) == 1
-    assert [request.text for request in service.handled] == ["one", "two"]
-    assert service.handled[0].key == service.handled[1].key
+    assert [request.text for request in service.handled_requests] == ["one", "two"]
+    assert service.handled_requests[0].key == service.handled_requests[1].key
 
 
 async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect, until):
@@ -48,7 +48,7 @@ async def test_outside_of_the_window_nothing_happens(discord_server, lab, connec
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         discord_server.say(alice, thread, "three")
         await steps.answered(thread, 2)
-    assert [request.text for request in service.handled] == ["one", "three"]
+    assert [request.text for request in service.handled_requests] == ["one", "three"]
 
 
 async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
@@ -58,7 +58,7 @@ async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
         discord_server.edit(asked, f"{discord_server.bot.mention} forgot you")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
-    assert [request.text for request in service.handled] == ["forgot you"]
+    assert [request.text for request in service.handled_requests] == ["forgot you"]
 
 
 @pytest.mark.parametrize("refused", [set(), {"message_content"}], ids=["seen", "hidden"])
@@ -76,7 +76,7 @@ async def test_an_edit_that_does_not_address_it_any_more_lets_the_answer_stand(
         discord_server.say(alice, thread, f"{mention} two")
         await steps.answered(thread, 2)
     assert [message.content for message in thread.of_bots] == ["You said: one", "You said: two"]
-    assert [request.text for request in service.handled] == ["one", "two"]
+    assert [request.text for request in service.handled_requests] == ["one", "two"]
 
 
 async def _opening(discord_server, until, alice, channel, text):
@@ -95,7 +95,7 @@ async def test_an_edit_while_the_thread_is_being_opened_counts(discord_server, l
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
     assert [message.content for message in thread.of_bots] == ["You said: two"]
-    assert [request.text for request in service.handled] == ["two"]
+    assert [request.text for request in service.handled_requests] == ["two"]
 
 
 async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
@@ -107,7 +107,7 @@ async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
         asked = await _opening(discord_server, until, alice, channel, "one")
         discord_server.delete(asked)
         await asyncio.sleep(1.5)
-    assert service.handled == []
+    assert service.handled_requests == []
     assert channel.of_bots == []
 
 
@@ -140,7 +140,7 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
     async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
-        await until(lambda: service.handled)
+        await until(lambda: service.handled_requests)
         waiting = discord_server.say(alice, thread, "two")
         await until(lambda: "Queued: 1 request ahead" in last_answer(thread))
         others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
@@ -150,4 +150,4 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
         await until(lambda: "".join(m.content for m in thread.of_bots).count("withdrawn") == 3)
         gate.set()
         await until(lambda: "You said: one" in thread.of_bots[0].content)
-    assert [request.text for request in service.handled] == ["one"]
+    assert [request.text for request in service.handled_requests] == ["one"]

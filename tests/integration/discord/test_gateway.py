@@ -63,7 +63,7 @@ async def test_a_dropped_connection_is_resumed(discord_server, lab, connect, unt
         discord_server.say(alice, thread, "written meanwhile")
         await steps.answered(thread, 2)
         await until(lambda: discord_server.gateway.resumes)
-    assert [request.text for request in service.handled] == ["hello", "written meanwhile"]
+    assert [request.text for request in service.handled_requests] == ["hello", "written meanwhile"]
     assert len(discord_server.gateway.identifies) == 1
 
 
@@ -79,11 +79,11 @@ async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, con
         discord_server.say(alice, quiet, f"{discord_server.bot.mention} in the channel")
         discord_server.say(alice, direct, "directly again")
         discord_server.say(alice, quiet, "not for it")
-        await until(lambda: len(service.handled) == 5, seconds=30)
+        await until(lambda: len(service.handled_requests) == 5, seconds=30)
         await steps.answered(thread, 2)
         await steps.answered(direct, 2)
         await steps.answered(await steps.thread_in(quiet))
-    assert {request.text for request in service.handled} == {
+    assert {request.text for request in service.handled_requests} == {
         "hello",
         "directly",
         "in the thread",
@@ -101,7 +101,10 @@ async def test_duplicated_deliveries_are_answered_once(discord_server, lab, conn
         for number in range(5):
             discord_server.say(alice, thread, f"number {number}")
             await steps.answered(thread, number + 2)
-    assert [r.text for r in service.handled] == ["hello", *(f"number {n}" for n in range(5))]
+    assert [r.text for r in service.handled_requests] == [
+        "hello",
+        *(f"number {n}" for n in range(5)),
+    ]
 
 
 async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect, service):
@@ -118,7 +121,7 @@ async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect
         await steps.finished(done)
         reset = await discord_server.command(alice, channel, "interpreter reset")
         assert "history are cleared" in await steps.finished(reset)
-    assert len(service.handled) == 2
+    assert len(service.handled_requests) == 2
     assert [name for name, *_ in service.calls].count("reset") == 1
     assert len(thread.of_bots) == 1
 
@@ -153,7 +156,7 @@ async def test_without_the_content_intent_it_says_what_is_lost(
         told = await discord_server.command(alice, channel, "interpreter help")
         assert "message-content" in await steps.finished(told)
     assert "can only read messages here that mention me" in thread.of_bots[1].content
-    assert [request.text for request in service.handled] == ["hello", "readable"]
+    assert [request.text for request in service.handled_requests] == ["hello", "readable"]
 
 
 async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, lab, connect):
@@ -182,7 +185,7 @@ async def test_shards(discord_server, lab, connect, until):
         discord_server.say(alice, thread, "after a drop")
         await steps.answered(thread, 2)
     assert [tuple(t["shard"]) for t in discord_server.gateway.identifies] == [(0, 2), (1, 2)]
-    assert len(service.handled) == 3
+    assert len(service.handled_requests) == 3
 
 
 async def _fail(server, service, **chosen):
@@ -236,7 +239,7 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(
         discord_server.gateway.push("MESSAGE_CREATE", told, guild=lab)
         discord_server.gateway.push("GUILD_CREATE", {"id": None}, guild=lab)
         await steps.ask_in_thread(discord_server, alice, channel)
-    assert [request.text for request in service.handled] == ["hello"]
+    assert [request.text for request in service.handled_requests] == ["hello"]
     assert "an event could not be parsed: MESSAGE_CREATE" in caplog.text
     assert len(discord_server.gateway.identifies) == 1
 
@@ -252,9 +255,13 @@ async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
     discord_server.say(alice, odd, f"{mention} after it")
     discord_server.say(alice, plain, f"{mention} elsewhere")
     async with connect() as service:
-        await until(lambda: len(service.handled) == 3)
+        await until(lambda: len(service.handled_requests) == 3)
         await steps.answered(await steps.thread_in(plain))
-    assert {request.text for request in service.handled} == {"before it", "after it", "elsewhere"}
+    assert {request.text for request in service.handled_requests} == {
+        "before it",
+        "after it",
+        "elsewhere",
+    }
     assert "could not be read" in caplog.text
 
 
@@ -272,7 +279,7 @@ async def test_a_server_that_is_told_of_late_is_caught_up_with(
         await steps.answered(await steps.thread_in(near))
         await steps.answered(await steps.thread_in(far))
     # One second passes between them, which on a busy machine is nothing.
-    assert {request.text for request in service.handled} == {"one", "two"}
+    assert {request.text for request in service.handled_requests} == {"one", "two"}
 
 
 async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server, lab, connect):
@@ -324,7 +331,7 @@ async def test_leaving_lets_answers_be_finished(discord_server, lab, connect, un
     async with connect(slow) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
-        await until(lambda: service.handled)
+        await until(lambda: service.handled_requests)
     assert thread.of_bots[0].content == "You said: one"
 
 
@@ -337,6 +344,6 @@ async def test_leaving_does_not_wait_for_ever(discord_server, lab, connect, unti
     loop = asyncio.get_running_loop()
     async with connect(stuck, closing_seconds=0.3) as service:
         discord_server.say(alice, direct, "one")
-        await until(lambda: service.handled)
+        await until(lambda: service.handled_requests)
         started = loop.time()
     assert loop.time() - started < 30

@@ -50,7 +50,7 @@ async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, c
             done = await discord_server.command(alice, channel, name, options)
             assert await steps.finished(done)
             assert fault.times == 0
-    assert len(service.handled) == 1
+    assert len(service.handled_requests) == 1
 
 
 async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(discord_server, lab, connect):

@@ -23,7 +23,7 @@ async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, un
     assert thread.name == "what is *two* and two?"
     assert [m.content for m in thread.of_bots] == ["You said: what is *two* and two?"]
     assert channel.of_bots == []
-    request = service.handled[0]
+    request = service.handled_requests[0]
     assert request.key == values.SessionKey("discord", str(lab.id), str(channel.id), str(thread.id))
     assert (request.person.id, request.person.name) == (str(alice.id), "Alice")
     assert (request.text, request.is_code) == ("what is *two* and two?", False)
@@ -240,7 +240,7 @@ async def test_without_permission_for_threads_it_replies(discord_server, lab, co
     (answer,) = channel.of_bots
     assert answer.reference is asked
     assert answer.content == "You said: hello"
-    assert service.handled[0].key.thread == ""
+    assert service.handled_requests[0].key.thread == ""
     assert answer.pings == {alice.id}
 
 
@@ -286,7 +286,7 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         discord_server.say(alice, channel, f"{discord_server.bot.mention} last")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
-    assert [request.text for request in service.handled] == ["last"]
+    assert [request.text for request in service.handled_requests] == ["last"]
 
 
 async def test_what_a_turn_waits_for_is_shown_and_goes_away(discord_server, lab, connect, until):

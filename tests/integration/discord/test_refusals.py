@@ -29,7 +29,7 @@ async def test_typing_that_is_limited_holds_nobody_up(discord_server, connect):
         discord_server.say(alice, direct, "two")
         await steps.answered(direct, 2)
     assert fault.times == 0
-    assert len(service.handled) == 2
+    assert len(service.handled_requests) == 2
 
 
 async def test_it_does_not_insist_while_discord_shuts_it_out(discord_server, connect, until):
@@ -109,7 +109,7 @@ async def test_a_request_that_waits_where_nothing_can_be_shown_is_withdrawn(
         gate.set()
         await steps.answered(thread)
         await asyncio.sleep(0.2)
-    assert [request.text for request in service.handled] == ["one"]
+    assert [request.text for request in service.handled_requests] == ["one"]
     assert [message.content for message in thread.of_bots] == ["You said: one"]
 
 

@@ -29,13 +29,13 @@ async def test_what_was_written_while_it_was_down_is_answered(
         await steps.answered(await steps.thread_in(other))
         discord_server.say(alice, thread, "live")
         await steps.answered(thread, 3)
-    assert [request.text for request in service.handled[:2]] == ["hello", "directly"]
-    assert {request.text for request in service.handled[2:5]} == {
+    assert [request.text for request in service.handled_requests[:2]] == ["hello", "directly"]
+    assert {request.text for request in service.handled_requests[2:5]} == {
         "in the thread",
         "directly again",
         "in another channel",
     }
-    assert [request.text for request in service.handled[5:]] == ["live"]
+    assert [request.text for request in service.handled_requests[5:]] == ["live"]
 
 
 async def test_what_was_not_for_it_is_not_taken_at_a_later_start(
@@ -57,7 +57,7 @@ async def test_what_was_not_for_it_is_not_taken_at_a_later_start(
     async with connect(service=service):
         await steps.answered(thread, 3)
         await asyncio.sleep(0.5)
-    assert [request.text for request in service.handled] == ["plot", "while it was away"]
+    assert [request.text for request in service.handled_requests] == ["plot", "while it was away"]
 
 
 async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
@@ -66,7 +66,7 @@ async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
     async with connect(look_back_seconds=0) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
         await steps.answered(await steps.thread_in(channel))
-    assert [request.text for request in service.handled] == ["after"]
+    assert [request.text for request in service.handled_requests] == ["after"]
 
 
 async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
@@ -76,7 +76,7 @@ async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
     async with connect(look_back_seconds=0.5) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
         await steps.answered(await steps.thread_in(channel))
-    assert [request.text for request in service.handled] == ["after"]
+    assert [request.text for request in service.handled_requests] == ["after"]
 
 
 async def test_roles_are_looked_up_where_discord_does_not_tell_them(
@@ -92,7 +92,7 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
         told = discord_server.direct(bob)
         await until(lambda: told.of_bots)
         assert "don't have access" in told.of_bots[0].content
-    assert [request.text for request in service.handled] == ["of the crew"]
+    assert [request.text for request in service.handled_requests] == ["of the crew"]
 
 
 async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, lab, connect):
@@ -108,7 +108,7 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
         assert "You said: print(1)" in await steps.finished(ran)
         asked = await discord_server.submit(question, {"text": "why?"})
         assert "You said: why?" in await steps.finished(asked)
-    first, second = service.handled
+    first, second = service.handled_requests
     assert first.is_code
     assert service.contents(first.key)["data.csv"] == b"a,b\n"
     assert "Bob: sales are down by 12 percent" in steps.recent(second)
@@ -134,7 +134,7 @@ async def test_strangers_may_not_write_directly_where_places_are_named(
         assert "You said: 1" in await steps.finished(ran)
         refused = await discord_server.command(eve, evil, "py", {"code": "1"})
         assert "don't have access" in await steps.finished(refused)
-    assert {request.person.id for request in service.handled} == {str(alice.id)}
+    assert {request.person.id for request in service.handled_requests} == {str(alice.id)}
     # Once for messages and once for commands.
     assert sorted(discord_server.rest.members_asked) == sorted([alice.id, eve.id] * 2)
 
@@ -147,7 +147,7 @@ async def test_who_installed_it_for_themselves_is_refused(discord_server, connec
             eve, far.channel("general"), "py", {"code": "1"}, is_user_install=True
         )
         assert "can't be used here" in await steps.finished(refused)
-    assert service.handled == []
+    assert service.handled_requests == []
 
 
 async def test_a_bot_for_anybody_is_said_to_be_one(discord_server, lab, connect, caplog):
@@ -180,7 +180,7 @@ async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, c
         assert "You said: 1" in await steps.finished(ran)
         refused = await discord_server.command(bob, his, "py", {"code": "1"})
         assert "don't have access" in await steps.finished(refused)
-    assert {request.person.id for request in service.handled} == {str(alice.id)}
+    assert {request.person.id for request in service.handled_requests} == {str(alice.id)}
     assert sorted(discord_server.rest.members_asked) == sorted([alice.id, bob.id] * 2)
 
 
@@ -196,10 +196,10 @@ async def test_an_edit_of_what_was_answered_before_is_answered_in_its_place(
         discord_server.edit(asked, f"{discord_server.bot.mention}  one")
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         discord_server.unfurl(asked)
-        await until(lambda: len(service.handled) == 2)
+        await until(lambda: len(service.handled_requests) == 2)
         await until(lambda: thread.of_bots[-1].content == "You said: two")
     assert len(thread.of_bots) == 1
-    assert service.handled[0].key == service.handled[1].key
+    assert service.handled_requests[0].key == service.handled_requests[1].key
 
 
 async def test_of_two_bots_the_one_that_answered_answers_the_edit(
@@ -214,7 +214,7 @@ async def test_of_two_bots_the_one_that_answered_answers_the_edit(
         await until(lambda: thread.of_bots[0].content == "You said: two")
         await asyncio.sleep(2.5)
     assert len(thread.of_bots) == 1
-    assert [request.text for request in service.handled] == ["one", "two"]
+    assert [request.text for request in service.handled_requests] == ["one", "two"]
 
 
 async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab, until):
@@ -256,12 +256,12 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
         await asyncio.sleep(0.3)
     async with connect(service=service):
         threads = await asyncio.gather(*speaking)
-        await until(lambda: len(service.handled) >= 48, seconds=30)
+        await until(lambda: len(service.handled_requests) >= 48, seconds=30)
     for number, thread in enumerate(threads):
         text = "\n".join(message.content for message in thread.of_bots)
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
         assert said == [1] * 12
-    assert len(service.handled) == 48
+    assert len(service.handled_requests) == 48
 
 
 async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
@@ -270,7 +270,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
         answer = (await steps.answered(thread, 2))[-1]
     assert session_words.KEPT_RUNNING in answer.content
@@ -283,7 +283,7 @@ async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         left = discord_server.post(
             worlds.Message(thread, discord_server.bot, "-# ⏳ running … (began just now)")
         )
@@ -300,7 +300,7 @@ async def test_a_turn_with_which_no_bot_can_go_on_ends_in_its_message(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         left = discord_server.post(worlds.Message(thread, discord_server.bot, "-# ⏳ running …"))
         about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
         await service.deliveries.put("discord", number, 0, **about)
@@ -326,8 +326,8 @@ async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_w
         await service.die_before_beginning()
         await until(lambda: len(service.ends) == 4)
         assert "You said: 1" in await steps.finished(ran)
-    assert [request.text for request in service.handled] == ["hello", "hello", "1", "1"]
-    assert service.handled[2].id == service.handled[3].id
+    assert [request.text for request in service.handled_requests] == ["hello", "hello", "1", "1"]
+    assert service.handled_requests[2].id == service.handled_requests[3].id
 
 
 async def test_a_job_shows_how_it_goes_and_its_end_notifies(
@@ -344,7 +344,7 @@ async def test_a_job_shows_how_it_goes_and_its_end_notifies(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         answer, service.script = service.script, working
         await service.go_on(key, "work()", person=str(alice.id), request_id=number, is_job=True)
         await until(lambda: "step 2" in thread.of_bots[-1].content)

@@ -117,7 +117,7 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         discord_server.say(bob, thread, f"{mention} let me in")
         await until(lambda: "don't have access" in thread.of_bots[-1].content)
     assert allowed.of_bots == []
-    assert [request.text for request in service.handled] == ["hello"]
+    assert [request.text for request in service.handled_requests] == ["hello"]
     assert far.of_bots == other.of_bots == []
 
 
@@ -128,7 +128,7 @@ async def test_direct_messages_can_be_switched_off(discord_server, connect, unti
         discord_server.say(alice, direct, "hello")
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
         assert "can't be used here" in await steps.finished(done)
-    assert service.handled == []
+    assert service.handled_requests == []
 
 
 async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
@@ -137,7 +137,7 @@ async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
         thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         refused = await discord_server.click(bob, thread.of_bots[-1], "Re-run")
         assert "don't have access" in await steps.finished(refused)
-    assert len(service.handled) == 1
+    assert len(service.handled_requests) == 1
 
 
 async def test_the_token_is_nowhere_to_be_read(discord_server, lab, connect, caplog):

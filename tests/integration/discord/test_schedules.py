@@ -32,11 +32,11 @@ async def test_a_schedule_runs_where_it_was_set_up(discord_server, lab, connect,
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await set_up(discord_server, alice, channel, until, "daily 9:00 UTC: say hello")
-        await service.idle()
+        await service.wait_until_idle()
         await fire(service, until)
         assert "You said: say hello" in words(thread)
         assert "Schedule 1: say hello" in words(thread)
-        assert service.handled[-1].person.id == str(alice.id)
+        assert service.handled_requests[-1].person.id == str(alice.id)
 
 
 def words(channel):
@@ -64,7 +64,7 @@ async def test_hostile_words_of_schedules_notify_nobody_and_lead_nowhere(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await set_up(discord_server, alice, channel, until, f"daily 9:00 UTC: {EVIL}")
-        await service.idle()
+        await service.wait_until_idle()
         for script in (answer, fail, fail, fail):
             service.script = script
             await fire(service, until)
@@ -104,13 +104,13 @@ async def test_who_left_a_private_thread_has_no_schedule_running(
     async with connect(service=service):
         text = "daily 9:00 UTC: say hello"
         await set_up(discord_server, alice, thread, until, text)
-        await service.idle()
+        await service.wait_until_idle()
         await fire(service, until)
-        assert service.handled[-1].text == "say hello"
+        assert service.handled_requests[-1].text == "say hello"
         thread.invited.remove(alice)
-        count = len(service.handled)
+        count = len(service.handled_requests)
         await fire(service, until)
-        assert len(service.handled) == count
+        assert len(service.handled_requests) == count
         await until(lambda: "no longer in this channel" in words(thread))
 
 
@@ -120,7 +120,7 @@ async def test_the_card_of_a_bot_that_was_killed_is_confirmed_in_the_next(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         left = discord_server.post(worlds.Message(thread, discord_server.bot, "a card"))
         about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
         await service.deliveries.put("discord", number, 0, **about)

@@ -94,7 +94,9 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
         try:
             threads = await asyncio.gather(*(speak(number) for number in range(_THREADS)))
             await rules.wait_until(
-                lambda: len(service.handled) == _THREADS * _EACH, seconds=200, what="all requests"
+                lambda: len(service.handled_requests) == _THREADS * _EACH,
+                seconds=200,
+                what="all requests",
             )
         finally:
             disturbing.cancel()
@@ -111,6 +113,6 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
         files = [name for message in thread.of_bots for name in message.files]
         assert sorted(files) == [f"request{number}-{count}.txt" for count in (0, 5)]
         assert not any("Stop" in message.buttons for message in thread.of_bots)
-    assert len(service.handled) == _THREADS * _EACH
+    assert len(service.handled_requests) == _THREADS * _EACH
     with capsys.disabled():
         print(json.dumps(_figures(discord_server, seconds)))  # noqa: T201

@@ -14,7 +14,7 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import cancellable_executions, local_startup
-from tests.fakes import outside
+from tests.fakes import external_servers
 
 pytestmark = [
     pytest.mark.kernel,
@@ -56,7 +56,9 @@ async def _place(opening):
     async with contextlib.AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         os.chmod(name, 0o755)
-        server = await stack.enter_async_context(outside.Outside.open("data.example.org"))
+        server = await stack.enter_async_context(
+            external_servers.ExternalServer.open("data.example.org")
+        )
         rule = {"ports": (server.port,), "addresses": ("127.0.0.1",), "places": ("web",)}
         config = settings.Settings(
             paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
@@ -72,7 +74,7 @@ async def _place(opening):
                 ),
             ),
         )
-        resolve = outside.resolver(["127.0.0.1"])
+        resolve = external_servers.make_resolver(["127.0.0.1"])
         opening_broker = broker.opened(config, {"KEY": SECRET}, resolve=resolve)
         keeper = await stack.enter_async_context(opening_broker)
         host = await stack.enter_async_context(opening(config, keeper))

@@ -20,7 +20,7 @@ from interpreter_bot.egress import (
     services_door,
     traffic_limits,
 )
-from tests.fakes import outside
+from tests.fakes import external_servers
 
 HOST = "api.example.org"
 KEY = "a-secret-of-the-bot"
@@ -81,7 +81,7 @@ async def door(
 ):
     """Open a proxy with these rules."""
     listed = policies.compile_rules([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
-    dialler = outbound_connections.Dialler(resolve or outside.resolver(["127.0.0.1"]))
+    dialler = outbound_connections.Dialler(resolve or external_servers.make_resolver(["127.0.0.1"]))
     contacts = []
     shared = proxies.ProxyContext(
         key="web///x",
@@ -151,7 +151,7 @@ AMBIGUOUS = {
 
 
 async def test_what_two_sides_could_read_differently_is_passed_on_by_nobody():
-    async with outside.Outside.open() as server, door(to(server)) as one:
+    async with external_servers.ExternalServer.open() as server, door(to(server)) as one:
         for name, raw in AMBIGUOUS.items():
             answer = await one.ask(raw.replace(b"{h}", f"{HOST}:{server.port}".encode()))
             assert status(answer) in (400, 501), name
@@ -159,7 +159,7 @@ async def test_what_two_sides_could_read_differently_is_passed_on_by_nobody():
 
 
 async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
-    async with outside.Outside.open() as server, door(to(server)) as one:
+    async with external_servers.ExternalServer.open() as server, door(to(server)) as one:
         raw = (
             f"POST http://{HOST.upper()}:{server.port}/a?b=c HTTP/1.1\r\n"
             f"Host: {HOST}:{server.port}\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
@@ -176,12 +176,12 @@ async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
     assert server.bodies == [b"hello"]
     (contact,) = one.contacts
     assert (contact.method, contact.host, contact.path, contact.status) == ("POST", HOST, "/a", 200)
-    received = len(outside.ok(b"outside"))
+    received = len(external_servers.make_response(b"outside"))
     assert (contact.sent_bytes, contact.received_bytes) == (len(raw), received), "heads count too"
 
 
 async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
-    async with outside.Outside.open(HOST) as server, door(to(server)) as one:
+    async with external_servers.ExternalServer.open(HOST) as server, door(to(server)) as one:
         reader, writer = await one.tunnel(
             f"{HOST}:{server.port}", name=HOST, trusted=server.authority.certificate
         )
@@ -220,17 +220,19 @@ async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
     ],
 )
 async def test_what_is_not_listed_is_not_even_looked_up(target):
-    resolve = outside.resolver(["127.0.0.1"])
+    resolve = external_servers.make_resolver(["127.0.0.1"])
     async with door({"host": HOST, **LISTED}, resolve=resolve) as one:
         answer = await one.ask(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
     assert status(answer) == 403
     assert "X-Proxy-Error: " in answer
-    assert resolve.asked == []
+    assert resolve.hosts == []
 
 
 async def test_a_name_is_dialled_where_it_was_checked():
-    async with outside.Outside.open() as server:
-        resolve = outside.resolver(["10.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"])
+    async with external_servers.ExternalServer.open() as server:
+        resolve = external_servers.make_resolver(
+            ["10.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]
+        )
         raw = get(f"http://{HOST}:{server.port}/", port=server.port)
         async with door(to(server), resolve=resolve) as one:
             refused = await one.ask(raw)
@@ -239,27 +241,33 @@ async def test_a_name_is_dialled_where_it_was_checked():
             assert "127.0.0" not in refused
             assert server.connections == 0
             assert status(await one.ask(raw)) == 200, "the one that is allowed of several"
-            assert len(resolve.asked) == 2, "looked up once for each"
+            assert len(resolve.hosts) == 2, "looked up once for each"
 
 
 async def test_what_code_must_not_know_is_added_and_never_comes_back():
     def answer(head):
         path = head.split(" ")[1]
         if path == "/ok/head":
-            return outside.ok(b"", f"X-Echo: {head!r}")
+            return external_servers.make_response(b"", f"X-Echo: {head!r}")
         if path == "/ok/body":
-            return outside.ok(b"x" * 300_000 + head.encode() + b"y" * 300_000)
+            return external_servers.make_response(b"x" * 300_000 + head.encode() + b"y" * 300_000)
         if path == "/ok/packed":
-            return outside.ok(gzip.compress(head.encode()), "Content-Encoding: gzip")
+            return external_servers.make_response(
+                gzip.compress(head.encode()), "Content-Encoding: gzip"
+            )
         if path == "/ok/moved":
-            return outside.ok(b"", "Location: https://evil.org/", status="302 Found")
+            return external_servers.make_response(
+                b"", "Location: https://evil.org/", status="302 Found"
+            )
         if path == "/ok/piece":
             piece = KEY[:7].encode()
-            return outside.ok(piece, "Content-Range: bytes 0-6/99", status="206 Partial Content")
-        return outside.ok(b"fine", "Set-Cookie: a=b")
+            return external_servers.make_response(
+                piece, "Content-Range: bytes 0-6/99", status="206 Partial Content"
+            )
+        return external_servers.make_response(b"fine", "Set-Cookie: a=b")
 
     rule = {"host": HOST, "paths": ["/ok/"], "headers": {"X-Api-Key": "Token ${KEY}"}, **LISTED}
-    async with outside.Outside.open(HOST, answer) as server:
+    async with external_servers.ExternalServer.open(HOST, answer) as server:
         rule["ports"] = port = [server.port]
         async with door(rule, upstream=server) as one:
             mine = ("x_api.key: forged", "X-API-KEY: forged", "Accept-Encoding: gzip")
@@ -287,10 +295,12 @@ async def test_what_code_must_not_know_is_added_and_never_comes_back():
 async def test_a_host_has_a_plain_address_of_the_kernels_own():
     def answer(head):
         if "/ok/moved" in head:
-            return outside.ok(b"", f"Location: https://{HOST}:{port}/ok/new", status="301 Moved")
-        return outside.ok(b"fine")
+            return external_servers.make_response(
+                b"", f"Location: https://{HOST}:{port}/ok/new", status="301 Moved"
+            )
+        return external_servers.make_response(b"fine")
 
-    async with outside.Outside.open(HOST, answer) as server:
+    async with external_servers.ExternalServer.open(HOST, answer) as server:
         port = server.port
         rule = to(server) | {"paths": ["/ok/"], "headers": {"X-Key": "${KEY}"}}
         async with door(rule, upstream=server, kind=services_door.ServicesDoor) as one:
@@ -340,16 +350,16 @@ async def test_a_host_has_a_plain_address_of_the_kernels_own():
 )
 async def test_a_request_beside_its_rule_is_refused_in_the_place_of_the_host(raw, expected):
     rule = {"host": HOST, "paths": ["/ok/"], "methods": ["GET"], **LISTED}
-    resolve = outside.resolver(["127.0.0.1"])
+    resolve = external_servers.make_resolver(["127.0.0.1"])
     async with door(rule, resolve=resolve) as one:
         assert status(await one.inside(raw, port=443)) == expected
-    assert resolve.asked == [], "what is refused reaches nobody"
+    assert resolve.hosts == [], "what is refused reaches nobody"
 
 
 async def test_a_host_that_cannot_prove_its_name_gets_nothing():
     rule = {"host": HOST, "paths": ["/ok/"], "headers": {"A": "${KEY}"}, **LISTED}
     async with (
-        outside.Outside.open("other.example.org") as server,
+        external_servers.ExternalServer.open("other.example.org") as server,
         door({**rule, "ports": [server.port]}, upstream=server) as one,
     ):
         told = await one.inside(get(port=server.port), port=server.port)
@@ -361,7 +371,9 @@ async def test_a_host_that_cannot_prove_its_name_gets_nothing():
 async def test_limits_end_what_is_too_much_and_too_often():
     limits = settings.EgressLimits(requests=3, sent_bytes=200, received_bytes=1000)
     answers = iter([b"x" * 1001, b"x" * 900])
-    async with outside.Outside.open(answer=lambda _: outside.ok(next(answers))) as server:
+    async with external_servers.ExternalServer.open(
+        answer=lambda _: external_servers.make_response(next(answers))
+    ) as server:
         async with door(to(server), limits=limits) as one:
             url = f"http://{HOST}:{server.port}/"
             assert "xxx" not in await one.ask(get(url, port=server.port))
@@ -384,7 +396,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_and_the_client_is_to
 
 
 async def test_a_tunnel_is_asked_for_without_a_body():
-    async with outside.Outside.open(HOST) as server, door(to(server)) as one:
+    async with external_servers.ExternalServer.open(HOST) as server, door(to(server)) as one:
         target = f"{HOST}:{server.port}"
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nContent-Length: 5\r\n\r\n"
         assert status(await one.ask(head.encode())) == 400
@@ -398,7 +410,7 @@ async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_h
         asked.append(request)
         return next(answers)
 
-    async with outside.Outside.open(HOST) as server:
+    async with external_servers.ExternalServer.open(HOST) as server:
         rule = {**to(server), "approval": "ask"}
         async with door(rule, upstream=server, ask=ask) as one:
             body = "Content-Length: 6"
@@ -426,7 +438,7 @@ async def test_a_long_question_is_cut_and_who_does_not_answer_is_not_asked_again
         asked.append(request)
         raise errors.UnansweredError
 
-    async with outside.Outside.open(HOST) as server:
+    async with external_servers.ExternalServer.open(HOST) as server:
         rule = {**to(server), "approval": "ask"}
         async with door(rule, upstream=server, ask=ask) as one:
             for _ in range(2):
@@ -452,7 +464,7 @@ async def test_who_went_is_asked_for_no_more_and_who_waits_is_sent_whole():
         finally:
             dropped.set()
 
-    async with outside.Outside.open(HOST) as server:
+    async with external_servers.ExternalServer.open(HOST) as server:
         rule = {**to(server), "approval": "ask"}
         async with asyncio.timeout(30), door(rule, upstream=server, ask=ask) as one:
             place = f"http://{HOST}:{server.port}/x"

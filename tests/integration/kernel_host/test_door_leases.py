@@ -15,7 +15,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import cancellable_executions, executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
-from tests.fakes import outside
+from tests.fakes import external_servers
 
 pytestmark = [
     pytest.mark.kernel,
@@ -45,7 +45,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def bot(self):
-        resolve = outside.resolver(["127.0.0.1"])
+        resolve = external_servers.make_resolver(["127.0.0.1"])
         opening = broker.opened(self.config, {"KEY": "secret"}, seed=b"seed", resolve=resolve)
         async with (
             opening as keeper,
@@ -68,7 +68,9 @@ async def place():
     async with contextlib.AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         os.chmod(name, 0o755)
-        outer = await stack.enter_async_context(outside.Outside.open("data.example.org"))
+        outer = await stack.enter_async_context(
+            external_servers.ExternalServer.open("data.example.org")
+        )
         rule = {"ports": (outer.port,), "addresses": ("127.0.0.1",)}
         config = settings.Settings(
             paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),

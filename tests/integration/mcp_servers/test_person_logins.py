@@ -60,7 +60,7 @@ async def opened(tmp_path, *, is_named=True, **options):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
-        whoami = tool_servers.tool("whoami")
+        whoami = tool_servers.make_tool("whoami")
         server = await stack.enter_async_context(giver.guarding(whoami))
 
         async def answer(context, name, arguments):
@@ -112,7 +112,7 @@ async def test_a_person_logs_in_and_calls_with_their_own_account(opening, tmp_pa
         assert said.startswith("anna ")
         # The token is nowhere: not in the answer, the database or a log.
         (token,) = world.giver.tokens
-        (renewing,) = world.giver.renewable
+        (renewing,) = world.giver.refresh_tokens
         assert token not in said
         stored = (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
         for secret in (token, renewing, link.rpartition("/")[2]):
@@ -137,12 +137,12 @@ async def test_an_old_token_is_refreshed_once_by_all_who_call(opening):
         await world.log_in()
         await accept(world)
         world.giver.seconds = 10**400
-        world.giver.asked.clear()
+        world.giver.token_requests.clear()
         said = await asyncio.gather(*(world.call() for _ in range(5)))
         assert {one.split()[0] for one in said} == {"anna"}
-        kinds = [form["grant_type"] for form in world.giver.asked]
+        kinds = [form["grant_type"] for form in world.giver.token_requests]
         assert kinds == ["refresh_token"]
-        assert all(form["resource"] == world.server.url for form in world.giver.asked)
+        assert all(form["resource"] == world.server.url for form in world.giver.token_requests)
 
 
 async def test_a_token_that_the_server_forgot_is_refreshed_else_the_person_logs_in(opening):
@@ -152,7 +152,7 @@ async def test_a_token_that_the_server_forgot_is_refreshed_else_the_person_logs_
         world.giver.tokens.clear()
         assert (await world.call()).startswith("anna ")
         world.giver.tokens.clear()
-        world.giver.renewable.clear()
+        world.giver.refresh_tokens.clear()
         with pytest.raises(errors.LoginNeededError):
             await world.call()
         await world.log_in()
@@ -191,7 +191,7 @@ async def test_what_was_learned_with_a_former_login_is_learned_anew(opening):
         await world.log_in()
         await accept(world)
         assert (await world.call()).startswith("anna ")
-        world.server.tools = [tool_servers.tool("of_bert")]
+        world.server.tools = [tool_servers.make_tool("of_bert")]
         await world.log_in(at_the_giver="bert")
         listing = await world.broker.fetch_listing(
             "jira", tool_logins.account(KEY, ANNA.id, "jira")
@@ -234,7 +234,7 @@ async def test_a_link_is_used_once_and_opening_it_has_no_effect(opening):
         assert "Logged in" in await mine.agree(back)
         # Neither can the way back be gone twice.
         assert "That did not work" in await mine.agree(back)
-        assert len(world.giver.asked) == 1
+        assert len(world.giver.token_requests) == 1
 
 
 async def test_a_newer_link_ends_the_one_before(opening):
@@ -252,7 +252,7 @@ async def test_only_the_browser_that_went_on_may_come_back(opening):
     ):
         back = await mine.come_back(await world.link())
         assert "That did not work" in await other.agree(back)
-        assert not world.giver.asked
+        assert not world.giver.token_requests
         # Which ends nothing for the person.
         assert "Logged in" in await mine.agree(back)
 
@@ -286,7 +286,7 @@ async def test_an_answer_of_another_issuer_is_refused(opening, lie):
         (mark,) = mine.session.cookie_jar
         await mine.get(elsewhere, cookies={mark.key: mark.value})
         assert "so it was refused" in mine.text
-        assert not world.giver.asked
+        assert not world.giver.token_requests
 
 
 async def test_a_login_is_over_after_ten_minutes(opening, monkeypatch):
@@ -334,14 +334,14 @@ async def test_lies_about_who_gives_tokens_are_refused_with_a_sentence(opening, 
         getattr(world.giver, where).update(told)
         answer = await mine.post(await world.link(), allow_redirects=False)
         assert (answer.status, "jira" in mine.text) == (400, True), mine.text
-        assert "/authorize" not in world.giver.visited
+        assert "/authorize" not in world.giver.requested_paths
 
 
 async def test_who_gives_tokens_at_a_private_address_is_not_asked_unless_named(opening):
     async with opening(is_named=False) as world, browser() as mine:
         answer = await mine.post(await world.link(), allow_redirects=False)
         assert answer.status == 400
-        assert world.giver.visited == []
+        assert world.giver.requested_paths == []
 
 
 async def test_a_bot_that_is_registered_by_hand_registers_nowhere(opening):
@@ -350,15 +350,15 @@ async def test_a_bot_that_is_registered_by_hand_registers_nowhere(opening):
         world.giver.clients["ours"] = {"redirect_uris": [page]}
         del world.giver.metadata["registration_endpoint"]
         await world.log_in()
-        assert world.giver.asked[0]["client_id"] == "ours"
-        assert "/register" not in world.giver.visited
+        assert world.giver.token_requests[0]["client_id"] == "ours"
+        assert "/register" not in world.giver.requested_paths
 
 
 async def test_two_people_are_one_client(opening):
     async with opening() as world:
         await world.log_in()
         await world.log_in(BERT, "bert")
-        assert world.giver.visited.count("/register") == 1
+        assert world.giver.requested_paths.count("/register") == 1
 
 
 async def test_what_is_kept_of_one_person_serves_no_other(opening):
@@ -395,7 +395,7 @@ async def test_whose_login_is_good_no_more_counts_as_logged_out(opening):
         await accept(world)
         assert await world.broker.logins.has_login(account)
         world.giver.tokens.clear()
-        world.giver.renewable.clear()
+        world.giver.refresh_tokens.clear()
         with pytest.raises(errors.LoginNeededError):
             await world.call()
         assert not await world.broker.logins.has_login(account)

@@ -17,7 +17,7 @@ NO_GROUPS = program_cgroups.ProgramGroups("off", [])
 
 @pytest.fixture
 async def server():
-    async with tool_servers.ToolServer(tool_servers.tool("echo", a="A.")).serving() as server:
+    async with tool_servers.ToolServer(tool_servers.make_tool("echo", a="A.")).serving() as server:
         yield server
 
 
@@ -67,15 +67,15 @@ async def test_a_slow_call_is_cancelled_with_a_sentence(server):
 
 ENDLESS = (b": x" * 1000 + b"\n" for _ in itertools.count())
 LIES = {
-    "huge": tool_servers.body(b" " * 3_000_000),
-    "endless": tool_servers.body(ENDLESS, media_type="text/event-stream"),
-    "packed": tool_servers.body(b"x", content_encoding="gzip"),
-    "malformed": tool_servers.body(b"{]"),
-    "not of the protocol": tool_servers.body(b'{"jsonrpc": "2.0", "id": 1, "result": 7}'),
-    "a page": tool_servers.body(b"<html>", media_type="text/html"),
-    "refused": tool_servers.body(b"no", status=401),
-    "elsewhere": tool_servers.body(b"", status=307, location="http://127.0.0.1:9/mcp"),
-    "downgraded": tool_servers.body(b"", status=302, location="/other"),
+    "huge": tool_servers.fixed_response(b" " * 3_000_000),
+    "endless": tool_servers.fixed_response(ENDLESS, media_type="text/event-stream"),
+    "packed": tool_servers.fixed_response(b"x", content_encoding="gzip"),
+    "malformed": tool_servers.fixed_response(b"{]"),
+    "not of the protocol": tool_servers.fixed_response(b'{"jsonrpc": "2.0", "id": 1, "result": 7}'),
+    "a page": tool_servers.fixed_response(b"<html>", media_type="text/html"),
+    "refused": tool_servers.fixed_response(b"no", status=401),
+    "elsewhere": tool_servers.fixed_response(b"", status=307, location="http://127.0.0.1:9/mcp"),
+    "downgraded": tool_servers.fixed_response(b"", status=302, location="/other"),
 }
 
 
@@ -105,7 +105,7 @@ async def test_a_server_that_lies_later_is_refused_and_works_again(server):
 
 async def test_a_server_that_is_gone_is_not_tried_at_once_again(server):
     async with connected(server) as connection:
-        server.raw = tool_servers.body(b"", status=500)
+        server.raw = tool_servers.fixed_response(b"", status=500)
         for _ in range(3):
             with pytest.raises(errors.BotError, match="cannot be reached"):
                 await connection.listing()
@@ -142,8 +142,8 @@ async def test_two_calls_that_hear_the_session_is_gone_connect_again_once(server
         # Only in older versions of the protocol are there sessions.
         elif headers.get(b"mcp-protocol-version", b"") < b"2026":
             sessions.update({session} - {None})
-            return await server.by_the_sdk(scope, receive, send)
-        return await tool_servers.body(b"", status=404)(scope, receive, send)
+            return await server.answer_by_sdk(scope, receive, send)
+        return await tool_servers.fixed_response(b"", status=404)(scope, receive, send)
 
     server.raw = raw
     async with connected(server) as connection, asyncio.timeout(60):
@@ -180,7 +180,7 @@ class Issuer:
             self.logins.append(self._server.headers[-1].get("authorization"))
             self.given.append(f"secret-token-{len(self.given)}")
             said = {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": 3600}
-        await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+        await tool_servers.fixed_response(json.dumps(said).encode())(scope, receive, send)
 
 
 @pytest.fixture
@@ -199,10 +199,12 @@ async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(se
         token = dict(scope["headers"]).get(b"authorization", b"").decode()
         if scope["path"].startswith("/.well-known/oauth-protected-resource"):
             said = {"resource": server.url, "authorization_servers": [advertised.origin]}
-            return await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+            return await tool_servers.fixed_response(json.dumps(said).encode())(
+                scope, receive, send
+            )
         if token not in [f"Bearer {given}" for given in issuer.given]:
-            return await tool_servers.body(b"", status=401)(scope, receive, send)
-        return await server.by_the_sdk(scope, receive, send)
+            return await tool_servers.fixed_response(b"", status=401)(scope, receive, send)
+        return await server.answer_by_sdk(scope, receive, send)
 
     async def echo(context, name, arguments):
         return f"{server.headers[-1]['authorization']} hush-hush"

@@ -35,7 +35,7 @@ async def test_the_model_gets_the_choice_or_the_words(opened, written, answer):
         await house.ask("Plot it", reply)
         assert results(house) == [f"[The person answered:] {answer}"]
         (turn,) = await house.service.queries.history(KEY)
-    (question,) = reply.of("ask")
+    (question,) = reply.contents("ask")
     assert (question.prompt, question.choices) == ("Which region?", ("North", "South"))
     closed = [event for event in turn.events if isinstance(event, events.QuestionClosed)]
     assert [event.answer for event in closed] == [events.TextAnswer(answer)]
@@ -48,7 +48,7 @@ async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(opened):
     async with opened(*script, openai_server.text("Fine.")) as house:
         await house.ask("Plot it", reply)
         answers = results(house)
-    assert [question.prompt for question in reply.of("ask")] == ["Which region?", "0?", "1?"]
+    assert [question.prompt for question in reply.contents("ask")] == ["Which region?", "0?", "1?"]
     assert answers[1] == "[You asked this before.] [The person answered:] North"
     assert answers[2:4] == ["[The person answered:] a", "[The person answered:] b"]
     assert all(answer.startswith("[Not asked:") for answer in answers[4:])
@@ -67,7 +67,7 @@ async def test_only_models_that_can_ask_somebody_are_offered_it(opened, model, i
     async with opened(*script, model=model, serving=serving) as house:
         reply = await house.ask("Plot it", is_attended=is_attended)
         assert "ask_person" not in str(house.server.requests[0].body)
-    assert (reply.of("ask"), reply.end.text) == ([], "I took North.")
+    assert (reply.contents("ask"), reply.end.text) == ([], "I took North.")
 
 
 async def test_a_question_that_nobody_answers_is_withdrawn_and_the_turn_goes_on(opened):
@@ -102,7 +102,7 @@ async def test_a_question_survives_the_bot_and_its_answer_comes_once(
     async with opened(asks()) as house:
         asking = asyncio.create_task(house.ask("Plot it", former))
         await former.until("ask")
-        (question,) = former.of("ask")
+        (question,) = former.contents("ask")
         script = [asks("Which region?"), openai_server.text("Fine.")]
         async with killed(opened, tmp_path, *script) as after:
             if is_early:
@@ -113,7 +113,7 @@ async def test_a_question_survives_the_bot_and_its_answer_comes_once(
             answers = results(after)
         await house.service.stop(KEY)
         await asking
-    assert reply.of("ask") == ([] if is_early else [question])
+    assert reply.contents("ask") == ([] if is_early else [question])
     assert answers == [
         "[The person answered:] North",
         "[You asked this before.] [The person answered:] North",

@@ -35,7 +35,7 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
         files = [info.name for info in await house.service.queries.files(KEY)]
         past = await house.service.queries.history(KEY)
-    assert after.of("output")[0].plain == "False"
+    assert after.contents("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
     assert "history are cleared" in past[2].events[1].text
@@ -114,7 +114,7 @@ async def test_closing_lets_a_turn_end_by_itself(opened):
         await reply.until("code")
     await running
     assert reply.end.status is values.TurnStatus.DONE
-    assert reply.of("output")[0].plain == "whole\n"
+    assert reply.contents("output")[0].plain == "whole\n"
 
 
 async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opened):
@@ -129,7 +129,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
     late = await house.run("3")
     assert reply.end.status is values.TurnStatus.INTERRUPTED
     assert "The bot was restarted" in reply.end.sentence
-    assert "Stopped" not in reply.end.sentence + reply.of("finished")[0].reason
+    assert "Stopped" not in reply.end.sentence + reply.contents("finished")[0].reason
     for refused in (waiting, late):
         assert "shut down" in refused.end.sentence
     async with opened() as house:
@@ -150,7 +150,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
         (turn,) = await house.service.queries.history(KEY)
         assert turn.record.status == "stopped"
         after = await house.run("a")
-    assert after.of("output")[0].plain == "1"
+    assert after.contents("output")[0].plain == "1"
 
 
 async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(opened):

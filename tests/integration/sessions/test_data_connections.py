@@ -34,7 +34,7 @@ def connections(tmp_path):
 
 
 def plain(reply):
-    return "".join(output.plain for output in reply.of("output"))
+    return "".join(output.plain for output in reply.contents("output"))
 
 
 async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened, connections):
@@ -67,7 +67,9 @@ async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(opened
         none = "connections['sales'].query('select * from orders where id > 9')"
         reply = await house.run(f"{none}\nconnections['sales'].cursor()")
         assert "sales: the query found no rows" in plain(reply)
-        assert "has no 'cursor': ask it by connections['sales'].query(" in str(reply.of("output"))
+        assert "has no 'cursor': ask it by connections['sales'].query(" in str(
+            reply.contents("output")
+        )
         # What he leaves behind may still run when she asks.
         assert plain(await house.run(listed, person=ben)).split() == ["sales"]
         assert plain(await house.run(listed)).split() == ["sales"]
@@ -85,10 +87,10 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
     shown = f"-- To run on till:\n{sql}\n-- :r = 'south'"
     async with opened(**connections) as house:
         reply = await house.run(run, replies.Reply(approvals=[None]))
-        assert "This statement was not approved to run on till" in str(reply.heard)
-        assert reply.of("approve") == [shown]
+        assert "This statement was not approved to run on till" in str(reply.received)
+        assert reply.contents("approve") == [shown]
         edited = await house.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
-        assert "not approved" in str(edited.heard)
+        assert "not approved" in str(edited.received)
         assert plain(await house.run(count)).strip() == "1"
         await house.run(run, replies.Reply(approvals=[shown]))
         assert plain(await house.run(count)).strip() == "2"

@@ -38,7 +38,7 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened):
             past = await house.service.queries.history(key)
             assert not house.service.is_busy(key), ticks
             assert reply.end.status in (Status.STOPPED, Status.DONE), ticks
-            assert len(reply.of("code")) == len(reply.of("finished")), ticks
+            assert len(reply.contents("code")) == len(reply.contents("finished")), ticks
             assert [turn.record.status for turn in past] in ([], [reply.end.status.value]), ticks
 
 
@@ -53,7 +53,7 @@ async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
     async with opened(openai_server.code("print(1)"), openai_server.text("It failed.")) as house:
         monkeypatch.setattr(executions.Executions, "follow", fail)
         for reply in (await house.run("print(1)"), await house.ask("go")):
-            (finished,) = reply.of("finished")
+            (finished,) = reply.contents("finished")
             assert (finished.ending, finished.reason) == (
                 values.Ending.REFUSED,
                 host_words.HOST_FAULT,
@@ -191,7 +191,9 @@ async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_other
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
-    assert reply.of("announcement") == ["a was left out: it cannot be saved (File too large)."]
+    assert reply.contents("announcement") == [
+        "a was left out: it cannot be saved (File too large)."
+    ]
     assert reply.files == {"b": b"\0"}
     assert turn.record.answer == "Written."
 
@@ -210,7 +212,7 @@ async def test_defect_in_giving_files_back_costs_no_answer(opened):
     async with opened(*script) as house:
         reply = await house.ask("write", Defective())
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
-    assert any("went wrong" in sentence for sentence in reply.of("announcement"))
+    assert any("went wrong" in sentence for sentence in reply.contents("announcement"))
 
 
 class LockingReply(replies.Reply):
@@ -257,7 +259,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
         Status.FAILED,
         storage_words.DATABASE_DOWN,
     )
-    assert any("missing from the history" in one for one in reply.of("announcement"))
+    assert any("missing from the history" in one for one in reply.contents("announcement"))
 
 
 async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(opened, locked):
@@ -333,14 +335,14 @@ async def test_a_model_hears_that_its_code_was_changed(opened):
         told = house.server.requests[1].messages[-1]["content"]
     assert told.startswith("[The person changed the code before it ran.")
     assert "print('mine')" in told
-    assert "mine\n" in reply.of("output")[0].plain
+    assert "mine\n" in reply.contents("output")[0].plain
 
 
 @pytest.mark.slow
 async def test_nobody_is_asked_about_their_own_code(opened):
     async with opened() as house:
         reply = await house.run("print(1)", approval="every")
-    assert reply.of("approve") == []
+    assert reply.contents("approve") == []
     assert reply.end.status is Status.DONE
 
 
@@ -352,7 +354,7 @@ async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
         await house.service.stop(KEY)
         await asyncio.wait_for(running, 30)
     assert reply.end.status is Status.STOPPED
-    assert reply.of("code") == []
+    assert reply.contents("code") == []
 
 
 @pytest.mark.slow
@@ -364,7 +366,7 @@ async def test_an_answer_counts_though_its_links_cannot_be_looked_into(opened, m
     async with opened(openai_server.text("See [it](sandbox:/mnt/data/a.csv).")) as house:
         reply = await house.ask("go")
     assert (reply.end.status, reply.end.text) == (Status.DONE, "See it (`a.csv`).")
-    assert reply.of("announcement") == []
+    assert reply.contents("announcement") == []
 
 
 async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened):

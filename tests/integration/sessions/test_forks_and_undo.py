@@ -43,7 +43,7 @@ async def _saved(house, key=KEY):
 
 
 def _printed(reply):
-    return "".join(one.text for one in reply.of("output") if isinstance(one, values.Text))
+    return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
 
 
 async def _asked(house, key=KEY):
@@ -64,7 +64,7 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
         show = "print(x, open('d/f').read(), os.stat('hole').st_size)"
         copied = await house.run(f"x.append(2)\n{show}\nopen('d/f', 'w').write('new')", key=COPY)
         assert _printed(copied) == "[1, 2] old 1000000000\n"
-        assert copied.of("announcement") == ["Your variables are back."]
+        assert copied.contents("announcement") == ["Your variables are back."]
         assert _printed(await house.run(show)) == "[1] old 1000000000\n"
         assert await _asked(house, COPY) == [
             *(await _asked(house))[:2],
@@ -112,7 +112,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
         assert (cells, "as they were before" in notice) == ((), True)
         reply = await house.run("print(os.listdir())\n" + show, key=second)
         assert _printed(reply) == "['d']\n1 old False\n"
-        assert reply.of("announcement") == ["Your variables are back."]
+        assert reply.contents("announcement") == ["Your variables are back."]
         await _branch(house, second, "print(os.listdir())\n" + show, third)
         assert _printed(await house.run(show, key=third)) == "1 old False\n"
         assert _printed(await house.run(show)) == "2 newer True\n"
@@ -181,7 +181,7 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
         show = "print(x, open('f').read(), open('h').read(), 'os' in dir())"
         reply = await house.run(show)
         assert _printed(reply) == "1 old old False\n"
-        assert reply.of("announcement") == ["Your variables are back."]
+        assert reply.contents("announcement") == ["Your variables are back."]
         assert await _asked(house) == [
             "x = 1\nfor name in 'fh': open(name, 'w').write('old')",
             show,
@@ -261,7 +261,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
         reply = await house.run("print(x)")
         assert _printed(reply) == "2\n"
-        (told,) = reply.of("announcement")
+        (told,) = reply.contents("announcement")
         assert "before the last 2 pieces of code ran" in told
 
 

@@ -30,11 +30,11 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
             await house.ask("Greet me.", reply, approval=approval)
             tools = [tool["function"]["name"] for tool in house.server.requests[0].body["tools"]]
             told = house.server.requests[1].messages[-1]["content"]
-    assert reply.of("code") == [install, use]
-    asked = [text.partition(" (")[0] for text in reply.of("approve")]
+    assert reply.contents("code") == [install, use]
+    asked = [text.partition(" (")[0] for text in reply.contents("approve")]
     assert asked == ([install, "greeter 2.5", use] if approval == "every" else [])
     assert "Installed greeter 2.5" in told
-    assert "".join(output.plain for output in reply.of("output")).endswith("2.5\n")
+    assert "".join(output.plain for output in reply.contents("output")).endswith("2.5\n")
     assert "install_packages" in tools
 
 
@@ -49,7 +49,7 @@ async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opene
         async with opened(*script, package_index=bought) as house:
             await house.ask("Greet me.", reply)
             told = house.server.requests[1].messages[-1]["content"]
-    assert reply.of("approve") == ["greeter is not installed. The package greeter has it."]
+    assert reply.contents("approve") == ["greeter is not installed. The package greeter has it."]
     assert told.startswith("Installed greeter 2.5 (")
     assert told.endswith("\n2.5")
     (file,) = (tmp_path / "data").glob("*.db")

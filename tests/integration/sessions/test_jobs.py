@@ -62,7 +62,7 @@ class Shown:
 
 def told(reply):
     """What a job has printed, in lines."""
-    texts = (one.text for one in reply.of("output") if isinstance(one, values.Text))
+    texts = (one.text for one in reply.contents("output") if isinstance(one, values.Text))
     return "".join(texts).splitlines()
 
 
@@ -88,20 +88,20 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opene
         reply = await house.ask("Compute")
         job = await shown.first()
         assert (reply.end.text, job.end) == ("It runs.", None)
-        assert job_words.JOB_GOES_ON in reply.of("announcement")
-        assert [one.ending for one in reply.of("finished")][-1] is values.Ending.BACKGROUND
+        assert job_words.JOB_GOES_ON in reply.contents("announcement")
+        assert [one.ending for one in reply.contents("finished")][-1] is values.Ending.BACKGROUND
         assert set(reply.files) == {"first.txt"}
         assert results(house)[1].endswith("and end your answer.]")
         schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
         assert (schema["required"], "timeout" in schema["properties"]) == (["code"], True)
         await job.until("over")
         later = await house.ask("And?")
-        assert later.of("output") == [values.Text("stdout", "8\n")]
+        assert later.contents("output") == [values.Text("stdout", "8\n")]
         first, second, _ = await house.service.queries.history(KEY)
     assert (job.end.status, job.end.sentence) == (values.TurnStatus.DONE, "")
     assert told(job) == ticks()
     assert job.files == {"made.txt": b"by the job"}
-    assert job.of("announcement") == [job_words.JOB_WENT_ON]
+    assert job.contents("announcement") == [job_words.JOB_WENT_ON]
     # Its code is recorded once.
     assert printed(first.events) == []
     assert (printed(second.events), second.record.status, second.is_code) == (ticks(), "done", True)
@@ -129,7 +129,7 @@ async def test_meanwhile_questions_are_answered_and_no_other_code_runs(opened, o
     # What code prints cannot pass for words of the person.
     assert '\\n"tick 0' in asked
     assert "running in the background" in results(house)[-1]
-    assert (reply.of("code"), reply.end.text) == ([], "Not yet.")
+    assert (reply.contents("code"), reply.end.text) == ([], "Not yet.")
     assert "Other code can run once it is done" in own.end.sentence
     assert told(job) == ticks()
 
@@ -151,7 +151,7 @@ async def test_where_nothing_may_go_on_the_turn_waits(opened, outliving, groups)
             Shown(house)
         reply = await house.ask("Compute")
         schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
-    assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
+    assert [one.ending for one in reply.contents("finished")] == [values.Ending.OK]
     assert list(schema["properties"]) == ["code"]
 
 
@@ -172,8 +172,10 @@ async def test_a_job_is_stopped(opened, outliving, stop):
         assert not await house.service.stop(KEY)
         again = await house.run("3 + 3")
     assert job.end.status is values.TurnStatus.STOPPED
-    assert [one.ending for one in job.of("finished")] == [values.Ending.STOPPED]
-    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+    assert [one.ending for one in job.contents("finished")] == [values.Ending.STOPPED]
+    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
+        "6"
+    ]
 
 
 async def test_a_job_ends_at_its_limit(opened, outliving):
@@ -185,7 +187,7 @@ async def test_a_job_ends_at_its_limit(opened, outliving):
         await house.ask("Compute")
         job = await shown.first()
         await job.until("over")
-    (finished,) = job.of("finished")
+    (finished,) = job.contents("finished")
     assert (finished.ending, finished.reason) == (
         values.Ending.TIMED_OUT,
         "The code was stopped after 2 s.",
@@ -202,7 +204,7 @@ async def test_sessions_have_jobs_side_by_side_up_to_the_limit(opened, outliving
         third = await house.ask("Compute", key=values.SessionKey("web", thread="third"))
         assert "2 long runs may go on at a time" in results(house)[-1]
         await asyncio.gather(*(job.until("over") for job in shown.replies))
-    assert third.of("code") == []
+    assert third.contents("code") == []
     assert [told(job) for job in shown.replies] == [ticks(12)] * 2
     assert {request.key for request in shown.requests} == {KEY, OTHER}
 
@@ -219,7 +221,7 @@ async def test_a_person_may_have_so_many_jobs_and_others_theirs(opened, outlivin
         other_key = values.SessionKey("web", thread="third")
         await house.ask("Compute", key=other_key, person=requests.Person("u2"))
         await asyncio.gather(*(job.until("over") for job in shown.replies))
-    assert second.of("code") == []
+    assert second.contents("code") == []
     assert {request.key for request in shown.requests} == {KEY, other_key}
 
 
@@ -256,7 +258,7 @@ async def test_an_approved_job_is_not_approved_again(opened, outliving):
         await house.ask("Compute", reply, approval="every")
         job = await shown.first()
         await job.until("over")
-    assert (len(reply.of("approve")), job.of("approve")) == (1, [])
+    assert (len(reply.contents("approve")), job.contents("approve")) == (1, [])
 
 
 async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving):
@@ -278,7 +280,7 @@ async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving
         await house.ask("And?")
     assert "Other code can run once it is done" in own.end.sentence
     assert (len(shown.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
-    assert job.of("announcement") == [job_words.JOB_WENT_ON]
+    assert job.contents("announcement") == [job_words.JOB_WENT_ON]
     assert [turn.record.status for turn in turns] == ["done", "done", "failed"]
     assert printed(turns[1].events) == ticks()
 
@@ -315,7 +317,9 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         assert printed(turns[0].events) == []
         assert printed(turns[1].events) == ticks(24)
         jobs_shown = [
-            one for one in next_shown.replies if job_words.JOB_WENT_ON in one.of("announcement")
+            one
+            for one in next_shown.replies
+            if job_words.JOB_WENT_ON in one.contents("announcement")
         ]
         assert [told(one) for one in jobs_shown] == [ticks(24)]
         assert len(next_shown.replies) == (1 if moment == "answered" else 2)
@@ -335,9 +339,11 @@ async def test_a_job_whose_host_is_lost_is_told_of_as_lost(opened, outliving):
         job = await shown.first()
         await job.until("over")
         again = await house.run("3 + 3")
-    (finished,) = job.of("finished")
+    (finished,) = job.contents("finished")
     assert finished.reason == session_words.CODE_UNKNOWN
-    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
+        "6"
+    ]
 
 
 async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
@@ -354,7 +360,9 @@ async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
         assert not house.service.is_busy(KEY)
         again = await house.run("3 + 3")
     assert (reply.end.status, shown.replies) == (values.TurnStatus.FAILED, [])
-    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
+        "6"
+    ]
 
 
 async def test_a_job_is_stopped_while_its_turn_still_answers(opened, outliving):
@@ -388,4 +396,4 @@ async def test_a_job_is_undone_with_the_turn_that_began_it(opened, outliving):
         reply = await house.run("import os; print(kept, os.path.exists('made.txt'))")
     assert undone.request == "Compute"
     assert [turn.record.request for turn in past] == ["Begin"]
-    assert reply.of("output")[-1] == values.Text("stdout", "1 False\n")
+    assert reply.contents("output")[-1] == values.Text("stdout", "1 False\n")

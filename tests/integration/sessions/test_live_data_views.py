@@ -64,7 +64,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
     async with opened() as house:
         reply = await house.run(SHOWN)
         queries = house.service.queries
-        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
         assert [(one.row_count, bool(one.handle)) for one in tables] == [(40, True)] * 4
         for table in tables:
             index = table.index_count
@@ -104,7 +104,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         with pytest.raises(live_data_views.PythonBusyError):
             await queries.completions(KEY, "fram")
         # A look is no cell of the person's.
-        assert (await house.run("print(get_ipython().execution_count - count)")).of("output")[
+        assert (await house.run("print(get_ipython().execution_count - count)")).contents("output")[
             0
         ].text == "1\n"
 
@@ -112,7 +112,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
 async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked):
     async with opened() as house:
         reply = await house.run(HOSTILE)
-        hostile, own = (one for one in reply.of("output") if isinstance(one, values.Table))
+        hostile, own = (one for one in reply.contents("output") if isinstance(one, values.Table))
         page = await looked(house, hostile, sort=[1, False])
         assert [row[1] for row in page.rows][::9] == ["3", "b", "<Evil>", "<Worse>", "[<Worse>]"]
         assert (await looked(house, hostile, search="b")).match_count == 9
@@ -149,10 +149,10 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
 async def test_a_table_is_saved_as_parquet(opened):
     code = "import polars\nshown = polars.DataFrame({'a': range(60)})\nshown"
     async with opened() as house:
-        (table,) = (await house.run(code)).of("output")
+        (table,) = (await house.run(code)).contents("output")
         name = await house.service.save_table(KEY, table.handle, ANNA, "parquet")
         read = f"import pandas; print(pandas.read_parquet({name!r}).a.sum())"
-        assert (await house.run(read)).of("output")[0].text == "1770\n"
+        assert (await house.run(read)).contents("output")[0].text == "1770\n"
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ display(large[0])
 """
     async with opened(snapshots=settings.Snapshots(enabled=True)) as house:
         reply = await house.run(code)
-        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
         address, hosts = values.format_key(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
@@ -196,7 +196,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     }
     async with opened(**groups) as house:
         reply = await house.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
-        (table,) = (one for one in reply.of("output") if isinstance(one, values.Table))
+        (table,) = (one for one in reply.contents("output") if isinstance(one, values.Table))
         address, hosts = values.format_key(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         busy = replies.Reply()

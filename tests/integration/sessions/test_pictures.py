@@ -47,7 +47,7 @@ def bomb(width, height, rows):
 
 
 def seen(house, number=-1):
-    found = openai_server.pictures(house.server.requests[number].body)
+    found = openai_server.decode_pictures(house.server.requests[number].body)
     return [Image.open(io.BytesIO(one)) for one in found]
 
 
@@ -56,7 +56,7 @@ async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(opened
     async with opened(openai_server.text("A wall."), serving=LOOKING) as house:
         reply = await house.ask("What is it?", attachments=(attachment("me.jpg", sent),))
         (shown,) = seen(house)
-        (data,) = openai_server.pictures(house.server.requests[0].body)
+        (data,) = openai_server.decode_pictures(house.server.requests[0].body)
     assert reply.end.text == "A wall."
     assert (shown.format, shown.size) == ("JPEG", (1176, 1568))
     assert b"secret" not in data
@@ -110,7 +110,7 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(opened):
         reply = await house.ask("and these?", attachments=tuple(others))
         (shown,) = seen(house)
         assert house.server.refusals == []
-    assert [output.plain for output in reply.of("output")] == ["1\n"]
+    assert [output.plain for output in reply.contents("output")] == ["1\n"]
     assert shown.size == (400, 300)
 
 
@@ -160,20 +160,20 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
         sent = attachment("x.png", picture())
         reply = await house.ask("draw", attachments=(sent,))
         await house.ask("and?")
-        first = openai_server.pictures(house.server.requests[1].body)
+        first = openai_server.decode_pictures(house.server.requests[1].body)
         sizes = [one.size for one in seen(house)]
         bodies = [one.messages for one in house.server.requests]
         (turn, _) = await house.service.queries.history(KEY)
     async with opened(openai_server.text("c"), serving=LOOKING) as house:
         await house.ask("and now?")
-        again = openai_server.pictures(house.server.requests[0].body)
+        again = openai_server.decode_pictures(house.server.requests[0].body)
         bodies.append(house.server.requests[0].messages)
     assert sizes == [(400, 300), (300, 300), (1568, 1568)]
     assert again == first
     for before, after in itertools.pairwise(bodies):
         assert after[: len(before)] == before
     # People see what they saw: what code showed, as large as it was.
-    assert len([one for one in reply.of("output") if isinstance(one, values.Image)]) == 2
+    assert len([one for one in reply.contents("output") if isinstance(one, values.Image)]) == 2
     assert len([event for event in turn.events if hasattr(event, "output")]) == 2
 
 

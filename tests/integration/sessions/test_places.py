@@ -121,7 +121,7 @@ async def test_a_hostile_model_chooses_neither_place_nor_size_nor_form(opened):
             [],
         ]
     # A person was asked about three, and no more in one turn.
-    assert reply.of("approve") == [kept[0], "2", "3"]
+    assert reply.contents("approve") == [kept[0], "2", "3"]
     assert "501 characters" in told[0]
     assert all("needs some text" in result for result in told[1:4])
     assert "enough notes" in told[-1]

@@ -2,25 +2,25 @@
 
 import pytest
 
-from tests.fakes import openai_minds, openai_server
+from tests.fakes import openai_server, reasoning_models
 from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
 
 
 async def test_signatures_outlive_a_restart_and_are_shown_to_nobody(opened):
-    mind = openai_minds.Gemini()
+    reasoning = reasoning_models.Gemini()
     first = [openai_server.code("print(5)"), openai_server.text("Five.")]
     second = [openai_server.code("print(6)"), openai_server.text("Six.")]
     seen, port = [], 0
     for script in (first, second):
         # A model elsewhere is another one.
-        async with opened(*script, serving={"mind": mind, "port": port}) as house:
+        async with opened(*script, serving={"reasoning": reasoning, "port": port}) as house:
             port = house.server.port
             reply = await house.ask("go")
             assert house.server.refusals == []
             (*_, turn) = await house.service.queries.history(KEY)
-            seen += [repr(reply.heard), repr(turn)]
+            seen += [repr(reply.received), repr(turn)]
             bodies = [one.body for one in house.server.requests]
     assert reply.end.text == "Six."
     assert "Signed+" in str(bodies[0])

@@ -108,7 +108,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
         values.TurnStatus.INTERRUPTED,
         session_words.ANSWER_CONTINUES,
     )
-    assert reply.of("finished") == []
+    assert reply.contents("finished") == []
     async with opened() as house:
         (turn,) = await house.service.queries.history(KEY)
         assert turn.record.status == "running"
@@ -118,7 +118,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
         after = await house.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
     assert sentence.splitlines()[-len(ALL) - 1 : -1] == ALL
-    assert after.of("output") == [values.Text("stdout", "here 1\n")]
+    assert after.contents("output") == [values.Text("stdout", "here 1\n")]
 
 
 @pytest.mark.slow
@@ -129,10 +129,10 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
     async with opened() as house:
         reply = continued(house)
         await reply.until("over")
-    assert reply.of("code") == [TICKS]
-    assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
-    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
-    assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
+    assert reply.contents("code") == [TICKS]
+    assert "".join(one.text for one in reply.contents("output")).splitlines() == ALL
+    assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
+    assert [one.ending for one in reply.contents("finished")] == [values.Ending.OK]
 
 
 @pytest.mark.slow
@@ -147,10 +147,10 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
     async with opened() as house:
         reply = continued(house)
         await reply.until("over")
-    kinds = [kind for kind, _ in reply.heard]
+    kinds = [kind for kind, _ in reply.received]
     assert first.end.sentence == session_words.ANSWER_CONTINUES
-    assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
-    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
+    assert "".join(one.text for one in reply.contents("output")).splitlines() == ALL
+    assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert kinds.index("code") < kinds.index("output") < kinds.index("announcement")
 
 
@@ -168,11 +168,11 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
         again = await house.service.services.database.turns.take_orphans()
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
-    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
+    assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
     assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
     assert printed(turn.events) == ALL
-    assert after.of("output") == [values.Text("stdout", "1\n")]
+    assert after.contents("output") == [values.Text("stdout", "1\n")]
     assert again == ()
 
 
@@ -195,10 +195,10 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
         turn = (await house.service.queries.history(KEY))[0]
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
-    assert reply.of("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
+    assert reply.contents("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
     assert (reply.end.text, turn.record.answer) == ("One.", "One.")
     assert [one.text for one in turn.events if isinstance(one, events.TextAdded)] == ["One."]
-    assert follow_up.of("output") == [values.Text("stdout", "1\n")]
+    assert follow_up.contents("output") == [values.Text("stdout", "1\n")]
 
 
 async def test_a_question_waits_for_the_next_bot(opened, outliving):
@@ -211,7 +211,7 @@ async def test_a_question_waits_for_the_next_bot(opened, outliving):
         reply = continued(house, answers=["Ada"])
         await reply.until("over")
         assert printed((await last_turn(house)).events) == ["Hello Ada"]
-    assert [(asked.cell, asked.prompt) for asked in reply.of("ask")] == [(0, "Who?")]
+    assert [(asked.cell, asked.prompt) for asked in reply.contents("ask")] == [(0, "Who?")]
     assert reply.end.status is values.TurnStatus.DONE
 
 
@@ -245,7 +245,7 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
         after = await house.run("print('count' in globals())")
     assert "it is unknown whether" in asked.messages[-1]["content"]
     assert reply.end.text == "I do not know."
-    assert after.of("output")[-1] == values.Text("stdout", "False\n")
+    assert after.contents("output")[-1] == values.Text("stdout", "False\n")
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         running, reply = await begin(house, lambda reply: house.run(code, reply))
     await running
-    assert reply.of("artifact") == []
+    assert reply.contents("artifact") == []
     async with opened() as house:
         reply = continued(house)
         await reply.until("over")

@@ -128,10 +128,10 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert gone == keeper.told[1][1]
         assert "deleted: nobody had used it for 31 days. Messages stay." in gone
         reply = await keeper.house.ask("and now?")
-        assert reply.of("announcement") == [gone]
+        assert reply.contents("announcement") == [gone]
         assert gone in str(keeper.house.server.requests[0].messages)
         again = await keeper.house.run("pass")
-        assert again.of("announcement") == []
+        assert again.contents("announcement") == []
         assert await keeper.house.service.queries.notice(KEY) == ""
 
 
@@ -145,7 +145,7 @@ async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_kee
         await keeper.age(30, "t")
         assert await keeper.retention.apply() == 1
         reply = await keeper.house.run("print(1)")
-    [told] = reply.of("announcement")
+    [told] = reply.contents("announcement")
     assert "earlier one (x)." in told
     assert "were deleted" in told
     assert "are kept." not in told
@@ -216,7 +216,7 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
         assert await keeper.retention.apply() == 0
         assert keeper.told == []
         assert await keeper.house.service.queries.notice(KEY) == "They were deleted."
-        assert (await keeper.house.run("1")).of("announcement") == ["They were deleted."]
+        assert (await keeper.house.run("1")).contents("announcement") == ["They were deleted."]
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ class Calendar:
         """Set up a schedule as a person does without a model; return the sentence about it."""
         reply = replies.Reply(approvals=list(approvals) or [True])
         await self.house.run(f"/schedule {text}", reply)
-        return (reply.of("announcement") or [reply.end.sentence])[-1]
+        return (reply.contents("announcement") or [reply.end.sentence])[-1]
 
     async def next_day(self):
         """Let it be the next time of the schedule."""
@@ -55,7 +55,7 @@ class Calendar:
 
 
 def printed(reply):
-    return "".join(one.text for one in reply.of("output") if isinstance(one, values.Text))
+    return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
 
 
 async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_files(opened):
@@ -72,7 +72,7 @@ async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_fi
         await calendar.next_day()
         (reply,) = calendar.shown
         assert printed(reply).startswith("n is 2")
-        assert reply.of("announcement") == ["Schedule 1: refresh this"]
+        assert reply.contents("announcement") == ["Schedule 1: refresh this"]
         await house.run("print(n)")
         await calendar.next_day()
         assert await calendar.history() == ["done", "done"]
@@ -201,7 +201,7 @@ async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(opened):
         calendar = Calendar(house)
         reply = replies.Reply(approvals=[True])
         await house.ask("tell me every day what is new", reply)
-        assert reply.of("approve") == ["0 9 * * * UTC: what is new?"]
+        assert reply.contents("approve") == ["0 9 * * * UTC: what is new?"]
         await calendar.next_day()
         await calendar.next_day()
         assert [reply.end.is_quiet for reply in calendar.shown] == [False, True]
@@ -239,8 +239,8 @@ async def confirmed(house, former):
     """Confirm the card that a former bot showed."""
     reply = continued(house, approvals=[True])
     await reply.until("over")
-    assert reply.of("approve") == former.of("approve")
-    assert "Schedule 1 is set up" in reply.of("announcement")[-1]
+    assert reply.contents("approve") == former.contents("approve")
+    assert "Schedule 1 is set up" in reply.contents("announcement")[-1]
     assert len(await house.service.services.database.schedules.list_all(limit=9)) == 1
 
 

@@ -79,9 +79,9 @@ class House:
         if at is not None:
             self.clock.now = at
         await self.service.schedules.fire()
-        await self.idle()
+        await self.wait_until_idle()
 
-    async def idle(self):
+    async def wait_until_idle(self):
         while tasks := list(self.service.schedules._tasks.values()):
             await asyncio.wait(tasks)
 
@@ -96,7 +96,7 @@ class House:
 
     def notice(self, at=-1):
         """The sentence above a run."""
-        (notice,) = self.shown[at][1].of("announcement")
+        (notice,) = self.shown[at][1].contents("announcement")
         return notice
 
 
@@ -344,7 +344,7 @@ async def script(turn):
     pass_moment()
     await asyncio.sleep(random.random() / 20)
     pass_moment()
-    turn.reply.finished(0, conversations.done())
+    turn.reply.finished(0, conversations.finished_well())
     return "done"
 
 async def check(key, person):

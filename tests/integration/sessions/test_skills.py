@@ -53,21 +53,21 @@ async def test_an_accepted_skill_is_told_of_read_and_imported(opened, skills, tm
     async with opened(*script, skills=config) as house:
         await house.ask("What do you know?")
         before = await house.run("import fiscal")
-        assert before.of("output")[-1].name == "ModuleNotFoundError"
+        assert before.contents("output")[-1].name == "ModuleNotFoundError"
         # While the bot runs, and the kernel lives.
         (status,) = skills.statuses()
         skills.accept("acme", status.skill.digest)
         await house.ask("And now?")
         after = await house.run("import fiscal; print(fiscal.quarter())")
-        assert [one.plain for one in after.of("output")] == ["Q7\n"]
+        assert [one.plain for one in after.contents("output")] == ["Q7\n"]
         attacked = await house.run(ATTACK)
-        assert [one.plain for one in attacked.of("output")] == ["[] ['.python', 'acme']\n"]
+        assert [one.plain for one in attacked.contents("output")] == ["[] ['.python', 'acme']\n"]
         # What the operator changes counts for nobody until it is accepted.
         (tmp_path / "sources" / "acme" / "SKILL.md").write_text(HEAD + "Obey.")
         skills.refresh()
         await house.ask("And now?")
         gone = await house.run("import os; print(os.listdir('/skills'))")
-        assert [one.plain for one in gone.of("output")] == ["['.python']\n"]
+        assert [one.plain for one in gone.contents("output")] == ["['.python']\n"]
         requests = house.server.requests
     systems = [one.messages[0]["content"] for one in requests]
     assert ["How Acme counts quarters." in one for one in systems] == [False, True, True, False]

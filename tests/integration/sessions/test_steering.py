@@ -110,7 +110,7 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliv
     assert request.messages[-1]["role"] == "user"
     assert "Use the other file" in json.dumps(request.messages[-1])
     assert reply.end.text == "As in b."
-    assert session_words.taken_up("Use the other file") in reply.of("announcement")
+    assert session_words.taken_up("Use the other file") in reply.contents("announcement")
 
 
 async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(

@@ -65,7 +65,7 @@ async def _page(house, opened):
 async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
     async with opened() as house:
         ended = await house.run(GIVEN)
-        assert ended.of("output") == []
+        assert ended.contents("output") == []
         long = await _opened(house, "long.csv")
         assert (long.is_cut, (await _page(house, long)).row_count) == (True, 100_000)
         cut = await _page(house, await _opened(house, "cut.csv"))
@@ -76,7 +76,7 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
         book = await _page(house, await _opened(house, "book.xlsx"))
         assert book.rows == (("0", "1"), ("1", "2"))
         reply = await house.run(GROWN.format(before=0))
-        before = reply.of("output")[0].text.split()[2]
+        before = reply.contents("output")[0].text.split()[2]
         quoted = await _opened(house, "quoted.csv")
         assert quoted.notes == ("Line 2 of this file cannot be read: the table ends before it.",)
         for name, why in (
@@ -90,6 +90,6 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
             with pytest.raises(errors.BotError, match=why):
                 await _opened(house, name)
         reply = await house.run(GROWN.format(before=before))
-        told = reply.of("output")[0].text
+        told = reply.contents("output")[0].text
         assert told.startswith("{'answer': 42}")
         assert told.endswith("True\n"), told

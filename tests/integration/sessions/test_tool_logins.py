@@ -29,7 +29,7 @@ async def _world(opened):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
-        whoami = tool_servers.tool("whoami")
+        whoami = tool_servers.make_tool("whoami")
         server = await stack.enter_async_context(giver.guarding(whoami))
 
         async def answer(context, name, arguments):
@@ -51,12 +51,12 @@ async def _world(opened):
 
 def said(reply):
     """Return what code printed, or failed with."""
-    return " ".join(str(output) for output in reply.of("output"))
+    return " ".join(str(output) for output in reply.contents("output"))
 
 
 def link(reply):
     """Return the only link that a person was sent."""
-    (sentence,) = reply.of("private")
+    (sentence,) = reply.contents("private")
     return re.search(r"http://\S+", sentence)[0]
 
 
@@ -89,7 +89,7 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         for name, person in (("bert", BERT), ("anna", requests.Person("u1", "Anna"))):
             reply = replies.Reply(approvals=["session"])
             assert name in said(await house.run(CALL, reply, person=person))
-            (shown,) = reply.of("approve")
+            (shown,) = reply.contents("approve")
             assert "your own account. Other people ran code" in shown
             assert reply.was_personal
             assert name in said(await house.run(CALL, person=person))

@@ -28,16 +28,16 @@ async def test_a_question_becomes_code_output_file_and_answer(opened):
     ]
     async with opened(*script) as house:
         reply = await house.ask("What is 6 times 7?")
-    order = [name for name, _ in reply.heard if name not in ("writing", "usage")]
+    order = [name for name, _ in reply.received if name not in ("writing", "usage")]
     assert order == [
         *("begun", "step", "text", "code", "output", "finished"),
         *("step", "text", "text", "artifact", "over"),
     ]
-    assert [output.plain for output in reply.of("output")] == ["42\n"]
+    assert [output.plain for output in reply.contents("output")] == ["42\n"]
     assert reply.files == {"out.csv": b"a,b"}
     assert reply.end.status is Status.DONE
     assert reply.end.text == "It is 42, see out (`out.csv`)."
-    assert reply.of("usage")[-1].steps == 2
+    assert reply.contents("usage")[-1].steps == 2
 
 
 async def test_a_turn_is_remembered_as_it_was(opened):
@@ -88,10 +88,10 @@ async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeyp
             running = asyncio.create_task(house.run("print(1)", reply))
             await reply.until("progress")
         await running
-    told = [text for text, _ in reply.of("progress")]
+    told = [text for text, _ in reply.contents("progress")]
     count = len(os.sched_getaffinity(0)) + 1
     assert told == [f"Starting Python: {count} ahead of you.", ""]
-    assert [output.plain for output in reply.of("output")] == ["1\n"]
+    assert [output.plain for output in reply.contents("output")] == ["1\n"]
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ async def test_people_and_models_share_the_kernel_and_models_hear_of_it(opened):
         await house.run("y = 7\nprint('mine')")
         reply = await house.ask("and one more?")
         told = house.server.requests[0].messages[1]["content"]
-    assert [output.plain for output in reply.of("output")] == ["8\n"]
+    assert [output.plain for output in reply.contents("output")] == ["8\n"]
     assert "y = 7" in told
     assert "mine" in told
 
@@ -149,9 +149,9 @@ async def test_stopping_running_code_keeps_variables_and_output_and_tells_the_mo
         again = await house.ask("go on")
         told = [one.get("content") for one in house.server.requests[1].messages]
     assert reply.end.status is Status.STOPPED
-    assert reply.of("finished")[0].ending is values.Ending.STOPPED
-    assert not reply.of("finished")[0].kernel_lost
-    assert [output.plain for output in again.of("output")] == ["3\n"]
+    assert reply.contents("finished")[0].ending is values.Ending.STOPPED
+    assert not reply.contents("finished")[0].kernel_lost
+    assert [output.plain for output in again.contents("output")] == ["3\n"]
     assert any("half" in one for one in told if one)
 
 
@@ -167,15 +167,15 @@ async def test_stopping_a_persons_own_code(opened):
     assert reply.end.status is Status.STOPPED
     # One stop is said once: no traceback, and no other word of it.
     assert reply.end.sentence == "Stopped. Variables are kept."
-    (finished,) = reply.of("finished")
+    (finished,) = reply.contents("finished")
     assert (finished.ending, finished.reason) == (values.Ending.STOPPED, "")
-    assert [output.plain for output in reply.of("output")] == ["0\n"]
+    assert [output.plain for output in reply.contents("output")] == ["0\n"]
     assert [type(event).__name__ for event in turn.events] == [
         *("Started", "CodeStarted", "OutputShown", "CodeFinished", "TurnEnded")
     ]
     assert turn.events[2].output.plain == "0\n"
     assert (turn.events[-1].status, turn.events[-1].sentence) == (Status.STOPPED, "Stopped.")
-    assert [output.plain for output in after.of("output")] == ["1\n"]
+    assert [output.plain for output in after.contents("output")] == ["1\n"]
 
 
 async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened):
@@ -187,8 +187,8 @@ async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened
         await second.until("waiting")
         three = asyncio.create_task(house.run("print(order)", third))
         await asyncio.gather(one, two, three)
-    assert (second.of("waiting"), third.of("waiting")) == ([1], [2, 1])
-    assert [output.plain for output in third.of("output")] == ["[1, 2]\n"]
+    assert (second.contents("waiting"), third.contents("waiting")) == ([1], [2, 1])
+    assert [output.plain for output in third.contents("output")] == ["[1, 2]\n"]
 
 
 @pytest.mark.first_case
@@ -234,7 +234,7 @@ async def test_attachments_good_and_bad(opened):
     assert len(names) == 4
     assert {"passwd", "empty.csv", "data.csv"} < set(names)
     assert all(len(name.encode()) <= 200 for name in names)
-    assert reply.of("announcement") == [
+    assert reply.contents("announcement") == [
         "huge.bin was left out: It is too large: the limit is 512 MiB a file.",
         "lost.txt was left out: The network took it away.",
     ]
@@ -294,8 +294,8 @@ async def test_queued_messages_are_told_to_the_model_once(opened):
 async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
     async with opened() as house:
         reply = await house.run("print(input('Name? ') + '!')", replies.Reply(answers=["Eve"]))
-    assert [(asked.cell, asked.prompt) for asked in reply.of("ask")] == [(0, "Name? ")]
-    assert [output.plain for output in reply.of("output")][-1].endswith("Eve!\n")
+    assert [(asked.cell, asked.prompt) for asked in reply.contents("ask")] == [(0, "Name? ")]
+    assert [output.plain for output in reply.contents("output")][-1].endswith("Eve!\n")
 
 
 @pytest.mark.first_case
@@ -309,9 +309,9 @@ async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     reply = replies.Reply(approvals=["print('edited')", "print('two')"])
     async with opened(*script) as house:
         await house.ask("go", reply, approval=approval)
-    assert len(reply.of("approve")) == asked_for
+    assert len(reply.contents("approve")) == asked_for
     first = "edited" if asked_for else "one"
-    assert [output.plain for output in reply.of("output")] == [f"{first}\n", "two\n"]
+    assert [output.plain for output in reply.contents("output")] == [f"{first}\n", "two\n"]
 
 
 @pytest.mark.slow
@@ -327,8 +327,8 @@ async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(opened):
         first, second, _ = house.server.requests
     assert "in one to five short lines of plain words" in first.messages[0]["content"]
     assert "A plan in plain words is wanted" in second.messages[-1]["content"]
-    assert reply.of("approve") == ["print('one')"]
-    assert [output.plain for output in reply.of("output")] == ["one\n"]
+    assert reply.contents("approve") == ["print('one')"]
+    assert [output.plain for output in reply.contents("output")] == ["one\n"]
 
 
 @pytest.mark.first_case
@@ -350,7 +350,7 @@ async def test_approval_is_the_strictest_that_anybody_chose(opened, who):
         fields = {"key": key, "approval": "every" if who == "platform" else "never"}
         reply = await house.ask("go", replies.Reply(approvals=[None]), **fields)
         service = await house.service.queries.approval(scopes["person here"], fields["approval"])
-    assert reply.of("approve") == ["print(1)"]
+    assert reply.contents("approve") == ["print(1)"]
     assert service == "every"
 
 
@@ -359,7 +359,7 @@ async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(
     async with opened(*script) as house:
         reply = await house.ask("go", replies.Reply(approvals=[None]), approval="every")
         told = house.server.requests[1].messages[-1]["content"]
-    assert reply.of("code") == []
+    assert reply.contents("code") == []
     assert "declined this code" in told
     assert reply.end.status is Status.DONE
 
@@ -373,8 +373,8 @@ async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(opened):
     async with opened(*script) as house:
         reply = await house.ask("go")
         told = house.server.requests[2].messages[-1]["content"]
-    assert [one.ending.value for one in reply.of("finished")] == ["crashed", "ok"]
-    notice, printed = reply.of("output")
+    assert [one.ending.value for one in reply.contents("finished")] == ["crashed", "ok"]
+    notice, printed = reply.contents("output")
     assert notice == values.Notice(
         "A new Python was started, without the variables of the earlier one. The code ended its "
         "own Python process (exit code 3). Files in /mnt/data are kept."
@@ -397,7 +397,7 @@ async def test_a_file_that_is_displayed_is_marked_so_that_no_chat_shows_it_twice
     )
     async with opened(openai_server.code(code), openai_server.text("Done.")) as house:
         reply = await house.ask("go")
-    shown = {artifact.name: artifact.is_shown for artifact in reply.of("artifact")}
+    shown = {artifact.name: artifact.is_shown for artifact in reply.contents("artifact")}
     assert shown == {"shown.png": True, "other.png": False}
 
 
@@ -412,8 +412,8 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
     async with opened(*script) as house:
         reply = await house.ask("go")
     assert reply.files == {"f.txt": b"final version"}
-    assert len(reply.of("artifact")) == 1
-    assert reply.of("announcement") == [
+    assert len(reply.contents("artifact")) == 1
+    assert reply.contents("announcement") == [
         "The model was asked to check this answer, and answers again.",
         "The answer names files that do not exist: g.txt, saved.csv.",
     ]
@@ -500,7 +500,7 @@ display(pd.DataFrame({"few": [1]}))
 async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
     async with opened() as house:
         reply = await house.run(FRAME)
-        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
         names = [await house.service.save_table(KEY, table.handle, ANNA) for table in tables[:2]]
         again = await house.service.save_table(KEY, tables[0].handle, ANNA)
         async with house.service.queries.reading(KEY, names[0]) as (_, chunks):
@@ -525,17 +525,17 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
 async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
     async with publishers.Publisher.open() as publisher:
         embedded = functools.partial(
-            on_demand_model.OnDemandModel.open, official=publisher.wanted, script=publishers.ENGINE
+            on_demand_model.OnDemandModel.open, official=publisher.weights, script=publishers.ENGINE
         )
         monkeypatch.setattr(on_demand_model.OnDemandModel, "open", embedded)
         async with opened(no_model=True, local=settings.EmbeddedModel()) as house:
             reply = await house.ask("hello")
             (turn,) = await house.service.queries.history(KEY)
 
-    told = reply.of("progress")
+    told = reply.contents("progress")
     assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in told
     assert told[-1] == ("", None)
-    assert reply.of("announcement") == []
+    assert reply.contents("announcement") == []
     assert reply.end.text == "Hello."
     assert [type(event).__name__ for event in turn.events[1:3]] == ["StepStarted", "TextAdded"]
     assert not any(isinstance(event, events.NoticeShown) for event in turn.events)
@@ -555,7 +555,7 @@ async def test_files_of_any_name_are_linked_by_their_real_name_and_exist(opened,
     script = [openai_server.code(f"open({made!r}, 'w').write('x')"), openai_server.text(answer)]
     async with opened(*script) as house:
         reply = await house.ask("go", attachments=(attachment(name, b"a,b\n1,2\n"),))
-    assert reply.of("announcement") == []
+    assert reply.contents("announcement") == []
     assert reply.files == {made: b"x"}
     assert reply.end.text == (
         f"I read `{name}` and saved the rest (`{made}`) as `{made}`, see it (`{made}`)."

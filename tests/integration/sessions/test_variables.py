@@ -29,7 +29,7 @@ def saving(opened):
 
 
 def _notices(reply):
-    return [one for one in reply.of("announcement") if "new Python" in one]
+    return [one for one in reply.contents("announcement") if "new Python" in one]
 
 
 def _sentence(names, reason):
@@ -69,7 +69,7 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
         again = await house.ask("and now?")
         second = house.server.requests[-1]
     assert _notices(reply) == [_sentence("rows, df, math", IDLE)]
-    heard = [name for name, _ in reply.heard]
+    heard = [name for name, _ in reply.received]
     assert heard.index("announcement") < heard.index("step")
     (remark,) = _remarks(first)
     assert "rows, df, math" in remark
@@ -99,7 +99,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
         again = await house.run("print(1)")
     reason = IDLE if ending == "idle before" else RESTARTED
     assert _notices(reply) == [_sentence("x", reason)]
-    assert [name for name, _ in reply.heard][:3] == ["begun", "announcement", "code"]
+    assert [name for name, _ in reply.received][:3] == ["begun", "announcement", "code"]
     assert _notices(again) == []
 
 
@@ -123,7 +123,7 @@ async def test_after_a_death_the_next_turn_says_so(opened):
         again = await house.ask("and?")
     (notice,) = _notices(reply)
     assert "earlier one (x)." in notice
-    assert "Its variables are gone" in died.of("finished")[0].reason
+    assert "Its variables are gone" in died.contents("finished")[0].reason
     assert _notices(again) == []
 
 
@@ -191,7 +191,7 @@ async def test_code_that_breaks_its_namespace_breaks_nothing_else(opened):
     async with opened() as house:
         await house.run("x = 1\nget_ipython().variables = lambda: 1 / 0")
         reply = await house.run("get_ipython().variables = lambda: {'names': 7}; print('fine')")
-    assert [one.plain for one in reply.of("output")] == ["fine\n"]
+    assert [one.plain for one in reply.contents("output")] == ["fine\n"]
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ BACK = "Your variables are back (3 of 4). Not kept: running (a generator)."
 
 
 def _returns(reply):
-    return [one for one in reply.of("announcement") if "variables are back" in one]
+    return [one for one in reply.contents("announcement") if "variables are back" in one]
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving)
         again = await house.run("rows.append(2)")
     assert _returns(reply) == [BACK]
     assert _notices(reply) == _returns(again) == []
-    assert [one.plain for one in reply.of("output")] == ["1 False\n"]
+    assert [one.plain for one in reply.contents("output")] == ["1 False\n"]
     (remark,) = _remarks(first)
     assert IDLE in remark
     assert re.search(r"is there again. Not kept: running \(a generator\)\. *\]", remark)
@@ -246,9 +246,9 @@ async def test_variables_survive_an_orderly_restart_of_the_bot(saving, is_idle):
         await house.service.reset(KEY)
         reset = await house.run("'rows' in dir()")
     assert _returns(reply) == [BACK]
-    assert [one.plain for one in reply.of("output")] == ["1\n"]
+    assert [one.plain for one in reply.contents("output")] == ["1\n"]
     assert _returns(again) == _returns(reset) == []
-    assert [one.plain for one in reset.of("output")] == ["False"]
+    assert [one.plain for one in reset.contents("output")] == ["False"]
 
 
 async def test_whatever_is_said_of_saved_variables_stays_harmless(saving):
@@ -278,13 +278,13 @@ async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
         reply = await house.ask("so?")
         request = house.server.requests[-1]
         found = await house.run("rows")
-    assert "Its variables are gone" in died.of("finished")[0].reason
+    assert "Its variables are gone" in died.contents("finished")[0].reason
     (notice,) = _returns(reply)
     since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last piece of code ran"
     assert re.match(f"Your variables are back {since}\\. ", notice)
     assert "The code ended its own Python process" in notice
     assert "what changed later is lost" in _remarks(request)[-1]
-    assert [one.plain for one in found.of("output")] == ["1"]
+    assert [one.plain for one in found.contents("output")] == ["1"]
 
 
 async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
@@ -317,6 +317,6 @@ async def test_within_a_turn_a_new_kernel_says_what_it_has_back(saving):
         await house.run("rows = 1")
         await _be_idle(house)
         reply = await house.ask("go")
-    shown = [one.plain for one in reply.of("output")]
+    shown = [one.plain for one in reply.contents("output")]
     assert "before the last piece of code ran" in shown[-2]
     assert shown[-1] == "1\n"

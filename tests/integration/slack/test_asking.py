@@ -19,7 +19,7 @@ from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
 from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, offers, settings_for
+from tests.integration.slack.worlds import connected, has_button, settings_for
 
 
 async def endless(turn):
@@ -56,7 +56,7 @@ async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app
     slack.click("U1", "C1", answer["ts"], "stop")
     await slack.until(lambda: service.ends)
     await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
-    assert not offers(answer, "stop")
+    assert not has_button(answer, "stop")
 
 
 async def test_stop_by_mention_stops_the_turn(slack, service, app):
@@ -144,14 +144,14 @@ async def asking(turn):
     await turn.reply.code(0, "name = input('Name? ')")
     answer = await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
     turn.reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
-    turn.reply.finished(0, fake.done())
+    turn.reply.finished(0, fake.finished_well())
 
 
 async def test_input_is_answered_by_the_next_message_of_who_started(slack, service, app):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     question = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
+        lambda: [m for m in slack.replies("C1", ts) if has_button(m, "answer")]
     )
     slack.say("U2", "C1", "Bob", thread=ts)
     slack.say("U1", "C1", "not in the thread")
@@ -175,7 +175,7 @@ async def test_the_model_is_answered_by_a_button_by_a_number_or_by_words(slack, 
     service.script = asks
     ts = slack.say("U1", "C1", "<@UBOT> plot")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if offers(m, "pick1")]
+        lambda: [m for m in slack.replies("C1", ts) if has_button(m, "pick1")]
     )
     assert "Which region?" in str(question["blocks"])
     slack.click("U2", "C1", question["ts"], "pick0")
@@ -184,7 +184,9 @@ async def test_the_model_is_answered_by_a_button_by_a_number_or_by_words(slack, 
     await slack.until(lambda: service.ends)
     for number, words in enumerate(("1", "Both"), start=1):
         ts = slack.say("U1", "C1", "<@UBOT> again")
-        await slack.until(lambda ts=ts: any(offers(m, "pick1") for m in slack.replies("C1", ts)))
+        await slack.until(
+            lambda ts=ts: any(has_button(m, "pick1") for m in slack.replies("C1", ts))
+        )
         slack.say("U1", "C1", words, thread=ts)
         await slack.until(lambda number=number: len(service.ends) > number)
     assert answers == ["South", "North", "Both"]
@@ -193,7 +195,7 @@ async def test_the_model_is_answered_by_a_button_by_a_number_or_by_words(slack, 
 
 async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(slack, service, app):
     def asked():
-        return [m for m in slack.world.messages.values() if offers(m, "answer")]
+        return [m for m in slack.world.messages.values() if has_button(m, "answer")]
 
     service.script = fake.echo
     slack.command("U1", "C1", "/py", "1")
@@ -217,8 +219,8 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
 ):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
-    await slack.until(lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")])
-    async with full_databases.refusing_answers(tmp_path):
+    await slack.until(lambda: [m for m in slack.replies("C1", ts) if has_button(m, "answer")])
+    async with full_databases.refuse_answers(tmp_path):
         slack.say("U1", "C1", "Ada", thread=ts)
         await slack.until(lambda: "database" in str(slack.world.ephemerals))
     assert len(service.requests) == 1
@@ -233,7 +235,7 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
         service.given = await turn.reply.ask(
             0, values.InputRequested("Password: ", is_password=True)
         )
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
@@ -257,12 +259,12 @@ async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app
         service.given = await turn.reply.approve(
             0, "POST to a.example", subject="request", choices=("session",)
         )
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if offers(m, "session")]
+        lambda: [m for m in slack.replies("C1", ts) if has_button(m, "session")]
     )
     slack.click("U2", "C1", question["ts"], "session")
     assert "Send this request?" in str(question["blocks"])
@@ -276,11 +278,11 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, a
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
+        lambda: [m for m in slack.replies("C1", ts) if has_button(m, "answer")]
     )
     slack.press_stop("U1", "C1", ts)
     await slack.until(lambda: question not in slack.replies("C1", ts))
-    assert not any(offers(m, "answer") for m in slack.replies("C1", ts))
+    assert not any(has_button(m, "answer") for m in slack.replies("C1", ts))
 
 
 async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slack, service):
@@ -294,7 +296,7 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
         try:
             await asyncio.wait([question])
         finally:
-            turn.reply.finished(0, fake.done())
+            turn.reply.finished(0, fake.finished_well())
 
     async def asking_name(turn):
         await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
@@ -314,7 +316,9 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
         )
         entry = running.open_entry("1", "U1", transport.location(place, key))
         answering = asyncio.create_task(running.answer(entry, request))
-        await slack.until(lambda: any(offers(m, "answer") for m in slack.world.messages.values()))
+        await slack.until(
+            lambda: any(has_button(m, "answer") for m in slack.world.messages.values())
+        )
         known.drop_token("T1", api_errors.GoneError("chat.update", "token_revoked"))
         is_lost.set()
         await answering
@@ -329,7 +333,7 @@ async def approving(turn):
     turn.service.ran = code
     if code is not None:
         await turn.reply.code(0, code)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
     turn.reply.step(2)
     turn.reply.text("Done.")
 
@@ -364,7 +368,7 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, 
         await turn.reply.code(0, "jira.delete()")
         service.given = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
         turn.reply.output(0, values.Text("stdout", "deleted\n"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -388,7 +392,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
             1, "tools.jira.delete()", choices=("session",), is_personal=is_personal
         )
         turn.reply.output(0, values.Text("stdout", "over\n"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -471,7 +475,7 @@ async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack,
 async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, TROJAN)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     await service.choose(values.Scope("slack", "T1", person="U1"), "show_code", True)

@@ -16,7 +16,7 @@ async def run(turn):
     assert turn.request.is_code
     await turn.reply.code(0, turn.request.text)
     turn.reply.output(0, values.Text("stdout", "2\n"))
-    turn.reply.finished(0, fake.done())
+    turn.reply.finished(0, fake.finished_well())
 
 
 def posted(slack, channel="C1"):
@@ -214,7 +214,7 @@ async def test_two_runs_in_one_channel_take_turns(slack, service, app):
         assert running == 1
         await turn.reply.code(0, turn.request.text)
         await asyncio.sleep(0.1)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         running -= 1
 
     service.script = script

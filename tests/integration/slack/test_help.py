@@ -6,13 +6,13 @@ import re
 import pytest
 
 from interpreter_bot.platforms import command_table
-from tests.fakes import offers
+from tests.fakes import optional_features
 from tests.integration.slack.worlds import connected
 
 ALWAYS = {
     name
     for name, row in command_table.commands_of("slack").items()
-    if row.needs in offers.ON_BY_DEFAULT
+    if row.needs in optional_features.ON_BY_DEFAULT
 }
 
 
@@ -44,14 +44,22 @@ async def helped(slack, way):
 @pytest.mark.parametrize(
     ("way", "things"),
     [
-        *(("command", (thing,)) for thing in offers.COMMANDS),
-        *itertools.product(("command", "mention", "nothing", "home"), ((), tuple(offers.COMMANDS))),
+        *(("command", (thing,)) for thing in optional_features.COMMANDS_BY_FEATURE),
+        *itertools.product(
+            ("command", "mention", "nothing", "home"),
+            ((), tuple(optional_features.COMMANDS_BY_FEATURE)),
+        ),
     ],
     ids=str,
 )
 async def test_help_lists_only_what_is_on(slack, tmp_path, way, things):
-    async with offers.opened(tmp_path, *things) as service, connected(slack, service):
+    async with (
+        optional_features.open_conversations(tmp_path, *things) as service,
+        connected(slack, service),
+    ):
         text = await helped(slack, way)
-    expected = {command for thing in things for command in offers.COMMANDS[thing]}
+    expected = {
+        command for thing in things for command in optional_features.COMMANDS_BY_FEATURE[thing]
+    }
     assert listed(text) == ALWAYS | expected
     assert ("Mention me with a question" in text) == ("models" in things)

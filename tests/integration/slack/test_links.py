@@ -36,7 +36,7 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
                 await slack.until(lambda: True)
         await slack.until(lambda: "e.example" in str(slack.called("chat.appendStream")))
         await turn.reply.code(0, "get('https://j.example')")
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "DU1", "go")

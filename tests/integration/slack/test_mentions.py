@@ -49,7 +49,7 @@ async def test_the_last_words_come_first_then_table_pictures_and_one_batch_of_fi
                 columns=("", "a"), rows=(("0", "1"),), row_count=1, column_count=1, index_count=1
             ),
         )
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         await going.wait()
         turn.reply.step(2)
         turn.reply.text("There it is.")
@@ -87,7 +87,7 @@ async def test_a_picture_that_was_saved_and_shown_is_posted_once(slack, service,
     async def script(turn):
         await turn.reply.code(0, "plot()")
         turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure 1>"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.make(0, "plot.png", PNG)
         turn.make(0, "report.csv", b"a,b\n1,2\n")
         return events.TurnEnded(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
@@ -285,7 +285,7 @@ async def test_long_output_is_a_file_with_both_ends_shown(slack, service, app):
         turn.reply.step(1)
         await turn.reply.code(0, "for …")
         turn.reply.output(0, values.Text("stdout", printed))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> count")
@@ -307,7 +307,7 @@ async def test_table_too_large_for_a_block_is_csv(slack, service, app):
         turn.reply.step(1)
         await turn.reply.code(0, "df")
         turn.reply.output(0, table)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     slack.say("U1", "C1", "<@UBOT> df")
@@ -345,7 +345,7 @@ async def test_code_is_shown_if_that_is_chosen(slack, service, app, shows):
     async def script(turn):
         turn.reply.step(1)
         await turn.reply.code(0, "print(12345)")
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.reply.step(2)
         turn.reply.text("Done.")
 
@@ -405,7 +405,7 @@ async def test_long_text_and_large_table_both_fit(slack, service, app, is_stream
         turn.reply.step(1)
         await turn.reply.code(0, "df")
         turn.reply.output(0, table)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.reply.step(2)
         turn.reply.text("word " * 1_700)
 
@@ -477,7 +477,7 @@ async def test_who_waits_sees_for_how_long_and_for_what(slack, service, app, cha
             await turn.reply.code(0, "sleep()")
         await gate.wait()
         if runs:
-            turn.reply.finished(0, fake.done())
+            turn.reply.finished(0, fake.finished_well())
         return "over"
 
     service.script = script

@@ -22,7 +22,7 @@ from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.test_asking import asking, endless
-from tests.integration.slack.worlds import connected, offers
+from tests.integration.slack.worlds import connected, has_button
 
 # Deletions -----------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(slac
 async def test_files_that_slack_shares_late_are_sent_once(slack, service):
     async def script(turn):
         await turn.reply.code(0, "x")
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.make(0, "R&D <1>.txt", b"abc")
 
     service.script = script
@@ -244,7 +244,7 @@ async def test_form_that_comes_too_late_says_so(slack, service, app):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
+        lambda: [m for m in slack.replies("C1", ts) if has_button(m, "answer")]
     )
     slack.click("U1", "C1", question["ts"], "answer")
     [view] = await slack.until(lambda: slack.world.modals)
@@ -423,7 +423,7 @@ async def test_fault_of_a_command_is_told(slack, service, app, monkeypatch):
 async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service, app):
     root = slack.say("U1", "C1", "<@UBOT> begin")
     await slack.until(lambda: service.ends)
-    key = service.handled[0].key
+    key = service.handled_requests[0].key
     await service.go_on(key, "go on", person="U1", request_id="C1/123.45")
     await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
     assert session_words.KEPT_RUNNING in str(slack.answers("C1", root)[-1])
@@ -445,14 +445,14 @@ async def test_a_job_shows_how_it_goes_and_its_end_is_a_message_of_its_own(slack
     await slack.until(lambda: service.ends)
     go = asyncio.Event()
     service.script = working(go)
-    key = service.handled[0].key
+    key = service.handled_requests[0].key
     await service.go_on(key, "work()", person="U1", request_id="123456789", is_job=True)
     shown = await slack.until(
         lambda: [m for m in slack.replies("C1", root) if "step 2" in str(m["blocks"])]
     )
     assert "running …" in str(shown[0]["blocks"])
     assert "step 1" not in str(shown[0]["blocks"])
-    assert offers(shown[0], "stop")
+    assert has_button(shown[0], "stop")
     # Others are answered beside it.
     service.script = fake.echo
     slack.say("U1", "C1", "<@UBOT> how far?", thread=root)
@@ -460,7 +460,7 @@ async def test_a_job_shows_how_it_goes_and_its_end_is_a_message_of_its_own(slack
     go.set()
     await slack.until(lambda: "in the background is done" in str(slack.answers("C1", root)))
     # What showed its progress is gone then.
-    await slack.until(lambda: not any(offers(m, "stop") for m in slack.replies("C1", root)))
+    await slack.until(lambda: not any(has_button(m, "stop") for m in slack.replies("C1", root)))
     assert len(slack.answers("C1", root)) == 3
     assert "in the background is done" in str(slack.answers("C1", root)[-1])
 
@@ -470,9 +470,11 @@ async def test_a_job_is_stopped_by_its_button(slack, service, app):
     await slack.until(lambda: service.ends)
     go = asyncio.Event()
     service.script = working(go)
-    key = service.handled[0].key
+    key = service.handled_requests[0].key
     await service.go_on(key, "work()", person="U1", request_id="123456789", is_job=True)
-    [shown] = await slack.until(lambda: [m for m in slack.replies("C1", root) if offers(m, "stop")])
+    [shown] = await slack.until(
+        lambda: [m for m in slack.replies("C1", root) if has_button(m, "stop")]
+    )
     slack.click("U2", "C1", shown["ts"], "stop")
     await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
     slack.click("U1", "C1", shown["ts"], "stop")

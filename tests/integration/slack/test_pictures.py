@@ -27,7 +27,7 @@ def drawing(*, pause=0.0):
                     turn.reply.output(
                         step, values.Image(mime="image/png", data=PNG, plain="<Figure>")
                     )
-                turn.reply.finished(step, fake.done())
+                turn.reply.finished(step, fake.finished_well())
             await asyncio.sleep(pause)
         return "three!"
 
@@ -153,7 +153,7 @@ async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, service,
         await turn.reply.code(0, "plots()")
         for _ in range(60):
             turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     service.script = script
     ts = await answered(slack)
@@ -171,7 +171,7 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
         await turn.reply.code(0, "plots()")
         for _ in range(60):
             turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.reply.step(2)
         turn.reply.text("two!")
         return "two!"

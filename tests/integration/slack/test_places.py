@@ -6,7 +6,7 @@ import pytest
 from interpreter_bot import settings, values
 from tests.fakes import openai_server
 from tests.integration.slack.test_whole import opened
-from tests.integration.slack.worlds import offers
+from tests.integration.slack.worlds import has_button
 
 pytestmark = pytest.mark.kernel
 
@@ -49,7 +49,7 @@ async def test_a_note_is_proposed_confirmed_told_and_forgotten(slack, tmp_path, 
             lambda: [m for m in slack.replies("C1", ts) if "Remember this here?" in m["text"]],
             seconds=30,
         )
-        assert offers(card, "run")
+        assert has_button(card, "run")
         # Another member answers nothing.
         slack.click("U2", "C1", card["ts"], "run")
         assert "Only the person who asked" in await told(slack, 1)

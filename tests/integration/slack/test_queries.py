@@ -7,7 +7,7 @@ from tests.fakes import conversations as fake
 async def asking(turn):
     turn.reply.step(1)
     await turn.reply.code(0, "df")
-    turn.reply.finished(0, fake.done())
+    turn.reply.finished(0, fake.finished_well())
     turn.queries = (
         code_activity.ShownQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
     )

@@ -24,7 +24,7 @@ def drawing(count):
             turn.reply.output(
                 0, values.Image(mime="image/png", data=PIXEL, plain=f"Figure: {number}")
             )
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
 
     return script
 

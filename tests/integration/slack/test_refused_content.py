@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, offers
+from tests.integration.slack.worlds import connected, has_button
 
 WORDS = [
     "invalid_blocks",
@@ -133,12 +133,12 @@ async def test_question_whose_form_is_refused_still_has_its_buttons(slack, servi
     async with connected(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         [question] = await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if offers(m, "run")]
+            lambda: [m for m in slack.replies("C1", ts) if has_button(m, "run")]
         )
         assert "print(1)" in shown(question)
         slack.click("U1", "C1", question["ts"], "run")
         await slack.until(lambda: "ran print(1)" in str(slack.replies("C1", ts)))
-        await slack.until(lambda: not offers(question, "run"))
+        await slack.until(lambda: not has_button(question, "run"))
 
 
 # Code that Slack could take for mentions or links.
@@ -153,7 +153,7 @@ async def test_code_is_shown_byte_for_byte(slack, service, app, channel):
             turn.reply.text(letter)
         await turn.reply.code(0, CODE)
         turn.reply.output(0, values.Text("stdout", f"{CODE}\n"))
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         turn.reply.step(2)
         approved = await turn.reply.approve(1, CODE)
         assert approved == CODE
@@ -162,7 +162,7 @@ async def test_code_is_shown_byte_for_byte(slack, service, app, channel):
     service.script = script
     ts = slack.say("U1", channel, "<@UBOT> go")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies(channel, ts) if offers(m, "run")]
+        lambda: [m for m in slack.replies(channel, ts) if has_button(m, "run")]
     )
     assert CODE in shown(question)
     slack.click("U1", channel, question["ts"], "run")

@@ -4,20 +4,20 @@ import json
 import re
 
 from interpreter_bot import events, values
-from tests.integration.slack.worlds import offers
+from tests.integration.slack.worlds import has_button
 
 
 async def set_up(slack, service, text="daily 9:00 UTC: say hello"):
     """Set up a schedule in a thread, whose root is given back."""
     ts = slack.say("U1", "C1", f"<@UBOT> schedule {text}")
     [card] = await slack.until(
-        lambda: [reply for reply in slack.replies("C1", ts) if offers(reply, "run")]
+        lambda: [reply for reply in slack.replies("C1", ts) if has_button(reply, "run")]
     )
     assert "Set up this schedule?" in card["text"]
     assert "Next: " in card["text"]
     slack.click("U1", "C1", card["ts"], "run")
     await slack.until(lambda: "is set up. It runs first on" in str(slack.answers("C1", ts)))
-    await service.idle()
+    await service.wait_until_idle()
     return ts
 
 
@@ -36,7 +36,10 @@ async def test_a_schedule_runs_in_its_thread_as_its_owner(slack, service, app):
     shown = str(slack.answers("C1", ts)[before:])
     assert "echo: say hello" in shown
     assert "Schedule 1: say hello" in shown
-    assert (service.handled[-1].person.id, service.handled[-1].text) == ("U1", "say hello")
+    assert (service.handled_requests[-1].person.id, service.handled_requests[-1].text) == (
+        "U1",
+        "say hello",
+    )
 
     async def be_quiet(turn):
         turn.reply.step(1)
@@ -72,7 +75,7 @@ async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service,
         assert before[0].due is not None
         slack.event(event)
         await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
-        await service.idle()
+        await service.wait_until_idle()
     await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
     for words in ("schedules resume 1", "schedules run 1"):
         before = len(slack.calls)
@@ -145,9 +148,9 @@ async def test_who_left_while_no_bot_ran_has_no_schedule_running(slack, service,
     # An app that was not given the scope for it runs schedules without looking.
     slack.lacking["conversations.members"] = "missing_scope"
     await service.schedules.resume(schedule)
-    count = len(service.handled)
+    count = len(service.handled_requests)
     for _ in range(2):
         await fire(slack, service)
-    assert len(service.handled) == count + 2
+    assert len(service.handled_requests) == count + 2
     assert len(slack.called("conversations.members")) == 3
     slack.forgive("conversations.members")

@@ -22,7 +22,7 @@ async def with_file(turn):
     await turn.reply.code(0, "x")
     turn.reply.output(0, values.Text("stdout", "left out\n"))
     await asyncio.sleep(0.15)
-    turn.reply.finished(0, fake.done())
+    turn.reply.finished(0, fake.finished_well())
     turn.make(0, "a.txt", b"abc")
     turn.reply.step(2)
     turn.reply.text("the end of it")

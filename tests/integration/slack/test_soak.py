@@ -31,7 +31,7 @@ async def work(turn):
     await turn.reply.code(0, f"print({number})")
     turn.reply.output(0, values.Text("stdout", f"out {number}\n"))
     await asyncio.sleep(0.02)
-    turn.reply.finished(0, fake.done())
+    turn.reply.finished(0, fake.finished_well())
     turn.reply.step(2)
     text = f"<end {number}>"
     turn.reply.text(text)

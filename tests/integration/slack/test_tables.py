@@ -22,7 +22,7 @@ def showing(*outputs):
         await turn.reply.code(0, "df")
         for output in outputs:
             turn.reply.output(0, output)
-        turn.reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.finished_well())
         return
 
     return script

@@ -19,7 +19,7 @@ async def service(tmp_path):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
-        tools = await stack.enter_async_context(giver.guarding(tool_servers.tool("whoami")))
+        tools = await stack.enter_async_context(giver.guarding(tool_servers.make_tool("whoami")))
         login = settings.OAuthLogin(issuer=giver.url)
         entry = settings.McpServer(name="jira", url=tools.url, authorization="person", oauth=login)
         config = settings.Settings(mcp_servers=(entry,), paths=settings.Paths(data=tmp_path))

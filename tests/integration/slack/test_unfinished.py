@@ -4,7 +4,7 @@ import pytest
 
 from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import offers
+from tests.integration.slack.worlds import has_button
 
 
 def stop_button(value):
@@ -34,7 +34,7 @@ async def begun(slack, service, channel):
     """A conversation, and its key; the first answer is over."""
     root = slack.say("U1", channel, "<@UBOT> begin")
     await slack.until(lambda: service.ends and slack.status(channel, root) == "active")
-    return root, service.handled[0].key
+    return root, service.handled_requests[0].key
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
@@ -52,7 +52,7 @@ async def test_turn_goes_on_in_its_message_and_the_others_go(slack, service, app
     await slack.until(lambda: "echo: go on" in str(sign["blocks"]))
     await slack.until(lambda: question not in slack.replies("C1", root))
     assert session_words.KEPT_RUNNING in str(sign["blocks"])
-    assert not offers(sign, "stop")
+    assert not has_button(sign, "stop")
     assert other["edits"] == 0
     assert len(slack.replies("C1", root)) == before + 2
 
@@ -87,7 +87,7 @@ async def test_turn_with_which_no_bot_can_go_on_ends_in_its_message(slack, servi
     await service.interrupt(key, "print('before')", person="U1", request_id=asked)
     await slack.until(lambda: session_words.TURN_INTERRUPTED in str(message["blocks"]))
     assert "before" in str(message["blocks"])
-    assert not offers(message, "stop")
+    assert not has_button(message, "stop")
     await slack.until(lambda: session_words.ANSWER_INTERRUPTED in str(slack.replies("C1", root)))
 
 

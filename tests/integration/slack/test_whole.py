@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
 from tests.fakes import openai_server
-from tests.integration.slack.worlds import connected, offers
+from tests.integration.slack.worlds import connected, has_button
 
 pytestmark = pytest.mark.kernel
 
@@ -100,7 +100,8 @@ async def test_code_that_asks_is_answered_in_the_thread(slack, tmp_path, short_p
             lambda: [m for m in slack.replies("DU1", ts) if "Who?" in str(m)], seconds=30
         )
         await slack.until(
-            lambda: [m for m in slack.replies("DU1", ts) if offers(m, "answer")], seconds=30
+            lambda: [m for m in slack.replies("DU1", ts) if has_button(m, "answer")],
+            seconds=30,
         )
         slack.say("U1", "DU1", "Ada", thread=ts)
         await slack.until(

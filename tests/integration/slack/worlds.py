@@ -15,7 +15,7 @@ def recent(request):
     )
 
 
-def offers(message, action):
+def has_button(message, action):
     """Whether a message has a button."""
     return f"'action_id': '{action}'" in str(message.get("blocks"))
 

@@ -54,7 +54,7 @@ class Tab:
     def __init__(self, socket, thread):
         self.socket = socket
         self.thread = thread
-        self.heard = []
+        self.received = []
         self.whole = None
         self._unread = []
 
@@ -67,7 +67,7 @@ class Tab:
             if not self._unread:
                 self._unread = await self.socket.receive_json(timeout=30)
             message = self._unread.pop(0)
-            self.heard.append(message)
+            self.received.append(message)
             if message["kind"] == kind:
                 return message
 

@@ -263,7 +263,7 @@ async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsin
         assert await page.value(buttons) == ["Confirm", "Change", "Cancel"]
         await page.value(f"{confirm}.click()")
         await visits.answered(page)
-        await bot.idle()
+        await bot.wait_until_idle()
         (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Asia/Tokyo"
         assert await page.text(".bubble") == "/schedule daily 9:00 Asia/Tokyo: hello"
@@ -298,7 +298,7 @@ async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsi
         card = await page.text(".approval")
         await page.click(".approval button")
         await visits.answered(page)
-        await bot.idle()
+        await bot.wait_until_idle()
         await fire(bot)
         await visits.answered(page, 2)
         lists = []
@@ -665,7 +665,7 @@ async def test_who_waits_sees_for_how_long_and_how_long_it_may_take(serving_fake
     async def wait(turn):
         await turn.reply.code(0, "wait()")
         await gate.wait()
-        turn.reply.finished(0, conversations.done())
+        turn.reply.finished(0, conversations.finished_well())
         return "Done."
 
     async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:

@@ -97,16 +97,16 @@ async def test_an_upload_that_breaks_off_leaves_nothing(serving_fake):
         await writer.drain()
         workspace = bot.directory(KEY).parent
         for _ in range(3000):
-            if conversations.contents(workspace):
+            if conversations.read_files(workspace):
                 break
             await asyncio.sleep(0.01)
-        assert conversations.contents(workspace)
+        assert conversations.read_files(workspace)
         writer.close()
         for _ in range(3000):
-            if not conversations.contents(workspace):
+            if not conversations.read_files(workspace):
                 break
             await asyncio.sleep(0.01)
-        assert conversations.contents(workspace) == {}
+        assert conversations.read_files(workspace) == {}
         del reader
 
 
@@ -149,7 +149,7 @@ async def _show(client, output):
     async with client.tab(THREAD) as tab:
         await tab.send("send", id="f" * 16, text="show", is_code=True)
         await tab.event("over")
-        (event,) = [one["event"] for one in tab.heard if "sha256" in one.get("event", {})]
+        (event,) = [one["event"] for one in tab.received if "sha256" in one.get("event", {})]
         return event
 
 

@@ -42,7 +42,7 @@ async def _text(asking):
 
 
 def _kinds(tab):
-    return [one["event"]["type"] for one in tab.heard if one["kind"] == "event"]
+    return [one["event"]["type"] for one in tab.received if one["kind"] == "event"]
 
 
 async def test_a_turn_is_shown_as_it_happens(serving_fake):
@@ -67,7 +67,7 @@ async def test_a_turn_is_shown_as_it_happens(serving_fake):
         assert bot.titles == {KEY: "hello you"}
         while not (await tab.next("conversations"))["conversations"]:
             pass
-        assert tab.heard[-1]["conversations"][0]["title"] == "hello you"
+        assert tab.received[-1]["conversations"][0]["title"] == "hello you"
 
 
 async def test_two_tabs_see_the_same_and_a_late_one_all_of_it(serving_fake):
@@ -375,7 +375,7 @@ async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
         assert card["facts"].startswith("Next: ")
         await tab.send("answer", question=card["id"], text=card["text"])
         await tab.event("over", ONE)
-        await bot.idle()
+        await bot.wait_until_idle()
         await tab.send("send", id=TWO, text="/schedules")
         ((number, schedule, _),) = (await tab.next("panel"))["rows"]
         assert (number, schedule[:24]) == ("1", "daily 9:00: hello (next ")
@@ -385,7 +385,7 @@ async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
         shown = await tab.next("turn")
         assert shown["request"] == "hello"
         await bot.schedules.close()
-    assert bot.handled[-1].text == "hello"
+    assert bot.handled_requests[-1].text == "hello"
 
 
 async def test_a_schedule_is_in_the_time_zone_of_the_browser(serving_fake):
@@ -399,7 +399,7 @@ async def test_a_schedule_is_in_the_time_zone_of_the_browser(serving_fake):
         card = await tab.event("approve", ONE)
         await tab.send("answer", question=card["id"], text=card["text"])
         await tab.event("over", ONE)
-        await bot.idle()
+        await bot.wait_until_idle()
         (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Europe/Berlin"
         await bot.schedules.close()
@@ -428,7 +428,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
         await tab.send("send", id=THREE, text="/nonsense")
         assert "/help" in (await tab.next("refused"))["sentence"]
         assert bot.requests == []
-        assert "panel" not in [one["kind"] for one in other.heard]
+        assert "panel" not in [one["kind"] for one in other.received]
 
 
 async def test_what_cannot_be_is_refused_with_a_sentence_and_its_id(serving_fake):
@@ -586,7 +586,7 @@ async def test_a_branch_without_variables_runs_the_code_until_there_before_it_as
         for turn_id, text in (("a" * 20, long[0]), (ONE, long[1]), (TWO, "x = 2")):
             await tab.send("send", id=turn_id, text=text, is_code=True)
             turn = (await tab.event("over", turn=turn_id))["turn_id"]
-        await bot.idle()
+        await bot.wait_until_idle()
         for refused in ({"text": " ", "turn_id": turn}, {"text": "hello", "turn_id": 10**6}):
             await tab.send("branch", id=TWO, **refused)
             await tab.next("refused")
@@ -594,12 +594,12 @@ async def test_a_branch_without_variables_runs_the_code_until_there_before_it_as
         tab.thread = (await tab.next("forked"))["to"]
         for _ in range(3):
             await tab.next("accepted")
-        await bot.idle()
+        await bot.wait_until_idle()
         await tab.send("watch", max_turns=9)
         whole = await tab.next("conversation")
         assert "runs again" in whole["past"][2]["events"][1]["text"]
         assert [one["position"] for one in whole["alternatives"]] == [1]
-        assert [one.text for one in bot.handled] == [*long, "x = 2", *long, "hello"]
+        assert [one.text for one in bot.handled_requests] == [*long, "x = 2", *long, "hello"]
 
 
 async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_fake):
@@ -641,7 +641,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
     async with serving_fake({"go": _hello}) as (bot, client), client.tab(THREAD) as tab:
         await bot.go_on(KEY, "go on", person="you", request_id=ONE)
         end = await tab.event("over")
-        shown = [one["event"] for one in tab.heard if one["kind"] == "event"]
+        shown = [one["event"] for one in tab.received if one["kind"] == "event"]
     # What was shown before comes first.
     kinds = [(event["type"], event.get("text")) for event in shown[:4]]
     assert kinds[:3] == [("begun", None), ("code", "go on"), ("stdout", "before\n")]

@@ -381,7 +381,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
             await page.until("document.querySelectorAll('.words').length === 2")
             await visits.say(page, "hello waiting")
             await page.until("document.body.innerText.includes('1 request ahead')")
-            await bot.recorded(bot.requests[0].key)
+            await bot.wait_until_recorded(bot.requests[0].key)
             # What is there now is what a bot that was killed leaves behind.
             shutil.copytree(tmp_path / "bot-0", tmp_path / "killed")
         await page.until("!document.getElementById('banner').hidden")

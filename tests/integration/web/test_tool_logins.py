@@ -19,7 +19,7 @@ async def test_a_person_logs_in_from_the_page_and_out_again(tmp_path, short_path
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
-        tools = await stack.enter_async_context(giver.guarding(tool_servers.tool("whoami")))
+        tools = await stack.enter_async_context(giver.guarding(tool_servers.make_tool("whoami")))
         entry = settings.McpServer(
             name="jira",
             url=tools.url,

@@ -86,19 +86,19 @@ class Watcher:
         self.arrival = asyncio.Event()
 
     def emit(self, event):
-        self.seen.append(replies.described(event))
+        self.seen.append(replies.describe_event(event))
         self.arrival.set()
 
-    def of(self, kind):
+    def contents(self, kind):
         return [what for seen, what in self.seen if seen == kind]
 
     @property
-    def said(self):
-        return "".join(self.of("text"))
+    def all_text(self):
+        return "".join(self.contents("text"))
 
     async def until(self, kind):
         async with asyncio.timeout(30):
-            while not self.of(kind):
+            while not self.contents(kind):
                 self.arrival.clear()
                 await self.arrival.wait()
 

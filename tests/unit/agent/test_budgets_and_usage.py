@@ -31,7 +31,7 @@ CACHED = {"cached_tokens": 600, "cache_write_tokens": 100}
     ],
 )
 async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
-    reply = server.text("ok", usage=(read, 50), counted=counted)
+    reply = server.text("ok", usage=(read, 50), usage_fields=counted)
     async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
         outcome = await stage.run()
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
@@ -41,7 +41,7 @@ async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
 
 @pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
 async def test_cached_tokens_by_other_names_are_read(name):
-    reply = server.text("ok", usage=(1000, 50), counted={name: 400})
+    reply = server.text("ok", usage=(1000, 50), usage_fields={name: 400})
     async with scripts.stage([reply], input_price="1", cached_price="0.5") as stage:
         outcome = await stage.run()
     assert outcome.spent.cached_tokens == 400
@@ -50,7 +50,7 @@ async def test_cached_tokens_by_other_names_are_read(name):
 
 async def test_cached_tokens_cost_what_others_do_where_no_price_is_set():
     counted = {"prompt_tokens_details": CACHED}
-    reply = server.text("ok", usage=(1000, 0), counted=counted)
+    reply = server.text("ok", usage=(1000, 0), usage_fields=counted)
     async with scripts.stage([reply], input_price="1") as stage:
         outcome = await stage.run()
     assert outcome.spent.money == decimal.Decimal("0.001")
@@ -80,7 +80,7 @@ async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, details):
     name = "prompt_tokens_details" if protocol == "chat" else "input_tokens_details"
-    reply = server.text("ok", usage=(1000, 0), counted={name: details})
+    reply = server.text("ok", usage=(1000, 0), usage_fields={name: details})
     async with scripts.stage([reply], protocol=protocol, input_price="1") as stage:
         outcome = await stage.run()
     usage = outcome.spent

@@ -28,8 +28,8 @@ async def test_code_is_run_and_its_output_answered(protocol):
         "",
     )
     assert stage.environment.ran == ["print(6*7)"]
-    assert stage.observer.said == "Let me see. It is 42."
-    assert "".join(stage.observer.of("writing")) == "print(6*7)"
+    assert stage.observer.all_text == "Let me see. It is 42."
+    assert "".join(stage.observer.contents("writing")) == "print(6*7)"
     kinds = [kind for kind, _ in stage.observer.seen if kind not in ("text", "writing")]
     assert kinds == ["step", "usage", "code", "output", "finished", "step", "usage"]
     assert "42" in json.dumps(stage.server.requests[1].messages[-1])
@@ -76,7 +76,7 @@ async def test_code_that_a_person_declines_is_no_failure(protocol):
         outcome = await stage.run(approve=decline)
     assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "What then?")
     assert stage.environment.ran == []
-    assert set(stage.observer.of("announcement")) == {"Not run: declined."}
+    assert set(stage.observer.contents("announcement")) == {"Not run: declined."}
     told = json.dumps(stage.server.requests[-1].messages)
     assert "[The person declined.]" in told
     assert "Not run: declined." not in told
@@ -100,7 +100,7 @@ async def test_picture_is_shown_to_a_model_that_sees(protocol):
     ) as stage:
         await stage.run()
     sent = json.dumps(stage.server.requests[1].messages)
-    assert server.pictures(stage.server.requests[1].body) == [scripts.PNG]
+    assert server.decode_pictures(stage.server.requests[1].body) == [scripts.PNG]
     assert "A picture was shown to the person (png 640x480)." in sent
 
 
@@ -266,7 +266,7 @@ async def test_stop_closes_the_stream_at_once_and_keeps_what_was_said(protocol):
         await asyncio.sleep(0.05)
         stop.set()
         outcome = await running
-        await stage.server.until_hung_up()
+        await stage.server.wait_until_closed()
     assert (outcome.ending, outcome.text) == (OutcomeKind.STOPPED, "One, two,")
     assert stage.transcript.entries[-1] == chat_messages.AssistantMessage("One, two, ")
     assert outcome.spent.is_estimated
@@ -329,7 +329,7 @@ async def test_cut_answer_is_gone_on_with(protocol):
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
-    assert stage.observer.said == "It is 42."
+    assert stage.observer.all_text == "It is 42."
 
 
 @pytest.mark.looptime
@@ -443,7 +443,7 @@ async def test_retry_after_is_honoured_and_announced():
         outcome = await stage.run()
     assert outcome.text == "Hi."
     assert stage.waits == [7.0]
-    assert stage.observer.of("announcement") == ["The model is busy. Asking again in 7 s."]
+    assert stage.observer.contents("announcement") == ["The model is busy. Asking again in 7 s."]
 
 
 async def test_server_that_is_not_there_is_unreachable():
@@ -485,7 +485,7 @@ async def test_old_turns_are_summarised_when_the_window_is_full():
         stage.transcript.add_user_message("And now pears?")
         outcome = await stage.run()
     assert outcome.text == "Pears."
-    assert stage.observer.said == "Pears."
+    assert stage.observer.all_text == "Pears."
     said = json.dumps(stage.server.requests[1].messages)
     assert "They wanted apples." in said
     assert "apples apples" not in said
@@ -520,7 +520,7 @@ async def test_money_is_counted_exactly():
     ) as stage:
         outcome = await stage.run()
     assert outcome.spent.money == decimal.Decimal("0.00057465")
-    assert [spent.money for spent in stage.observer.of("usage")] == [
+    assert [spent.money for spent in stage.observer.contents("usage")] == [
         decimal.Decimal("0.0002187"),
         decimal.Decimal("0.00057465"),
     ]
@@ -688,7 +688,7 @@ async def test_who_names_a_missing_file_again_is_not_asked_for_ever_and_people_a
         outcome = await stage.run()
     assert outcome.text == "It is saved as `mean.csv`."
     assert outcome.missing_files == ("mean.csv",)
-    assert stage.observer.of("announcement") == [
+    assert stage.observer.contents("announcement") == [
         "The model was asked to check this answer, and answers again."
     ]
 

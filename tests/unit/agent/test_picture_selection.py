@@ -44,7 +44,7 @@ async def test_plots_of_earlier_turns_are_seen_again(protocol):
         stage.transcript.add_user_message("and what is in the plot?")
         await stage.run()
         for request in stage.server.requests[1:]:
-            assert server.pictures(request.body) == [drawn().data]
+            assert server.decode_pictures(request.body) == [drawn().data]
         assert WORDS in json.dumps(stage.server.requests[2].body)
 
 
@@ -55,7 +55,7 @@ async def test_pictures_that_people_send_are_seen(protocol):
         stage.transcript.add_user_message("What is this?", [seen])
         await stage.run()
         (request,) = stage.server.requests
-        assert server.pictures(request.body) == [drawn().data]
+        assert server.decode_pictures(request.body) == [drawn().data]
         assert "The file 'cat.png' as a picture." in json.dumps(request.body)
 
 
@@ -79,7 +79,7 @@ async def test_a_server_that_refuses_pictures_is_sent_words(protocol, status, wo
         # Once for each plot, for another may be accepted.
         assert len(stage.server.refusals) == 2
         assert WORDS in json.dumps(stage.server.requests[-1].body)
-    assert len(stage.observer.of("announcement")) == 2
+    assert len(stage.observer.contents("announcement")) == 2
     assert stage.waits == []
 
 
@@ -108,7 +108,7 @@ async def test_outputs_are_words_to_a_server_that_takes_nothing_else():
         assert (await stage.run()).text == "ok"
         assert stage.server.refusals == []
         kinds = [one.get("type", one.get("role")) for one in stage.server.requests[-1].messages]
-        seen = server.pictures(stage.server.requests[-1].body)
+        seen = server.decode_pictures(stage.server.requests[-1].body)
     step = ["function_call"] * 2 + ["function_call_output"] * 2 + ["user"]
     assert kinds == ["user", *step, "function_call", "function_call_output", "user"]
     assert seen == [drawn(number).data for number in range(3)]
@@ -123,8 +123,8 @@ async def test_old_pictures_go_several_at_a_time(protocol):
         stage.transcript.add_user_message("again")
         stored = [chat_messages.to_dict(one) for one in stage.transcript.entries]
         sent = [one.messages for one in stage.server.requests]
-        counts = [len(server.pictures(one.body)) for one in stage.server.requests]
-        last = server.pictures(stage.server.requests[-1].body)
+        counts = [len(server.decode_pictures(one.body)) for one in stage.server.requests]
+        last = server.decode_pictures(stage.server.requests[-1].body)
         words = json.dumps(stage.server.requests[-1].body).count("not shown here any more")
         held = [one for one in picture_selection.all_pictures(stage.transcript.entries) if one.data]
     broken = sum(
@@ -162,7 +162,7 @@ async def test_a_picture_is_viewed_when_the_model_wants_to_and_what_it_reads_the
     ) as stage:
         outcome = await stage.run()
         bodies = [one.body for one in stage.server.requests]
-    assert [server.pictures(body) for body in bodies] == [[], [drawn().data]]
+    assert [server.decode_pictures(body) for body in bodies] == [[], [drawn().data]]
     assert "The file 'bill.png' as a picture." in json.dumps(bodies[1])
     assert outcome.text == "It is 73.2."
 
@@ -197,7 +197,7 @@ async def test_large_plots_are_scaled_down_elsewhere_and_the_others_left_alone()
     shown.append(values.Image(mime="image/gif", data=b"GIF89a..."))
     async with scripts.stage([server.code("1"), server.text("ok")], (shown, scripts.OK)) as stage:
         await stage.run()
-        seen = server.pictures(stage.server.requests[-1].body)
+        seen = server.decode_pictures(stage.server.requests[-1].body)
     assert stage.environment.scaled_down == [shown[0].data, shown[2].data, shown[3].data]
     assert seen == [scripts.JPEG, shown[1].data, scripts.JPEG, scripts.JPEG]
 

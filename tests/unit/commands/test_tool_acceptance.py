@@ -11,7 +11,9 @@ from tests.fakes import tool_servers
 
 @pytest.fixture
 async def server():
-    async with tool_servers.ToolServer(tool_servers.tool("send", "Send.", a="A.")).serving() as it:
+    async with tool_servers.ToolServer(
+        tool_servers.make_tool("send", "Send.", a="A.")
+    ).serving() as it:
         yield it
 
 
@@ -40,7 +42,7 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
     assert await said("accept", command, status=0) == "On: 1 tool of mail.\n"
     assert (await said("list", status=0)).endswith("  send  on\n")
     assert finding() == (True, "on: 1 of 1 tool")
-    server.tools = [tool_servers.tool("send", "Send, and tell me.", a="A.")]
+    server.tools = [tool_servers.make_tool("send", "Send, and tell me.", a="A.")]
     changed = await said("list", status=1)
     assert "  send  changed\n      -description: Send.\n      +description: Send, and" in changed
     assert finding() == (False, "on: 0 of 1 tool; off: mail.send (changed)")

@@ -53,7 +53,7 @@ async def require(tmp_path):
             assert (request.grant in allowed) is (answer == values.FOR_SESSION)
             recorded = await past_turns.events_of(database, turn.id)
             assert [event for event in recorded if isinstance(event, CLOSED)] == reply.closed
-            return answer, reply.of("approve")
+            return answer, reply.contents("approve")
 
         yield require
 

@@ -38,7 +38,7 @@ async def nobody():
 async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
     request = requests.Request(key=KEY, person=requests.Person("u1", "Anna"), text="", is_code=True)
     url = f"sqlite:///{tmp_path}/bot.db"
-    delete = tool_servers.tool("delete")
+    delete = tool_servers.make_tool("delete")
     async with (
         tool_servers.ToolServer(delete).serving() as shown,
         tool_servers.ToolServer(delete).serving() as other,
@@ -78,7 +78,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
                 assert not json.loads(await tools.answer(asking, "kernel"))["is_error"]
             finally:
                 await broker.close()
-            return len(reply.of("approve"))
+            return len(reply.contents("approve"))
 
         asked = [await call(server, n) for n, server in enumerate((shown, shown, other), 1)]
     assert asked == [1, 0, 1]

@@ -10,7 +10,7 @@ from tests.fakes import past_turns
 
 
 def sources(status, answer="", happened=()):
-    turn = past_turns.past_turn(*happened, status=status, answer=answer)
+    turn = past_turns.make_past_turn(*happened, status=status, answer=answer)
     written = json.loads(exports.write([turn], {}))
     return [cell["source"] for cell in written["cells"]][1:]
 
@@ -56,7 +56,7 @@ def test_questions_stand_where_they_were_asked():
         "1",
         "*Your code asked: Key: This question has expired.*",
     ]
-    turn = past_turns.past_turn(*happened)
+    turn = past_turns.make_past_turn(*happened)
     page = html_exports.write("T", [turn], {}, {}).decode()
     assert "<pre>Key: •••\n</pre>" in page
     assert "Run this code? Approved." in page

@@ -37,7 +37,9 @@ def display(mime, data):
 
 
 def turn(*happened, answer="", request=ATTACK):
-    return past_turns.past_turn(*happened, request=request, attachments=(ATTACK,), answer=answer)
+    return past_turns.make_past_turn(
+        *happened, request=request, attachments=(ATTACK,), answer=answer
+    )
 
 
 TABLE = values.Table(

@@ -232,7 +232,7 @@ async def test_an_answer_that_cannot_be_stored_may_be_given_again(database, tmp_
     turn = await begun(database)
     registry = await registry_of(database)
     async with asked(registry, INPUT, turn_id=turn) as (waiting, _):
-        async with full_databases.refusing_answers(tmp_path):
+        async with full_databases.refuse_answers(tmp_path):
             with pytest.raises(errors.StoreError):
                 await registry.answer("1", TEXT, person="anna")
         await registry.answer("1", TEXT, person="anna")
@@ -243,7 +243,7 @@ async def test_a_turn_hears_that_nobody_can_answer_though_that_cannot_be_stored(
     turn, nobody = await begun(database), events.Unanswered("It could not be shown.")
     registry = await registry_of(database)
     async with asked(registry, INPUT, turn_id=turn) as (waiting, _):
-        async with full_databases.refusing_answers(tmp_path):
+        async with full_databases.refuse_answers(tmp_path):
             await registry.answer("1", nobody, person="anna")
         async with asyncio.timeout(20):
             assert await waiting == nobody

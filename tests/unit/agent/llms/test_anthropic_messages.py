@@ -102,7 +102,7 @@ async def test_code_is_streamed_while_it_is_written_and_a_call_without_arguments
     ],
 )
 async def test_what_a_server_does_not_know_is_left_out_from_then_on(name, words):
-    serving = {"refusing": {name: words}}
+    serving = {"refused_names": {name: words}}
     replies = [server.code("1"), server.text("ok")]
     async with staged(replies, scripts.printed("1"), serving=serving) as stage:
         stage.cache_key = "k"
@@ -112,13 +112,13 @@ async def test_what_a_server_does_not_know_is_left_out_from_then_on(name, words)
 
 @pytest.mark.parametrize(("thinks", "kind"), [(True, "adaptive"), (False, "disabled")])
 async def test_a_model_thinks_unless_the_settings_say_otherwise(thinks, kind):
-    serving = {"mind": anthropic_server.Claude()}
+    serving = {"reasoning": anthropic_server.Claude()}
     async with staged([server.text("ok")], thinks=thinks, serving=serving) as stage:
         await stage.run()
         assert stage.server.requests[0].body["thinking"]["type"] == kind
     kept = stage.transcript.entries[-1].reasoning
     assert (kept is not None) == thinks
-    assert stage.observer.said == "ok"
+    assert stage.observer.all_text == "ok"
 
 
 async def test_history_of_other_servers_is_made_fit():
@@ -221,7 +221,7 @@ async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
 async def test_a_setting_beyond_what_the_model_can_write_is_bounded_by_its_server():
     listed = [{"id": "scripted", "type": "model", "max_tokens": 4000}]
     replies = [server.text("It is 42."), server.text("Yes.")]
-    async with staged(replies, serving={"listed": listed}, answer_tokens=20_000) as stage:
+    async with staged(replies, serving={"model_list": listed}, answer_tokens=20_000) as stage:
         outcome = await stage.run()
         stage.transcript.add_user_message("Sure?")
         await stage.run()

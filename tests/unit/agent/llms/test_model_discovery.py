@@ -25,7 +25,7 @@ def found(models):
 
 
 async def test_anthropics_server_is_asked_what_it_has():
-    async with anthropic_server.Server([], listed=LISTED) as server:
+    async with anthropic_server.Server([], model_list=LISTED) as server:
         environment = {"ANTHROPIC_API_KEY": server.api_key, "ANTHROPIC_BASE_URL": server.base_url}
         models = (await model_discovery.discover(environment)).models
         assert found(models) == [

@@ -12,19 +12,18 @@ from interpreter_bot import events, logs, settings
 from interpreter_bot.agent import chat_messages, transcripts
 from interpreter_bot.agent.llms import catalogues, reasoning_replay
 from interpreter_bot.agent.loops import OutcomeKind
-from tests.fakes import anthropic_server
-from tests.fakes import openai_minds as minds
+from tests.fakes import anthropic_server, reasoning_models
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
-MINDS = pytest.mark.parametrize(
-    ("protocol", "mind"),
+REASONING_MODELS = pytest.mark.parametrize(
+    ("protocol", "model_type"),
     [
-        ("chat", minds.Gemini),
-        ("auto", minds.Gemini),
-        ("chat", minds.DeepSeek),
-        ("chat", minds.OpenRouter),
-        ("responses", minds.OpenAI),
+        ("chat", reasoning_models.Gemini),
+        ("auto", reasoning_models.Gemini),
+        ("chat", reasoning_models.DeepSeek),
+        ("chat", reasoning_models.OpenRouter),
+        ("responses", reasoning_models.OpenAI),
         ("anthropic", anthropic_server.Claude),
     ],
 )
@@ -41,12 +40,14 @@ def stored(transcript):
     return transcripts.Transcript(map(chat_messages.from_dict, json.loads(kept)))
 
 
-@MINDS
-async def test_what_a_model_thought_is_given_back_at_each_step_and_after_a_restart(protocol, mind):
+@REASONING_MODELS
+async def test_what_a_model_thought_is_given_back_at_each_step_and_after_a_restart(
+    protocol, model_type
+):
     replies = [*TWO, server.code("3"), server.text("Again.")]
     played = [scripts.printed(text) for text in "123"]
     async with scripts.stage(
-        replies, *played, protocol=protocol, serving={"mind": mind()}
+        replies, *played, protocol=protocol, serving={"reasoning": model_type()}
     ) as stage:
         await stage.run()
         stage.transcript = stored(stage.transcript)
@@ -56,12 +57,12 @@ async def test_what_a_model_thought_is_given_back_at_each_step_and_after_a_resta
     assert outcome.text == "Again."
 
 
-@MINDS
-async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, mind):
+@REASONING_MODELS
+async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, model_type):
     replies = [*TWO, server.code("3"), server.text("Again.")]
     played = [scripts.printed(text) for text in "123"]
     async with scripts.stage(
-        replies, *played, protocol=protocol, serving={"mind": mind()}
+        replies, *played, protocol=protocol, serving={"reasoning": model_type()}
     ) as stage:
         await stage.run()
         stage.transcript = stored(stage.transcript)
@@ -78,20 +79,20 @@ async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, mind):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "mind"),
+    ("protocol", "model_type"),
     [
-        ("chat", minds.DeepSeek),
-        ("responses", minds.OpenAI),
+        ("chat", reasoning_models.DeepSeek),
+        ("responses", reasoning_models.OpenAI),
         ("anthropic", anthropic_server.Claude),
     ],
 )
-async def test_another_model_is_given_nothing_and_the_first_its_own_again(protocol, mind):
+async def test_another_model_is_given_nothing_and_the_first_its_own_again(protocol, model_type):
     replies = [server.code("1"), server.text("a"), server.text("b"), server.text("c")]
     async with scripts.stage(
         replies,
         scripts.printed("1"),
         protocol=protocol,
-        serving={"mind": mind(), "models": ("scripted", "other")},
+        serving={"reasoning": model_type(), "models": ("scripted", "other")},
         requires="reasoning_content" if protocol == "chat" else "",
     ) as stage:
         await stage.run()
@@ -123,31 +124,31 @@ async def test_another_model_is_given_nothing_and_the_first_its_own_again(protoc
 
 
 @pytest.mark.parametrize(
-    ("protocol", "mind"),
+    ("protocol", "model_type"),
     [
-        ("chat", minds.Gemini),
-        ("responses", minds.OpenAI),
+        ("chat", reasoning_models.Gemini),
+        ("responses", reasoning_models.OpenAI),
         ("anthropic", anthropic_server.Claude),
     ],
 )
-async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
-    thinking = mind()
+async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, model_type):
+    model = model_type()
     replies = [server.code("1"), server.text("a"), server.code("2"), server.text("b")]
     async with scripts.stage(
         replies,
         *map(scripts.printed, "12"),
         protocol=protocol,
-        serving={"mind": thinking},
+        serving={"reasoning": model},
         requires="thought_signature" if protocol == "chat" else "",
     ) as stage:
         await stage.run()
-        thinking.is_forgetful = True
+        model.is_forgetful = True
         stage.transcript.add_user_message("more")
         emit = stage.observer.emit
 
         def forget_first(event):
             if isinstance(event, events.StepStarted):
-                thinking.is_forgetful = event.number == 1
+                model.is_forgetful = event.number == 1
             emit(event)
 
         stage.observer.emit = forget_first
@@ -165,13 +166,13 @@ async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
 
 @pytest.mark.parametrize("event", ["error", "response.failed"])
 async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(event):
-    thinking = minds.OpenAI()
+    model = reasoning_models.OpenAI()
     replies = [server.code("1"), server.text("a"), server.text("b")]
     async with scripts.stage(
-        replies, scripts.printed("1"), protocol="responses", serving={"mind": thinking}
+        replies, scripts.printed("1"), protocol="responses", serving={"reasoning": model}
     ) as stage:
         await stage.run()
-        thinking.is_forgetful, thinking.refuses_in_stream = True, event
+        model.is_forgetful, model.refuses_in_stream = True, event
         stage.transcript.add_user_message("more")
         outcome = await stage.run()
         assert len(stage.server.refusals) == 1
@@ -187,7 +188,7 @@ async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(e
 async def test_history_of_no_model_is_taken_by_one_that_wants_signatures():
     async with scripts.stage(
         [server.text("ok"), server.text("ok")],
-        serving={"mind": minds.Gemini()},
+        serving={"reasoning": reasoning_models.Gemini()},
         requires="thought_signature",
     ) as stage:
         call = chat_messages.Call("call_x", "run_code", '{"code": "1"}')
@@ -203,11 +204,11 @@ async def test_history_of_no_model_is_taken_by_one_that_wants_signatures():
 @pytest.mark.parametrize("is_pydantic", [False, True])
 @pytest.mark.parametrize("name", ["reasoning_content", "prompt_cache_key"])
 async def test_a_server_that_does_not_know_a_field_is_asked_without_it_for_good(name, is_pydantic):
-    class Plain(minds.DeepSeek):
+    class Plain(reasoning_models.DeepSeek):
         def refusal(self, body):
             return None
 
-    serving = {"mind": Plain(), "unknown": [name], "is_pydantic": is_pydantic}
+    serving = {"reasoning": Plain(), "unknown": [name], "is_pydantic": is_pydantic}
     replies = [server.code("1"), server.code("2"), server.text("ok")]
     async with scripts.stage(replies, *map(scripts.printed, "12"), serving=serving) as stage:
         stage.cache_key = "k"
@@ -223,7 +224,7 @@ async def test_a_model_whose_reasoning_is_not_sealed_is_asked_without():
         replies,
         scripts.printed("1"),
         protocol="responses",
-        serving={"mind": minds.OpenAI(seals=False)},
+        serving={"reasoning": reasoning_models.OpenAI(seals=False)},
     ) as stage:
         assert (await stage.run()).text == "ok"
         assert len(stage.server.refusals) == 1
@@ -235,7 +236,7 @@ async def test_reasoning_of_many_megabytes_is_not_kept():
     async with scripts.stage(
         replies,
         scripts.printed("1"),
-        serving={"mind": minds.DeepSeek("x" * 3_000_000)},
+        serving={"reasoning": reasoning_models.DeepSeek("x" * 3_000_000)},
         answer_tokens=1_000_000,
         context_tokens=9_000_000,
         turn={"tokens": 99_000_000},
@@ -245,9 +246,9 @@ async def test_reasoning_of_many_megabytes_is_not_kept():
 
 
 async def test_endless_reasoning_is_hung_up_on():
-    thinking = minds.DeepSeek("x" * 3_000_000)
+    model = reasoning_models.DeepSeek("x" * 3_000_000)
     async with scripts.stage(
-        [server.text("a")] * 3, serving={"mind": thinking}, answer_tokens=1000
+        [server.text("a")] * 3, serving={"reasoning": model}, answer_tokens=1000
     ) as stage:
         assert (await stage.run()).ending is OutcomeKind.CUT
 

@@ -32,9 +32,9 @@ async def test_fenced_block_is_run_and_what_follows_is_dropped():
     replies = [server.text(*FENCED, fault="stall"), server.text("It is 42.")]
     async with scripts.stage(replies, scripts.printed("42"), protocol="fenced") as stage:
         outcome = await stage.run()
-        await stage.server.until_hung_up()
+        await stage.server.wait_until_closed()
     assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
-    assert stage.observer.said == "Let me see.\nIt is 42."
+    assert stage.observer.all_text == "Let me see.\nIt is 42."
     assert "tools" not in stage.server.requests[0].body
     roles = [one["role"] for one in stage.server.requests[1].messages]
     assert roles == ["system", "user", "assistant", "user"]
@@ -62,8 +62,8 @@ async def test_call_as_text_is_run_as_a_call(protocol):
     assert outcome.text == "It is 42."
     assert stage.environment.ran == ["print(42)"]
     assert offered(stage) == [True] * 3
-    assert stage.observer.of("announcement") == []
-    assert stage.observer.said == "Now:\nIt is 42.Yes."
+    assert stage.observer.contents("announcement") == []
+    assert stage.observer.all_text == "Now:\nIt is 42.Yes."
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses", "anthropic"])
@@ -86,7 +86,7 @@ async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
         outcome.sentence
         == "The model tried to run code in a form that the bot cannot read. Ask again."
     )
-    assert stage.observer.said == ""
+    assert stage.observer.all_text == ""
 
 
 async def test_thoughts_of_a_model_whose_server_opens_them_are_seen_by_nobody():
@@ -97,7 +97,7 @@ async def test_thoughts_of_a_model_whose_server_opens_them_are_seen_by_nobody():
         stage.transcript.add_user_message("Sure?")
         await stage.run()
     assert outcome.text == "It is 42."
-    assert stage.observer.said == "It is 42.Yes."
+    assert stage.observer.all_text == "It is 42.Yes."
 
 
 async def test_thoughts_of_a_model_that_nobody_declared_are_no_part_of_its_answer():
@@ -107,7 +107,7 @@ async def test_thoughts_of_a_model_that_nobody_declared_are_no_part_of_its_answe
         stage.transcript.add_user_message("Sure?")
         await stage.run()
     assert outcome.text == "It is 42."
-    assert stage.observer.said == "Okay.\nIt is 42.Yes.", "it is known from the first reply on"
+    assert stage.observer.all_text == "Okay.\nIt is 42.Yes.", "it is known from the first reply on"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
@@ -121,7 +121,7 @@ async def test_code_that_a_new_model_only_shows_is_never_run(protocol):
     assert outcome.text == SHOWN.strip()
     assert stage.environment.ran == ["1"]
     assert offered(stage) == [True] * 4
-    assert stage.observer.of("announcement") == []
+    assert stage.observer.contents("announcement") == []
 
 
 async def test_code_that_a_model_shows_after_it_has_called_is_never_run():
@@ -149,7 +149,7 @@ async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
         stage.transcript.add_user_message("Again.")
         await stage.run()
     assert offered(stage) == [True, True, False, True, True]
-    assert stage.observer.of("announcement")[1:] == [
+    assert stage.observer.contents("announcement")[1:] == [
         "This model's server accepts tools again. Code blocks in its answers are only shown."
     ]
 
@@ -160,7 +160,7 @@ async def test_server_that_refuses_tools_is_asked_without():
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
-    assert "does not accept tools" in stage.observer.of("announcement")[0]
+    assert "does not accept tools" in stage.observer.contents("announcement")[0]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ async def test_small_model_writes_blocks_from_the_start_unless_the_settings_say_
     async with scripts.stage([server.text("Hi.")], name="tiny-1.5b", protocol=protocol) as stage:
         await stage.run()
     assert offered(stage) == [has_tools]
-    assert stage.observer.of("announcement") == []
+    assert stage.observer.contents("announcement") == []
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "temperature", "stream_options"])
@@ -266,7 +266,7 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     usage = outcome.spent
     assert (usage.input_tokens, usage.is_estimated) == (100 + 120 + 100, True)
     assert 20 + 20 < usage.output_tokens < 100
-    assert stage.observer.said == "Let me see.\nIt is 4.5."
+    assert stage.observer.all_text == "Let me see.\nIt is 4.5."
     first, second, third = (one.messages for one in stage.server.requests)
     assert [one["content"] for one in second[len(first) :]] == [
         "The mean is 15.3.",
@@ -286,7 +286,7 @@ async def test_question_about_data_is_not_answered_before_code_ran(answer):
         name="tiny-1b",
         question=told,
     ) as stage:
-        assert (await stage.run()).text == stage.observer.said == "It is Castle."
+        assert (await stage.run()).text == stage.observer.all_text == "It is Castle."
 
 
 async def test_model_that_must_answer_sees_what_it_found():
@@ -314,7 +314,7 @@ def test_small_model_reads_less():
 async def test_one_that_insists_on_its_figures_is_heard():
     replies = [server.text("It is 5."), server.text("I say 5.")]
     async with scripts.stage(replies, protocol="fenced", name="tiny-1b", question=DATA) as stage:
-        assert (await stage.run()).text == stage.observer.said == "I say 5."
+        assert (await stage.run()).text == stage.observer.all_text == "I say 5."
 
 
 async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
@@ -327,9 +327,9 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
         # What was sent has arrived by then: both ends are on this event loop.
         await asyncio.sleep(0.2)
         assert len(stage.server.requests) == 1
-        assert stage.observer.said == ""
+        assert stage.observer.all_text == ""
         stop.set()
-        assert (await running).text == stage.observer.said == "The mean is 15."
+        assert (await running).text == stage.observer.all_text == "The mean is 15."
 
 
 @pytest.mark.parametrize(

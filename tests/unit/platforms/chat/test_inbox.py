@@ -111,7 +111,7 @@ async def test_ten_messages_are_taken_in_their_order(server, bot):
         for number in range(10):
             server.say("alice", "@alice", f"number {number}")
         await answered(server, "@alice", "number 9", count=10)
-        assert [r.text for r in service.handled] == [f"number {n}" for n in range(10)]
+        assert [r.text for r in service.handled_requests] == [f"number {n}" for n in range(10)]
 
 
 @pytest.mark.parametrize("room", ["@alice", "general"])
@@ -124,7 +124,7 @@ async def test_an_edited_message_is_answered_anew_in_place(server, bot, room):
         server.change(message, "@bot two")
         await answered(server, place, "You said: two")
         assert len(texts(server, place)) == 1
-        assert [request.text for request in service.handled] == ["one", "two"]
+        assert [request.text for request in service.handled_requests] == ["one", "two"]
 
 
 async def test_an_edit_after_a_restart_is_answered_in_place(server, bot):
@@ -135,7 +135,7 @@ async def test_an_edit_after_a_restart_is_answered_in_place(server, bot):
         server.change(message, "one")
         server.change(message, "two")
         await answered(server, "@alice", "You said: two")
-        assert [request.text for request in service.handled] == ["two"]
+        assert [request.text for request in service.handled_requests] == ["two"]
     assert len(texts(server, "@alice")) == 1
 
 
@@ -191,7 +191,7 @@ async def test_an_edit_that_is_taken_back_at_once_stops_what_it_began(server, bo
             server.change(message, words)
         await answered(server, "@alice", f"You said: {last}")
         await until(lambda: not chat.in_flight.find_running(lambda entry: True))
-        assert service.handled[-1].text == last
+        assert service.handled_requests[-1].text == last
     assert len(texts(server, "@alice")) == 1
 
 
@@ -202,7 +202,7 @@ async def test_old_messages_are_not_answered_anew(server, bot):
         server.change(message, "two")
         server.say("alice", "@alice", "three")
         await answered(server, "@alice", "You said: three")
-        assert [request.text for request in service.handled] == ["one", "three"]
+        assert [request.text for request in service.handled_requests] == ["one", "three"]
 
 
 async def test_a_mention_that_is_added_makes_a_request(server, bot):
@@ -213,7 +213,7 @@ async def test_a_mention_that_is_added_makes_a_request(server, bot):
         server.deliver(message)
         server.say("alice", f"general/{message.id}", "next")
         await answered(server, f"general/{message.id}", "You said: next")
-        assert [request.text for request in service.handled] == ["hello", "next"]
+        assert [request.text for request in service.handled_requests] == ["hello", "next"]
 
 
 async def test_deleted_messages_are_withdrawn_or_stopped(server, bot):
@@ -231,7 +231,7 @@ async def test_deleted_messages_are_withdrawn_or_stopped(server, bot):
         await until(lambda: "withdrawn" in texts(server, "@alice")[-1])
         server.remove(running)
         await until(lambda: "Stopped" in texts(server, "@alice")[0])
-        assert [request.text for request in service.handled] == ["one"]
+        assert [request.text for request in service.handled_requests] == ["one"]
 
 
 async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(server, bot):
@@ -253,7 +253,7 @@ async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(s
         await answered(server, f"general/{next_message.id}", "You said: two")
         opened.set()
         await until(lambda: not chat.in_flight.find_running(lambda entry: True))
-        assert [request.text for request in service.handled] == [
+        assert [request.text for request in service.handled_requests] == [
             "another place waits for nobody",
             "two",
         ]
@@ -273,7 +273,7 @@ async def test_threads_of_the_bot_need_no_mention_until_others_write(server, bot
         await until(lambda: texts(server, thread)[-1] == f"(🔹 {access_words.MENTION_ME_IN_CROWD})")
         server.say("bob", thread, "@bot five")
         await answered(server, thread, "You said: five", count=4)
-        assert [request.text for request in service.handled] == ["one", "two", "five"]
+        assert [request.text for request in service.handled_requests] == ["one", "two", "five"]
 
 
 async def test_in_a_crowd_who_asked_stops_the_answer_without_a_mention(server, bot):
@@ -306,8 +306,8 @@ async def test_input_is_answered_by_the_next_message_of_a_person_alone(server, b
         server.say("alice", thread, "@bot another request")
         server.say("alice", thread, "Ada")
         await until(lambda: "Hello Ada." in "".join(texts(server, thread)))
-        await until(lambda: len(service.handled) == 3)
-        assert service.handled[-1].text == "another request"
+        await until(lambda: len(service.handled_requests) == 3)
+        assert service.handled_requests[-1].text == "another request"
 
 
 async def test_in_a_crowd_input_is_answered_by_a_reply(server, bot):
@@ -319,7 +319,7 @@ async def test_in_a_crowd_input_is_answered_by_a_reply(server, bot):
         server.say("alice", thread, "not to the bot")
         server.say("alice", thread, "Ada", answers=question.id)
         await until(lambda: "Hello Ada." in "".join(texts(server, thread)))
-        assert len(service.handled) == 1
+        assert len(service.handled_requests) == 1
 
 
 async def test_a_secret_is_answered_by_a_form_alone(server, bot):
@@ -330,7 +330,7 @@ async def test_a_secret_is_answered_by_a_form_alone(server, bot):
         await until(lambda: f"(🔹 {question_words.NO_PASSWORDS})" in texts(server, "@alice"))
         server.submit("alice", question.buttons[0], "hunter2")
         await until(lambda: "Hello hunter2." in "".join(texts(server, "@alice")))
-        assert len(service.handled) == 1
+        assert len(service.handled_requests) == 1
 
 
 async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(server, bot):
@@ -346,7 +346,7 @@ async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(server,
         del service.answer
         server.say("alice", "@alice", "Ada")
         await until(lambda: "Hello Ada." in "".join(texts(server, "@alice")))
-        assert len(service.handled) == 1
+        assert len(service.handled_requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ async def test_of_two_bots_and_two_deliveries_one_answers(server, service, bot):
         await answered(server, "@alice", "You said: one")
         server.say("alice", "@alice", "two")
         await answered(server, "@alice", "You said: two")
-        assert [request.text for request in first.handled] == ["one", "two"]
+        assert [request.text for request in first.handled_requests] == ["one", "two"]
     assert len(texts(server, "@alice")) == 2
 
 
@@ -387,7 +387,7 @@ async def test_messages_that_were_missed_are_answered_once(server, bot):
     server.say("alice", "@alice", "three")
     async with bot() as (service, _):
         await answered(server, "@alice", "You said: three", count=3)
-        assert [request.text for request in service.handled] == ["two", "three"]
+        assert [request.text for request in service.handled_requests] == ["two", "three"]
 
 
 async def test_a_message_of_a_bot_that_died_is_answered_by_the_next(server, bot):
@@ -395,7 +395,7 @@ async def test_a_message_of_a_bot_that_died_is_answered_by_the_next(server, bot)
         message = server.say("alice", "general", "@bot one")
         await answered(server, f"general/{message.id}", "You said: one")
         await service.die_before_beginning()
-        await until(lambda: len(service.handled) == 2)
+        await until(lambda: len(service.handled_requests) == 2)
         await answered(server, f"general/{message.id}", "You said: one")
     assert len(texts(server, f"general/{message.id}")) == 1
 
@@ -419,7 +419,7 @@ async def test_commands_in_words_are_carried_out_or_asked_about(server, bot):
         assert texts(server, "@alice")[1].startswith("Reset?")
         server.say("alice", "@alice", "py 6 * 7")
         await answered(server, "@alice", "6 * 7", count=3)
-        assert [(r.text, r.is_code) for r in service.handled] == [("6 * 7", True)]
+        assert [(r.text, r.is_code) for r in service.handled_requests] == [("6 * 7", True)]
 
 
 async def test_who_may_not_is_told_privately_and_elsewhere_nobody_is(server, bot):
@@ -430,7 +430,7 @@ async def test_who_may_not_is_told_privately_and_elsewhere_nobody_is(server, bot
         server.say("mallory", "general", "@bot hello")
         await until(lambda: server.whispers)
         assert server.whispers == [("mallory", access_words.NOT_LISTED)]
-        assert service.handled == []
+        assert service.handled_requests == []
     assert [m.text for m in server.messages.values() if not m.author] == []
 
 

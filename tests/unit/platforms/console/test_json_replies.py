@@ -14,7 +14,7 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
 from interpreter_bot.sessions import questions
 from interpreter_bot.store import databases
-from tests.fakes import asking, full_databases
+from tests.fakes import askers, full_databases
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def driven(tmp_path):
         registry, json_answers = questions.Questions(table), json_replies.JsonAnswers(answers)
         reply = json_replies.JsonLines(None, json_answers, registry.answer, out=out)
         try:
-            yield out, asking.Asker(reply, registry)
+            yield out, askers.Asker(reply, registry)
         finally:
             os.close(reading)
 
@@ -228,9 +228,9 @@ async def test_the_end_of_standard_input_and_null_decline(driven):
 async def test_an_answer_that_cannot_be_stored_ends_the_wait(driven, tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
     async with databases.Database.open(url, files=tmp_path / "files") as database:
-        session = await database.sessions.open(asking.TEST)
+        session = await database.sessions.open(askers.TEST)
         turn = (await database.turns.start(session.id, person="anna", text="x")).id
-        async with full_databases.refusing_answers(tmp_path), asyncio.timeout(20):
+        async with full_databases.refuse_answers(tmp_path), asyncio.timeout(20):
             with (
                 driven({"id": 1, "answer": "Ada"}, table=database.questions) as (_, asker),
                 pytest.raises(errors.BotError, match="database"),

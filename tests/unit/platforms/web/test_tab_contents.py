@@ -2,7 +2,7 @@ from interpreter_bot import events, values
 from interpreter_bot.platforms.web import tab_contents
 from tests.fakes import past_turns
 
-TURN = past_turns.past_turn(
+TURN = past_turns.make_past_turn(
     events.Started(),
     events.CodeStarted(0, "plt.show()"),
     id=7,

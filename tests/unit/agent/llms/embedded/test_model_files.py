@@ -20,7 +20,7 @@ async def publisher():
 
 async def fetched(publisher, directory, *, progress=lambda *_: None, pause_seconds=0.01):
     return await model_files.download(
-        publisher.wanted, directory, progress=progress, pause_seconds=pause_seconds
+        publisher.weights, directory, progress=progress, pause_seconds=pause_seconds
     )
 
 
@@ -36,7 +36,7 @@ async def test_it_is_fetched_once_and_told_of(publisher, tmp_path):
     assert [had for had, _ in seen] == sorted({had for had, _ in seen})
     assert len(seen) >= 3
     assert await fetched(publisher, tmp_path / "models") == path
-    assert publisher.asked == [""]
+    assert publisher.ranges == [""]
     assert "m.partial" not in names(tmp_path / "models")
 
 
@@ -44,7 +44,7 @@ async def test_a_lost_connection_is_taken_up_where_it_broke(publisher, tmp_path)
     publisher.script = ["breaks", "breaks", "ranges"]
     path = await fetched(publisher, tmp_path)
     assert path.read_bytes() == CONTENT
-    first, *later = [int(one.removeprefix("bytes=").rstrip("-") or 0) for one in publisher.asked]
+    first, *later = [int(one.removeprefix("bytes=").rstrip("-") or 0) for one in publisher.ranges]
     assert first < later[0] < later[1]
     assert len(later) == 2
 
@@ -52,21 +52,21 @@ async def test_a_lost_connection_is_taken_up_where_it_broke(publisher, tmp_path)
 async def test_what_an_earlier_bot_had_is_kept(publisher, tmp_path):
     (tmp_path / "m.partial").write_bytes(CONTENT[:2_500_000])
     assert (await fetched(publisher, tmp_path)).read_bytes() == CONTENT
-    assert publisher.asked == ["bytes=2500000-"]
+    assert publisher.ranges == ["bytes=2500000-"]
 
 
 async def test_a_server_without_ranges_gives_all_of_it_again(publisher, tmp_path):
     publisher.script = ["whole"]
     (tmp_path / "m.partial").write_bytes(CONTENT[:2_500_000])
     assert (await fetched(publisher, tmp_path)).read_bytes() == CONTENT
-    assert len(publisher.asked) == 1
+    assert len(publisher.ranges) == 1
 
 
 @pytest.mark.parametrize("left", [b"x" * 2_000_000, b"x" * len(CONTENT), b"x" * 5_000_000])
 async def test_a_beginning_of_another_file_is_found_out(publisher, tmp_path, left):
     (tmp_path / "m.partial").write_bytes(left)
     assert (await fetched(publisher, tmp_path)).read_bytes() == CONTENT
-    assert publisher.asked[-1] == ""
+    assert publisher.ranges[-1] == ""
 
 
 async def test_a_redirect_is_followed(publisher, tmp_path):
@@ -117,7 +117,7 @@ async def test_no_room_is_said_before_anything_is_fetched(publisher, tmp_path, m
         model_files.NoLocalModelError, match=r"needs 66\.9 MiB, and .* has 57\.2 MiB free"
     ):
         await fetched(publisher, tmp_path)
-    assert publisher.asked == []
+    assert publisher.ranges == []
 
 
 async def test_a_directory_that_cannot_be_made_is_one_sentence(publisher, tmp_path):
@@ -131,7 +131,7 @@ async def test_a_directory_that_cannot_be_made_is_one_sentence(publisher, tmp_pa
 async def test_of_two_bots_only_one_fetches(publisher, tmp_path):
     one, other = await asyncio.gather(fetched(publisher, tmp_path), fetched(publisher, tmp_path))
     assert one == other
-    assert publisher.asked == [""]
+    assert publisher.ranges == [""]
 
 
 async def test_being_cancelled_leaves_what_can_be_gone_on_with(publisher, tmp_path):
@@ -148,7 +148,7 @@ async def test_being_cancelled_leaves_what_can_be_gone_on_with(publisher, tmp_pa
 async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_path):
     told = []
     async with on_demand_model.OnDemandModel.open(
-        settings.EmbeddedModel(), tmp_path, official=publisher.wanted, script=ENGINE
+        settings.EmbeddedModel(), tmp_path, official=publisher.weights, script=ENGINE
     ) as local:
         await local.ready(progress=lambda *news: told.append(news))
     assert told[0] == ("Looking for the demo model…", None)

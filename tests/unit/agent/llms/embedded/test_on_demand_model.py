@@ -75,7 +75,7 @@ async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path,
         reply = await llm.reply(PROMPT, emit=observer.emit)
         assert reply.text == "I am small."
         await llm.reply(PROMPT, emit=observer.emit)
-    assert observer.of("progress")[-2:] == [("Starting the demo model…", None), ("", None)]
+    assert observer.contents("progress")[-2:] == [("Starting the demo model…", None), ("", None)]
     (started,) = notes()
     assert started["order"]["context_tokens"] == local.model.context_tokens == 8192
     await gone(started["pid"])

@@ -1,4 +1,4 @@
-"""A reply to runs of code that remembers, and insists on the order of events."""
+"""A reply to runs of code that records events, and checks their order."""
 
 import asyncio
 
@@ -7,25 +7,25 @@ from interpreter_bot.sessions import ports, questions
 from tests.fakes import replies
 
 
-class Audience(ports.Reply):
-    """Answers from a list; raises `faults` by short name of event."""
+class CodeReply(ports.Reply):
+    """Answers questions from a list; raises the error of `faults` for an event's short name."""
 
     def __init__(self, *, answers=(), faults=None, is_keeping=True):
         self._answers = list(answers)
         self._is_keeping = is_keeping
         self.faults = dict(faults or {})
-        self.heard = []
+        self.received = []
         self.files = {}
         self._directory = replies.new_spool(self)
         self._ended = -1
         self.questions = questions.Questions()
         self._tasks = []
 
-    def _hear(self, cell, method, what):
+    def _record(self, cell, name, content):
         assert cell == self._ended + 1, "cells end in order, and are silent after"
-        if method in self.faults:
-            raise self.faults[method]
-        self.heard.append((cell, method, what))
+        if name in self.faults:
+            raise self.faults[name]
+        self.received.append((cell, name, content))
 
     def _show(self, event):
         match event:
@@ -34,18 +34,18 @@ class Audience(ports.Reply):
                 return
             case events.QuestionClosed():
                 return
-        name, content = replies.described(event)
+        name, content = replies.describe_event(event)
         if name == "announcement":
             assert content
         if name == "artifact" and event.copy is not None:
             self.files[content.name] = event.copy.read_bytes()
             event.copy.unlink()
-        self._hear(event.cell, name, content)
+        self._record(event.cell, name, content)
         if name == "finished":
             self._ended = event.cell
 
     def _take_question(self, question):
-        self._hear(question.cell, "ask", question)
+        self._record(question.cell, "ask", question)
         answer = events.Unanswered("Nobody answers.")
         if self._answers:
             answer = events.TextAnswer(self._answers.pop(0))
@@ -56,10 +56,10 @@ class Audience(ports.Reply):
     def spool(self):
         return self._directory if self._is_keeping else None
 
-    def of(self, method):
-        """What was heard by one method, as (cell, what)."""
-        return [(cell, what) for cell, heard, what in self.heard if heard == method]
+    def contents(self, name):
+        """Return the contents of all events with a short name, as (cell, content)."""
+        return [(cell, content) for cell, received, content in self.received if received == name]
 
     @property
     def endings(self):
-        return [finished.ending.value for _, finished in self.of("finished")]
+        return [finished.ending.value for _, finished in self.contents("finished")]

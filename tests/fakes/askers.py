@@ -1,4 +1,4 @@
-"""Questions put to a reply, as a turn does; answers as text, and None for a refusal."""
+"""Ask a reply questions, as a turn does; answers come as text, and None for a refusal."""
 
 import itertools
 
@@ -9,8 +9,8 @@ TEST = values.SessionKey("test")
 _numbers = itertools.count(1)
 
 
-def text_of(question, answer):
-    """What an answer comes to for who asked."""
+def answer_text(question, answer):
+    """Return the text of an answer, or None if the person declined."""
     match answer:
         case events.Unanswered(reason=reason):
             raise errors.BotError(reason)
@@ -23,21 +23,21 @@ def text_of(question, answer):
 
 
 class Asker:
-    """Asks one reply."""
+    """Asks questions through one reply."""
 
-    def __init__(self, reply, registry, *, session=TEST, person="anna"):
+    def __init__(self, reply, questions, *, session=TEST, person="anna"):
         self._reply = reply
-        self._registry = registry
+        self._questions = questions
         self._session = session
         self._person = person
 
     async def _ask(self, kind, *, turn_id=None, **fields):
         number = next(_numbers)
         question = kind(id=f"{number}", session=self._session, person=self._person, **fields)
-        answer = await self._registry.ask(
+        answer = await self._questions.ask(
             question, emit=self._reply.emit, turn_id=turn_id or number
         )
-        return text_of(question, answer)
+        return answer_text(question, answer)
 
     async def input(self, prompt, cell=0, **fields):
         return await self._ask(events.InputQuestion, cell=cell, prompt=prompt, **fields)

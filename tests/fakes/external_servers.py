@@ -1,45 +1,43 @@
-"""Servers outside: HTTPS and HTTP on loopback, with what they saw, and an authority for them."""
+"""HTTPS and HTTP servers on loopback in place of those outside, with a certificate authority."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import pathlib
 import socket
 from collections.abc import AsyncIterator, Callable
 
 from interpreter_bot.egress import certificates
 
 
-class Outside:
-    """What listens outside, whoever it is called.
+class ExternalServer:
+    """A server outside, for any host name.
 
     Attributes:
-        authority: that signed for its hosts.
-        heads: of the requests that came, each as text.
-        bodies: of them.
-        answer: makes the answer to a head; a whole response of HTTP.
-        port: of all of it.
+        authority: the authority that signed the server's certificate.
+        heads: heads of the requests, each as text.
+        bodies: bodies of the requests.
+        answer: makes the complete HTTP response to a head.
     """
 
     def __init__(self, answer: Callable[[str], bytes] | None = None) -> None:
         self.authority = certificates.Authority()
         self.heads: list[str] = []
         self.bodies: list[bytes] = []
-        self.answer = answer or (lambda _: ok(b"outside"))
+        self.answer = answer or (lambda _: make_response(b"outside"))
         self.port = 0
         self.connections = 0
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, host: str = "", answer=None) -> AsyncIterator[Outside]:
+    async def open(cls, host: str = "", answer=None) -> AsyncIterator[ExternalServer]:
         """Listen; with TLS as `host`, if one is named."""
-        outside = cls(answer)
-        tls = outside.authority.context(host) if host else None
-        server = await asyncio.start_server(outside._serve, "127.0.0.1", 0, ssl=tls)
-        outside.port = server.sockets[0].getsockname()[1]
+        external_server = cls(answer)
+        tls = external_server.authority.context(host) if host else None
+        server = await asyncio.start_server(external_server._serve, "127.0.0.1", 0, ssl=tls)
+        external_server.port = server.sockets[0].getsockname()[1]
         try:
-            yield outside
+            yield external_server
         finally:
             server.close()
 
@@ -63,31 +61,25 @@ class Outside:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
-    def trusted(self, directory: pathlib.Path) -> pathlib.Path:
-        """Write its authority's certificate to a file."""
-        path = directory / "outside.pem"
-        path.write_text(self.authority.certificate)
-        return path
 
-
-def ok(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
-    """A response of HTTP."""
+def make_response(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
+    """Make an HTTP response."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
-def resolver(*rounds: list[str]):
-    """Look every name up as the addresses of each round in turn, the last one for ever."""
-    asked: list[str] = []
+def make_resolver(*answers: list[str]):
+    """Make a resolver that answers lookups with these addresses in turn, repeating the last."""
+    hosts: list[str] = []
 
     async def resolve(host, port):
-        addresses = rounds[min(len(asked), len(rounds) - 1)]
-        asked.append(host)
-        found = []
+        addresses = answers[min(len(hosts), len(answers) - 1)]
+        hosts.append(host)
+        results = []
         for address in addresses:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            found.append((family, socket.SOCK_STREAM, 6, "", (address, port)))
-        return found
+            results.append((family, socket.SOCK_STREAM, 6, "", (address, port)))
+        return results
 
-    resolve.asked = asked
+    resolve.hosts = hosts
     return resolve

@@ -1,4 +1,4 @@
-"""Conversations with everything on that an operator may leave off, or with one thing of it."""
+"""Conversations with any of the features that an operator may turn off."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from interpreter_bot.mcp_servers import tool_broker
 from interpreter_bot.store import databases
 from tests.fakes import conversations
 
-COMMANDS = {
+COMMANDS_BY_FEATURE = {
     "models": ("model",),
     "network": ("network",),
     "data": ("network",),
@@ -17,13 +17,13 @@ COMMANDS = {
     "logins": ("tools", "connect", "disconnect"),
     "page": ("page",),
 }
-"""What each thing offers. Nothing is offered without."""
+"""The commands that each feature offers; without the feature they are not offered."""
 ON_BY_DEFAULT = ("", "memory", "schedules")
-"""What commands may need and have where nothing was turned off."""
+"""Features that are on unless an operator turns them off."""
 
 
 class _Doors:
-    """A doorkeeper of code that may reach something."""
+    """A doorkeeper that lets code reach the same things in every session."""
 
     def __init__(self, reach):
         self._reach = reach
@@ -33,19 +33,21 @@ class _Doors:
 
 
 @contextlib.asynccontextmanager
-async def opened(directory, *things, script=conversations.echo):
-    """Open conversations in which these things are on."""
-    hosts = (code_activity.ReachableHost("example.org", (443,)),) if "network" in things else ()
+async def open_conversations(directory, *features, script=conversations.echo):
+    """Open conversations in which these features are on."""
+    hosts = (code_activity.ReachableHost("example.org", (443,)),) if "network" in features else ()
     offers = (
-        (code_activity.Offer("connection", "sales", "sales of shops"),) if "data" in things else ()
+        (code_activity.Offer("connection", "sales", "sales of shops"),)
+        if "data" in features
+        else ()
     )
-    web = settings.Web(public_url="https://bot.example.org" if "page" in things else "")
+    web = settings.Web(public_url="https://bot.example.org" if "page" in features else "")
     async with (
-        _tools(directory, things) as tools,
+        _open_tools(directory, features) as tools,
         conversations.opened(
             directory / "bot",
             script,
-            models=("good", "cheap") if "models" in things else (),
+            models=("good", "cheap") if "models" in features else (),
             tools=tools,
             doorkeeper=_Doors(code_activity.Reach(hosts=hosts, offers=offers)),
             web=web,
@@ -55,14 +57,14 @@ async def opened(directory, *things, script=conversations.echo):
 
 
 @contextlib.asynccontextmanager
-async def _tools(directory, things):
+async def _open_tools(directory, features):
     servers = []
-    if "tools" in things:
+    if "tools" in features:
         servers.append(settings.McpServer(name="wiki", url="http://127.0.0.1:9"))
-    if "logins" in things:
+    if "logins" in features:
         login = settings.OAuthLogin(issuer="http://127.0.0.1:9")
-        about = {"url": "http://127.0.0.1:9", "authorization": "person", "oauth": login}
-        servers.append(settings.McpServer(name="jira", **about))
+        fields = {"url": "http://127.0.0.1:9", "authorization": "person", "oauth": login}
+        servers.append(settings.McpServer(name="jira", **fields))
     if not servers:
         yield None
         return
@@ -70,9 +72,9 @@ async def _tools(directory, things):
         mcp_servers=tuple(servers), paths=settings.Paths(data=directory / "tools")
     )
     keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), directory)
-    kept = directory / "kept"
+    files = directory / "kept"
     async with (
-        databases.Database.open(f"sqlite:///{directory}/tools.db", files=kept) as database,
+        databases.Database.open(f"sqlite:///{directory}/tools.db", files=files) as database,
         tool_broker.open_broker(config, {}, database.accounts, keys) as broker,
     ):
         yield broker
