@@ -247,7 +247,7 @@ def _docstring(tool: dict[str, Any]) -> str:
     for parameter in tool["parameters"]:
         kind = parameter["kind"] if isinstance(parameter["kind"], list) else [parameter["kind"]]
         kinds = " | ".join(_TYPES.get(name, "any") for name in kind)
-        lines.append(f"    {parameter['parameter']} ({kinds}): {parameter['description']}")
+        lines.append(f"    {parameter['python_name']} ({kinds}): {parameter['description']}")
     return "\n".join(lines)
 
 
