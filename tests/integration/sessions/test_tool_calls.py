@@ -42,7 +42,7 @@ async def jira():
 async def recorded(house):
     """Return the calls that the database has, in order."""
     table = house.service.services.database.activities
-    return (await table.latest(code_activity.ToolCall, limit=99))[::-1]
+    return (await table.list_latest(code_activity.ToolCall, limit=99))[::-1]
 
 
 def plain(reply):
