@@ -63,7 +63,7 @@ class Network:
 
     transport: transport.Transport
     markup: markup.Markup
-    at: transport.Location
+    location: transport.Location
     person: str
     shown: Callable[[], list]
     fail: Callable
@@ -84,11 +84,13 @@ async def _socket(tmp_path):
                 for message in server.room("general")
             ]
 
-        at = transport.Location(session=values.SessionKey("s", "", "general"), channel="general")
+        location = transport.Location(
+            session=values.SessionKey("s", "", "general"), channel="general"
+        )
         yield Network(
             transport=socket_transports.SocketTransport(server.path),
             markup=socket_transports.SocketMarkup(),
-            at=at,
+            location=location,
             person="alice",
             shown=shown,
             fail=server.plan,
@@ -138,7 +140,7 @@ async def _discord(_tmp_path):
         yield Network(
             transport=discord_transport.DiscordTransport(client, limits, 0.02),
             markup=markdown,
-            at=transport.Location(session=session, channel=str(channel.id)),
+            location=transport.Location(session=session, channel=str(channel.id)),
             person=str(alice.id),
             shown=shown,
             fail=fail,
@@ -208,7 +210,7 @@ async def _slack(tmp_path):
         yield Network(
             transport=slack_transport.SlackTransport(shared),
             markup=slack_markdown,
-            at=slack_transport.location(place, key),
+            location=slack_transport.location(place, key),
             person="U1",
             shown=shown,
             fail=fail,
@@ -247,8 +249,8 @@ def upload(name, data=b"data"):
 @pytest.mark.usefixtures("mixes_files")
 async def test_what_is_posted_twice_under_one_key_stands_once(network):
     draft = transport.Draft("hello", uploads=(upload("a.txt"),), buttons=(stop(network),))
-    first = await network.transport.post(network.at, draft, key(draft))
-    second = await network.transport.post(network.at, draft, key(draft))
+    first = await network.transport.post(network.location, draft, key(draft))
+    second = await network.transport.post(network.location, draft, key(draft))
     assert first.message_id == second.message_id
     assert [(m.text, m.files, m.buttons) for m in network.shown()] == [
         ("hello", {"a.txt": b"data"}, ["stop 1"])
@@ -267,14 +269,14 @@ async def test_a_post_without_a_response_is_found_and_no_other(network):
         transport.Draft("hello", "(at work)", buttons=(stop(network),)),
         transport.Draft("hallo", "(at work)", (upload("a.txt"),), (stop(network),)),
     ):
-        await network.transport.post(network.at, other, key(other, nonce=other.text))
-    known = await network.transport.post(network.at, draft, key(draft, nonce="before"))
+        await network.transport.post(network.location, other, key(other, nonce=other.text))
+    known = await network.transport.post(network.location, draft, key(draft, nonce="before"))
     sought = key(draft)
-    assert await network.transport.find(network.at, sought, {known.message_id}) is None
+    assert await network.transport.find(network.location, sought, {known.message_id}) is None
     network.fail("post", "drop")
     with pytest.raises(transport.OutcomeUnknownError):
-        await network.transport.post(network.at, draft, sought)
-    found = await network.transport.find(network.at, sought, {known.message_id})
+        await network.transport.post(network.location, draft, sought)
+    found = await network.transport.find(network.location, sought, {known.message_id})
     await network.transport.edit(found, draft, dataclasses.replace(draft, text="found"))
     assert network.shown()[-1].text == "found\n(at work)"
 
@@ -282,7 +284,7 @@ async def test_a_post_without_a_response_is_found_and_no_other(network):
 @pytest.mark.usefixtures("mixes_files")
 async def test_an_edit_keeps_files_that_stay(network):
     before = transport.Draft("one", uploads=(upload("a.txt"), upload("b.txt")))
-    posted = await network.transport.post(network.at, before, key(before))
+    posted = await network.transport.post(network.location, before, key(before))
     gone = dataclasses.replace(upload("a.txt"), content=b"it is not read again")
     after = transport.Draft("two", uploads=(gone, upload("c.txt", b"new")))
     await network.transport.edit(posted, before, after)
@@ -293,7 +295,7 @@ async def test_an_edit_keeps_files_that_stay(network):
 
 async def test_a_message_that_a_person_deleted_is_told_so(network):
     draft = transport.Draft("one")
-    posted = await network.transport.post(network.at, draft, key(draft))
+    posted = await network.transport.post(network.location, draft, key(draft))
     network.delete(0)
     with pytest.raises(transport.DeletedError):
         await network.transport.edit(posted, draft, transport.Draft("two"))
@@ -315,10 +317,10 @@ async def test_a_message_that_a_person_deleted_is_told_so(network):
 async def test_refusals_have_their_errors(network, call, kind, error):
     before = transport.Draft("one")
     after = transport.Draft("two", uploads=(upload("a.txt"),))
-    posted = await network.transport.post(network.at, before, key(before))
+    posted = await network.transport.post(network.location, before, key(before))
     network.fail(call, kind)
     calls = {
-        "post": lambda: network.transport.post(network.at, after, key(after, nonce="n2")),
+        "post": lambda: network.transport.post(network.location, after, key(after, nonce="n2")),
         "edit": lambda: network.transport.edit(posted, before, after),
     }
     with pytest.raises(error) as caught:
@@ -334,15 +336,15 @@ async def test_only_a_new_message_notifies(network):
     before = transport.Draft("one")
     mention = network.markup.mention(network.person)
     question = transport.Draft(f"{mention} two", notified_person=network.person)
-    posted = await network.transport.post(network.at, before, key(before))
+    posted = await network.transport.post(network.location, before, key(before))
     with pytest.raises(transport.UneditableError):
         await network.transport.edit(posted, before, question)
-    await network.transport.post(network.at, question, key(question, nonce="n2"))
+    await network.transport.post(network.location, question, key(question, nonce="n2"))
     assert [message.told for message in network.shown()] == [False, True]
 
 
 async def test_a_person_is_told_something_privately(network):
-    assert await network.transport.whisper(network.at, network.person, "psst")
+    assert await network.transport.whisper(network.location, network.person, "psst")
     assert network.whispers() == ["psst"]
     assert network.shown() == []
 
@@ -367,7 +369,7 @@ async def opened(network, *, is_code=False):
 
     plan = answer.AnswerPlan(
         request_id="1",
-        at=network.at,
+        location=network.location,
         style=drafts.AnswerStyle(
             owner=network.person, is_code=is_code, shows_code=False, limit_seconds=60
         ),
@@ -514,7 +516,7 @@ async def test_where_nothing_can_be_shown_the_turn_is_cancelled(network):
 
 async def test_a_question_notifies_and_its_answer_stands_below(network):
     question = events.InputQuestion(
-        id="7", session=network.at.session, person=network.person, cell=0, prompt="Name? "
+        id="7", session=network.location.session, person=network.person, cell=0, prompt="Name? "
     )
     async with opened(network) as shown:
         tell(shown.answer, events.CodeStarted(0, "input()"), events.QuestionAsked(question))
@@ -535,7 +537,7 @@ async def test_a_question_of_the_model_has_a_button_for_each_choice_and_reaches_
     choices = tuple(f"<@{number}> *{'x' * 60}*" for number in range(6))
     question = events.InputQuestion(
         id="7",
-        session=network.at.session,
+        session=network.location.session,
         person=network.person,
         cell=0,
         prompt=prompt,

@@ -39,7 +39,7 @@ class AnswerPlan:
 
     Attributes:
         request_id: of the request that it answers, which is also what a person stops.
-        at: where it is shown.
+        location: where it is shown.
         pace: returns the seconds between two edits.
         has_page: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
@@ -47,7 +47,7 @@ class AnswerPlan:
     """
 
     request_id: str
-    at: transport.Location
+    location: transport.Location
     style: drafts.AnswerStyle
     pace: Callable[[], float]
     has_page: bool
@@ -83,7 +83,7 @@ class Answer(ports.Reply):
         self._network = network
         self._plan = plan
         self._spawn = spawn
-        self._capabilities = network.capabilities(plan.at)
+        self._capabilities = network.capabilities(plan.location)
         self._log = turn_log.TurnLog()
         self.uploads: Final = uploads.UploadSpool(
             markdown, max_file_bytes=self._capabilities.max_file_bytes
@@ -99,7 +99,7 @@ class Answer(ports.Reply):
             self._can_be_shown.set()
         self._sync = sync.MessageSync(
             network,
-            plan.at,
+            plan.location,
             plan.request_id,
             self._make_drafts,
             self.uploads.refuse,
@@ -138,7 +138,7 @@ class Answer(ports.Reply):
             await cancel()
             if str(error) and not self._sync.has_posted.is_set():
                 owner = self._plan.style.owner
-                was_sent = await self._network.whisper(self._plan.at, owner, str(error))
+                was_sent = await self._network.whisper(self._plan.location, owner, str(error))
                 self.refusal = "" if was_sent else str(error)
         except Exception:
             _log.exception("an answer could not be shown")
@@ -163,7 +163,7 @@ class Answer(ports.Reply):
 
     def _make_buttons(self) -> tuple[transport.Button, ...]:
         """Return the buttons for the current state."""
-        end, owner, session = self._log.end, self._plan.style.owner, self._plan.at.session
+        end, owner, session = self._log.end, self._plan.style.owner, self._plan.location.session
         if end is not None and session != session.place:
             # Buttons would act on the session of the thread, not on that of the schedule.
             return ()
@@ -185,7 +185,7 @@ class Answer(ports.Reply):
     def _show(self, event: events.TurnEvent) -> None:
         match event:
             case events.PrivateNotice(text=text):
-                whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
+                whisper = self._network.whisper(self._plan.location, self._plan.style.owner, text)
                 self._spawn(whisper, "private notice")
                 return
             case events.QuestionAsked() if self._plan.waits_for_end:

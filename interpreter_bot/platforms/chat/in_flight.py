@@ -40,9 +40,9 @@ class Entry:
     Attributes:
         id: of the request.
         person: who asked, by id.
-        at: where it is answered, as far as that is known yet.
+        location: where it is answered, as far as that is known yet.
         text: its words, once they are known.
-        is_place_final: `at` does not change any more.
+        is_place_final: `location` does not change any more.
         is_started: it was handed to its session.
         is_cancelled: if that happened before it was started, it never is.
         reply: shows its answer.
@@ -52,7 +52,7 @@ class Entry:
 
     id: str
     person: str
-    at: transport.Location
+    location: transport.Location
     text: str = ""
     is_place_final: bool = False
     is_started: bool = False
@@ -64,7 +64,7 @@ class Entry:
     @property
     def thread(self) -> str:
         """The thread of its answer, on networks whose threads are no channels."""
-        return self.at.thread or (self.reply.first_message if self.reply is not None else "")
+        return self.location.thread or (self.reply.first_message if self.reply is not None else "")
 
 
 class RequestsInFlight:
@@ -125,10 +125,10 @@ class RequestsInFlight:
 
     # Requests -----------------------------------------------------------------------------
 
-    def open_entry(self, request_id: str, person: str, at: transport.Location) -> Entry:
+    def open_entry(self, request_id: str, person: str, location: transport.Location) -> Entry:
         """Expect a request; from now on it can be cancelled."""
-        entry = self._entries_by_key[_entry_key(at.session, request_id)] = Entry(
-            request_id, person, at
+        entry = self._entries_by_key[_entry_key(location.session, request_id)] = Entry(
+            request_id, person, location
         )
         self._running_entries.append(entry)
         return entry
@@ -153,20 +153,20 @@ class RequestsInFlight:
             is_job: its code goes on in the background.
             waits_for_end: see `answer.AnswerPlan`.
         """
-        at = entry.at
+        location = entry.location
         plan = answer.AnswerPlan(
             request_id=entry.id,
-            at=at,
+            location=location,
             style=drafts.AnswerStyle(
                 owner=entry.person,
                 is_code=is_code,
                 shows_code=shows_code,
                 limit_seconds=self._service.queries.limits.execution_seconds,
-                heading=at.heading,
-                hint=at.hint,
+                heading=location.heading,
+                hint=location.hint,
                 is_job=is_job,
             ),
-            pace=functools.partial(self._pace, at, is_code=is_code),
+            pace=functools.partial(self._pace, location, is_code=is_code),
             has_page=self._service.visits.is_on,
             is_replayed=is_replayed,
             waits_for_end=waits_for_end,
@@ -181,13 +181,13 @@ class RequestsInFlight:
             reply.show_first_sign()
         return reply
 
-    def _pace(self, at: transport.Location, *, is_code: bool) -> float:
+    def _pace(self, location: transport.Location, *, is_code: bool) -> float:
         """Return the seconds between two edits of an answer."""
-        workspace = at.session.workspace
+        workspace = location.session.workspace
         answer_count = sum(
-            entry.at.session.workspace == workspace for entry in self._running_entries
+            entry.location.session.workspace == workspace for entry in self._running_entries
         )
-        return self.network.pace(at, answer_count, is_code=is_code)
+        return self.network.pace(location, answer_count, is_code=is_code)
 
     async def answer(
         self, entry: Entry, request: requests.Request, *, shows_code: bool = False
@@ -198,7 +198,7 @@ class RequestsInFlight:
             BotError: nothing of it can be shown, nor could its person be told why.
             LeftToNextBotError: the bot ends before it has begun with it.
         """
-        entry.at = dataclasses.replace(entry.at, session=request.key)
+        entry.location = dataclasses.replace(entry.location, session=request.key)
         entry.text = request.text
         reply = entry.reply
         if reply is None and not entry.is_cancelled:
@@ -230,7 +230,7 @@ class RequestsInFlight:
     async def prepare(
         self,
         request: requests.Request,
-        at: transport.Location,
+        location: transport.Location,
         find_location: FindLocation | None = None,
         *,
         shows_code: bool,
@@ -240,19 +240,19 @@ class RequestsInFlight:
 
         Args:
             request: of the message.
-            at: where the message stands.
+            location: where the message stands.
             find_location: returns where it is answered, by default there. It may only wait for a
                 thread to be opened, as requests get their places in the lane in order.
             shows_code: the answer shows the code that ran.
             is_edit: the answer replaces the one to the message before it was edited. None is
                 returned if the words are the same, as networks edit some messages themselves.
         """
-        former = self.find_entry(at.session, request.id) if is_edit else None
+        former = self.find_entry(location.session, request.id) if is_edit else None
         if is_edit and await self._is_unchanged(request, former):
             return None
         if former is not None and not former.is_over.is_set():
             await self._cancel(former)
-        entry = self.open_entry(request.id, request.person.id, at)
+        entry = self.open_entry(request.id, request.person.id, location)
         entry.text = request.text
         request = dataclasses.replace(request, is_edit=is_edit)
         return functools.partial(
@@ -282,12 +282,12 @@ class RequestsInFlight:
             if former is not None:
                 # This answer goes on in the messages of the former one.
                 await former.is_over.wait()
-                entry.at = dataclasses.replace(former.at, handle=entry.at.handle)
+                entry.location = dataclasses.replace(former.location, handle=entry.location.handle)
                 entry.is_place_final = former.is_place_final
             if find_location is not None and not (entry.is_place_final or entry.is_cancelled):
-                entry.at = await find_location()
+                entry.location = await find_location()
                 entry.is_place_final = True
-            request = dataclasses.replace(request, key=entry.at.session)
+            request = dataclasses.replace(request, key=entry.location.session)
             await self.answer(entry, request, shows_code=shows_code)
         finally:
             self._close(entry)
@@ -308,14 +308,14 @@ class RequestsInFlight:
         Raises:
             BotError: it cannot be shown.
         """
-        at = await self.network.locate(request)
+        location = await self.network.locate(request)
         author_preferences = await self.find_preferences(request.key, request.person.id)
         # If there are models, people's own code comes by commands, which nobody else can read.
         is_command = request.is_code and not request.is_scheduled
         shows_code = (
             bool(self._service.queries.models) if is_command else author_preferences.show_code
         )
-        entry = self.open_entry(request.id, request.person.id, at)
+        entry = self.open_entry(request.id, request.person.id, location)
         self.begin_answer(
             entry,
             is_code=request.is_code,
@@ -357,7 +357,7 @@ class RequestsInFlight:
         entry.is_cancelled = True
         if not entry.is_started:
             return True
-        return await self._service.cancel(entry.at.session, entry.id)
+        return await self._service.cancel(entry.location.session, entry.id)
 
     def _close(self, entry: Entry) -> None:
         """Record that a request has ended, and its answer is shown."""
@@ -366,22 +366,22 @@ class RequestsInFlight:
             entry.is_over.set()
             # It stays known, but what it showed does not stay in memory.
             entry.reply = entry.show_task = None
-            entry.at = dataclasses.replace(entry.at, handle=None)
+            entry.location = dataclasses.replace(entry.location, handle=None)
 
     # Sentences ----------------------------------------------------------------------------
 
     async def refuse(
-        self, at: transport.Location, person: str, sentence: str, *, is_private: bool
+        self, location: transport.Location, person: str, sentence: str, *, is_private: bool
     ) -> None:
         """Tell a person why their message is not answered; in private, if that is possible."""
         if not is_private:
             sentence = f"⚠️ {self.markdown.escape(sentence)}"
-        if not (is_private and await self.network.whisper(at, person, sentence)):
-            await sync.post_once(self.network, at, sentence)
+        if not (is_private and await self.network.whisper(location, person, sentence)):
+            await sync.post_once(self.network, location, sentence)
 
-    async def post_notice(self, at: transport.Location, sentence: str) -> None:
+    async def post_notice(self, location: transport.Location, sentence: str) -> None:
         """Post a sentence that is no answer."""
-        await sync.post_once(self.network, at, self.markdown.small_print(f"🔹 {sentence}"))
+        await sync.post_once(self.network, location, self.markdown.small_print(f"🔹 {sentence}"))
 
 
 def _entry_key(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:

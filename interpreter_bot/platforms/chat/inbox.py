@@ -42,7 +42,7 @@ class Message(Generic[_T]):
         id: unique in its channel; also of the request that it becomes.
         event_id: under which it is claimed, unique in its network.
         version: differs for each edit.
-        at: where it stands; messages of one session are prepared one after the other.
+        location: where it stands; messages of one session are prepared one after the other.
         session: whose questions it may answer.
         text: without the mention of the bot.
         sent_at: in wall-clock time.
@@ -58,7 +58,7 @@ class Message(Generic[_T]):
     id: str
     event_id: str
     version: str
-    at: transport.Location
+    location: transport.Location
     session: values.SessionKey
     person: requests.Person
     text: str
@@ -167,7 +167,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         message = await self._network.parse(raw)
         if message is None:
             return
-        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.at.session):
+        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.location.session):
             question = await self._find_question(message)
             if question is None and not await self._is_for_bot(message):
                 return
@@ -194,7 +194,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             return
         if time.time() - message.sent_at > self._edit_seconds:
             return
-        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.at.session):
+        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.location.session):
             if not await self._is_for_bot(message, may_announce=False):
                 return
             envelope = _envelope(message)
@@ -272,7 +272,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         if is_stop and self._service.works_for(message.session, message.person.id):
             # Also in a thread of several people: it can only mean the answer to this person.
             return True
-        key, person = message.at.session, message.person.id
+        key, person = message.location.session, message.person.id
         author_preferences = await self._find_preferences(key, person)
         reason = await self._network.find_mention_reason(message, author_preferences)
         # Claim the message: a bot that starts later must not answer it, even if mentions are no
@@ -282,7 +282,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             and may_announce
             and await self._events.claim(self._network_name, message.event_id)
         ):
-            thread = values.format_key(message.at.session)
+            thread = values.format_key(message.location.session)
             if await self._events.claim(self._network_name, f"needs a mention {thread}"):
                 await self._network.post_notice(message, reason)
         return not reason
@@ -306,7 +306,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                     code = start.code
                 elif start is not None:
                     return start
-            key, person = message.at.session, message.person.id
+            key, person = message.location.session, message.person.id
             author_preferences = await self._find_preferences(key, person)
             start = await self._network.prepare(
                 message, author_preferences, code=code, is_edit=is_edit
@@ -344,7 +344,7 @@ def _envelope(message: Message[Any]) -> claims.Envelope:
     """Return the claim of a message. A command has no content: it might be carried out twice."""
     return claims.Envelope(
         event_id=message.event_id,
-        key=message.at.session,
+        key=message.location.session,
         request_id=message.id,
         content=message.content if message.command is None else None,
     )

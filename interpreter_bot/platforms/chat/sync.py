@@ -62,7 +62,7 @@ class MessageSync:
     def __init__(
         self,
         network: transport.Transport,
-        at: transport.Location,
+        location: transport.Location,
         request_id: str,
         draw: Draw,
         refuse: Refuse,
@@ -76,7 +76,7 @@ class MessageSync:
 
         Args:
             network: sends it.
-            at: where it goes.
+            location: where it goes.
             request_id: that it answers.
             draw: returns its wanted state.
             refuse: called with files that are refused.
@@ -87,7 +87,7 @@ class MessageSync:
         """
         self._slots: list[Slot] = []
         self._network = network
-        self._at = at
+        self._at = location
         self._request_id = request_id
         self._draw = draw
         self._refuse = refuse
@@ -204,7 +204,7 @@ class MessageSync:
             if slot.posted is None and not slot.is_gone:
                 await self._post(index, slot, draft)
             if slot.posted is not None:
-                self._at = slot.posted.at
+                self._at = slot.posted.location
             if slot.replaced is not None:
                 await self._network.delete(slot.replaced)
                 slot.replaced, must_repost = None, True
@@ -227,10 +227,10 @@ class MessageSync:
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
             await self._note_delivery(slot.key)
         if slot.posted is None:
-            at, key = self._at, slot.key
+            location, key = self._at, slot.key
             try:
                 slot.posted = await _send_or_plain(
-                    slot.draft, lambda sent_draft: self._network.post(at, sent_draft, key)
+                    slot.draft, lambda sent_draft: self._network.post(location, sent_draft, key)
                 )
             except transport.DeletedError:
                 slot.is_gone = True
@@ -320,11 +320,11 @@ async def _try_to_store(storage_call: Awaitable[None]) -> None:
         _log.exception("the messages of an answer could not be noted")
 
 
-async def post_once(network: transport.Transport, at: transport.Location, text: str) -> None:
+async def post_once(network: transport.Transport, location: transport.Location, text: str) -> None:
     """Post a sentence that is no answer, if that is possible."""
     draft = transport.Draft(text)
     with contextlib.suppress(transport.TransportError):
-        await network.post(at, draft, make_key("", 0, draft))
+        await network.post(location, draft, make_key("", 0, draft))
 
 
 def make_key(

@@ -142,12 +142,12 @@ class Posted:
     """A posted message.
 
     Attributes:
-        at: where it stands; the messages after it go there, too.
+        location: where it stands; the messages after it go there, too.
         files: its files as the network knows them, in the order of the draft's uploads.
     """
 
     message_id: str
-    at: Location
+    location: Location
     files: tuple[object, ...] = dataclasses.field(default=(), compare=False)
 
 
@@ -188,32 +188,34 @@ class Capabilities:
 class Transport(Protocol):
     """Sends messages. Calls raise `TransportError`s only."""
 
-    def capabilities(self, at: Location) -> Capabilities:
+    def capabilities(self, location: Location) -> Capabilities:
         """Return the limits of messages at a location."""
 
     async def locate(self, request: requests.Request) -> Location:
         """Return the location of an answer to a request of a former bot, or of a schedule."""
 
-    def pace(self, at: Location, answer_count: int, *, is_code: bool) -> float:
+    def pace(self, location: Location, answer_count: int, *, is_code: bool) -> float:
         """Return the seconds between two edits of an answer.
 
         Args:
-            at: where the answer is shown.
+            location: where the answer is shown.
             answer_count: of the answers that are being shown in its workspace, with this one.
             is_code: it answers code, not words.
         """
 
-    def show_working(self, at: Location) -> contextlib.AbstractAsyncContextManager[None]:
+    def show_working(self, location: Location) -> contextlib.AbstractAsyncContextManager[None]:
         """Show that the bot works on an answer, as long as the context lasts."""
 
-    async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
+    async def post(self, location: Location, draft: Draft, key: PostKey) -> Posted:
         """Post a message; a key prevents a second post if the network supports that."""
 
-    async def find(self, at: Location, key: PostKey, known_ids: Collection[str]) -> Posted | None:
+    async def find(
+        self, location: Location, key: PostKey, known_ids: Collection[str]
+    ) -> Posted | None:
         """Return the message that was posted under a key; None if none is found.
 
         Args:
-            at: where it was posted.
+            location: where it was posted.
             key: under which that was tried.
             known_ids: ids of messages that are known not to be it.
         """
@@ -224,7 +226,7 @@ class Transport(Protocol):
     async def delete(self, posted: Posted) -> None:
         """Delete a message; one that is gone already is no error."""
 
-    async def whisper(self, at: Location, person: str, text: str) -> bool:
+    async def whisper(self, location: Location, person: str, text: str) -> bool:
         """Tell a person something that others do not see; False if that is not possible."""
 
 

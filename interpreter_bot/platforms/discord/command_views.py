@@ -120,15 +120,15 @@ async def _stop(
         BotError: all requests are other people's, or run in threads of the channel.
     """
     channel = str(place.channel_id)
-    if await requests_in_flight.stop(lambda entry: entry.at.channel == channel, person):
+    if await requests_in_flight.stop(lambda entry: entry.location.channel == channel, person):
         return True
     if not person and await service.stop(place.key):
         # The request came from elsewhere, such as the page.
         return True
     entries = requests_in_flight.find_running(
-        lambda entry: entry.at.session.channel == channel and person in ("", entry.person)
+        lambda entry: entry.location.session.channel == channel and person in ("", entry.person)
     )
-    if threads := sorted({int(entry.at.channel) for entry in entries} - {place.channel_id}):
+    if threads := sorted({int(entry.location.channel) for entry in entries} - {place.channel_id}):
         links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
         more_count = max(0, len(threads) - _MAX_THREADS)
         raise errors.BotError(command_words.running_elsewhere(links, more_count))
@@ -263,8 +263,8 @@ class ChannelView(_View):
         await self._send(text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        at, person = channels_and_threads.location(self._place), str(self._person)
-        if not await self._network.whisper(at, person, _private_text(text, url, label)):
+        location, person = channels_and_threads.location(self._place), str(self._person)
+        if not await self._network.whisper(location, person, _private_text(text, url, label)):
             raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:

@@ -271,8 +271,8 @@ class InteractionHandler:
             **fields,
         )
         handle = discord_transport.LiveInteraction(interaction)
-        at = channels_and_threads.location(place, handle=handle)
-        entry = self.in_flight.open_entry(request.id, person.id, at)
+        location = channels_and_threads.location(place, handle=handle)
+        entry = self.in_flight.open_entry(request.id, person.id, location)
         shows_code = is_code or author_preferences.show_code
         return functools.partial(self.in_flight.answer, entry, request, shows_code=shows_code)
 

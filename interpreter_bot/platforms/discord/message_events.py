@@ -114,7 +114,7 @@ class MessageEvents:
             id=str(raw.id),
             event_id=f"message {raw.id}",
             version=f" edited {edited_at.timestamp()}" if edited_at is not None else "",
-            at=channels_and_threads.location(place),
+            location=channels_and_threads.location(place),
             session=place.key,
             person=channels_and_threads.person_of(raw.author),
             text=message_parsing.words(raw.content, raw.mentions, self._bot_id),
@@ -227,7 +227,7 @@ class MessageEvents:
             raw, self._bot_id, earlier_messages, replies_to_outsider=replies_to_outsider
         )
         if not parsed.text and not parsed.attachments:
-            await sync.post_once(self._network, message.at, access_words.WRITE_SOMETHING)
+            await sync.post_once(self._network, message.location, access_words.WRITE_SOMETHING)
             return None
         if isinstance(channel, discord.Thread):
             self._threads.note_request(channel.id, raw.id)
@@ -236,7 +236,7 @@ class MessageEvents:
             # Without a model, only code in the message can be run.
             code = code or code_reading.find_python(parsed.text)
         request = requests.Request(
-            key=message.at.session,
+            key=message.location.session,
             person=message.person,
             text=code or parsed.text,
             model=author_preferences.model,
@@ -248,7 +248,7 @@ class MessageEvents:
         )
         return await self._in_flight.prepare(
             request,
-            message.at,
+            message.location,
             functools.partial(self._find_location, message, author_preferences),
             shows_code=author_preferences.show_code and not request.is_code,
             is_edit=is_edit,
@@ -263,16 +263,16 @@ class MessageEvents:
         return [
             earlier
             for earlier in await self._recent.messages_before(raw, channel, self._bot_id)
-            if self._in_flight.find_entry(message.at.session, str(earlier.id)) is None
+            if self._in_flight.find_entry(message.location.session, str(earlier.id)) is None
             and (earlier.author.bot or not await self._refusal(earlier, channel))
         ]
 
     async def post_notice(self, message: _Message, sentence: str) -> None:
-        await self._in_flight.post_notice(message.at, sentence)
+        await self._in_flight.post_notice(message.location, sentence)
 
     async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
         person = message.person.id
-        await self._in_flight.refuse(message.at, person, sentence, is_private=is_private)
+        await self._in_flight.refuse(message.location, person, sentence, is_private=is_private)
 
     async def _find_location(
         self, message: _Message, author_preferences: preferences.Preferences
@@ -280,16 +280,16 @@ class MessageEvents:
         """Find the location of the answer: a thread on the message, or else a reply to it."""
         raw, channel = message.source.message, message.source.channel
         if isinstance(channel, discord.Thread) or raw.guild is None:
-            return message.at
+            return message.location
         if author_preferences.threads:
             title = message_parsing.title(message.text)
-            async with self._network.show_working(message.at):
+            async with self._network.show_working(message.location):
                 thread_id = await self._threads.open_thread(raw, title)
             if thread_id is not None:
                 self._recent.follow(thread_id)
-                session = dataclasses.replace(message.at.session, thread=str(thread_id))
+                session = dataclasses.replace(message.location.session, thread=str(thread_id))
                 return discord_transport.session_location(session)
-        return dataclasses.replace(message.at, reply_to=message.id)
+        return dataclasses.replace(message.location, reply_to=message.id)
 
 
 def _is_of_a_person(message: discord.Message) -> bool:

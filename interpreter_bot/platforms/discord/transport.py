@@ -92,8 +92,8 @@ class DiscordTransport:
         self.client = client
         self.limits = limits
 
-    def capabilities(self, at: transport.Location) -> transport.Capabilities:
-        guild = self.client.get_guild(_guild_id(at) or 0)
+    def capabilities(self, location: transport.Location) -> transport.Capabilities:
+        guild = self.client.get_guild(_guild_id(location) or 0)
         return transport.Capabilities(
             max_characters=MAX_CHARACTERS,
             max_messages=_MAX_MESSAGES,
@@ -102,34 +102,34 @@ class DiscordTransport:
             max_message_bytes=_MAX_MESSAGE_BYTES,
         )
 
-    def pace(self, at: transport.Location, answer_count: int, *, is_code: bool) -> float:
+    def pace(self, location: transport.Location, answer_count: int, *, is_code: bool) -> float:
         return self._edit_seconds
 
     async def locate(self, request: requests.Request) -> transport.Location:
         return session_location(request.key)
 
     @contextlib.asynccontextmanager
-    async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
+    async def show_working(self, location: transport.Location) -> AsyncIterator[None]:
         """Show the typing indicator; for an interaction Discord shows "thinking" itself.
 
         The last typing request may outlive the block, if the library waits for a rate limit.
         """
         is_over = asyncio.Event()
-        if at.handle is None:
-            self.limits.spawn(type_until(is_over, self._channel(at).typing), "typing")
+        if location.handle is None:
+            self.limits.spawn(type_until(is_over, self._channel(location).typing), "typing")
         try:
             yield
         finally:
             is_over.set()
 
     async def post(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
         """Post a message; the first response to an interaction replaces "thinking"."""
-        with _translate_errors(at, draft, is_new=True):
-            live_interaction = at.handle
+        with _translate_errors(location, draft, is_new=True):
+            live_interaction = location.handle
             if not isinstance(live_interaction, LiveInteraction):
-                return await self._send(at, draft, key)
+                return await self._send(location, draft, key)
             if key.index == 0 and live_interaction.is_live:
                 try:
                     message = await live_interaction.interaction.edit_original_response(
@@ -142,16 +142,16 @@ class DiscordTransport:
                     live_interaction.note_expiry(error)
                 else:
                     live_interaction.message_ids.add(message.id)
-                    return _make_posted(message, at)
+                    return _make_posted(message, location)
             try:
-                return await self._send(at, draft, key)
+                return await self._send(location, draft, key)
             except discord.Forbidden as error:
                 _log.info("an answer continues through its interaction", exc_info=error)
-                return await self._post_without_access(at, live_interaction, draft, key)
+                return await self._post_without_access(location, live_interaction, draft, key)
 
     async def _post_without_access(
         self,
-        at: transport.Location,
+        location: transport.Location,
         live_interaction: LiveInteraction,
         draft: transport.Draft,
         key: transport.PostKey,
@@ -179,7 +179,7 @@ class DiscordTransport:
                 live_interaction.note_expiry(error)
             else:
                 live_interaction.message_ids.add(message.id)
-                return _make_posted(message, at)
+                return _make_posted(message, location)
         channel = await live_interaction.interaction.user.create_dm()
         channel_id = str(channel.id)
         session = values.SessionKey(channels_and_threads.PLATFORM, "", channel_id)
@@ -187,15 +187,15 @@ class DiscordTransport:
         return await self._send(direct_messages, draft, key)
 
     async def _send(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
         """Post a message as the bot; the first may be a reply."""
         fields: dict[str, Any] = {}
-        if at.reply_to and key.index == 0:
-            request_message = self._channel(at).get_partial_message(int(at.reply_to))
+        if location.reply_to and key.index == 0:
+            request_message = self._channel(location).get_partial_message(int(location.reply_to))
             fields["reference"] = request_message.to_reference(fail_if_not_exists=False)
         try:
-            message = await self._channel(at).send(
+            message = await self._channel(location).send(
                 draft.full_text or None,
                 files=open_files(draft.uploads),
                 view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
@@ -208,20 +208,20 @@ class DiscordTransport:
             if not fields or error.code != api_errors.NO_REPLIES:
                 raise
             # Without permission to read earlier messages, the bot can post but not reply.
-            return await self._send(dataclasses.replace(at, reply_to=""), draft, key)
-        return _make_posted(message, at)
+            return await self._send(dataclasses.replace(location, reply_to=""), draft, key)
+        return _make_posted(message, location)
 
     async def find(
-        self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
+        self, location: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Look for a message among the latest; Discord returns no nonces, so compare digests."""
         earliest = datetime.datetime.fromtimestamp(
             key.first_tried_at - _CLOCK_SKEW_SECONDS, datetime.UTC
         )
         after = discord.Object(discord.utils.time_snowflake(earliest))
-        with _translate_errors(at, transport.Draft(""), is_new=False):
+        with _translate_errors(location, transport.Draft(""), is_new=False):
             try:
-                async for message in self._channel(at).history(
+                async for message in self._channel(location).history(
                     limit=_MAX_SEARCHED_MESSAGES, after=after
                 ):
                     if (
@@ -229,7 +229,7 @@ class DiscordTransport:
                         and str(message.id) not in known_ids
                         and _digest(message) == key.digest
                     ):
-                        return _make_posted(message, at)
+                        return _make_posted(message, location)
             except discord.Forbidden as error:
                 _log.info("the latest messages could not be searched", exc_info=error)
         return None
@@ -238,14 +238,14 @@ class DiscordTransport:
         self, posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
     ) -> transport.Posted:
         """Edit a message; files that stay are not sent again."""
-        at, live_interaction = posted.at, posted.at.handle
+        location, live_interaction = posted.location, posted.location.handle
         fields = {
             "content": draft.full_text or None,
             "attachments": _attachments(posted, former_draft, draft),
             "view": persistent_buttons.view(draft.buttons),
             "allowed_mentions": _allowed_mentions(draft),
         }
-        with _translate_errors(at, draft, is_new=False):
+        with _translate_errors(location, draft, is_new=False):
             message_id = int(posted.message_id)
             if (
                 isinstance(live_interaction, LiveInteraction)
@@ -256,23 +256,25 @@ class DiscordTransport:
                         edited = await live_interaction.interaction.followup.edit_message(
                             message_id, **fields
                         )
-                        return _make_posted(edited, at)
+                        return _make_posted(edited, location)
                     except discord.HTTPException as error:
                         live_interaction.note_expiry(error)
             elif draft.notified_person and not former_draft.notified_person:
                 # An edit notifies nobody, so post a new message.
                 raise transport.UneditableError
             try:
-                message = await self._channel(at).get_partial_message(message_id).edit(**fields)
+                message = (
+                    await self._channel(location).get_partial_message(message_id).edit(**fields)
+                )
             except discord.Forbidden as error:
                 if live_interaction is None:
                     raise
                 raise transport.UneditableError from error
-            return _make_posted(message, at)
+            return _make_posted(message, location)
 
     async def delete(self, posted: transport.Posted) -> None:
-        live_interaction, message_id = posted.at.handle, int(posted.message_id)
-        with _translate_errors(posted.at, transport.Draft(""), is_new=False):
+        live_interaction, message_id = posted.location.handle, int(posted.message_id)
+        with _translate_errors(posted.location, transport.Draft(""), is_new=False):
             try:
                 if (
                     isinstance(live_interaction, LiveInteraction)
@@ -281,11 +283,11 @@ class DiscordTransport:
                 ):
                     await live_interaction.interaction.followup.delete_message(message_id)
                 else:
-                    await self._channel(posted.at).get_partial_message(message_id).delete()
+                    await self._channel(posted.location).get_partial_message(message_id).delete()
             except (discord.NotFound, discord.Forbidden) as error:
                 _log.info("a message could not be deleted", exc_info=error)
 
-    async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
+    async def whisper(self, location: transport.Location, person: str, text: str) -> bool:
         """Send a person a direct message."""
 
         async def send() -> None:
@@ -300,8 +302,10 @@ class DiscordTransport:
             return False
         return True
 
-    def _channel(self, at: transport.Location) -> discord.PartialMessageable:
-        return self.client.get_partial_messageable(int(at.channel), guild_id=_guild_id(at))
+    def _channel(self, location: transport.Location) -> discord.PartialMessageable:
+        return self.client.get_partial_messageable(
+            int(location.channel), guild_id=_guild_id(location)
+        )
 
 
 async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:
@@ -343,8 +347,8 @@ def _attachments(
     return [posted_files.get(upload) or open_files((upload,))[0] for upload in draft.uploads]
 
 
-def _make_posted(message: discord.Message, at: transport.Location) -> transport.Posted:
-    return transport.Posted(str(message.id), at, tuple(message.attachments))
+def _make_posted(message: discord.Message, location: transport.Location) -> transport.Posted:
+    return transport.Posted(str(message.id), location, tuple(message.attachments))
 
 
 def _allowed_mentions(draft: transport.Draft) -> discord.AllowedMentions:
@@ -364,13 +368,13 @@ def _digest(message: discord.Message) -> str:
     )
 
 
-def _guild_id(at: transport.Location) -> int | None:
-    return int(at.session.workspace) if at.session.workspace else None
+def _guild_id(location: transport.Location) -> int | None:
+    return int(location.session.workspace) if location.session.workspace else None
 
 
 @contextlib.contextmanager
 def _translate_errors(
-    at: transport.Location, draft: transport.Draft, *, is_new: bool
+    location: transport.Location, draft: transport.Draft, *, is_new: bool
 ) -> Iterator[None]:
     """Translate Discord's errors of a call.
 
@@ -381,13 +385,17 @@ def _translate_errors(
     except api_errors.UNSENT as error:
         raise transport.RetryableError from error
     except discord.HTTPException as error:
-        raise _translate_error(error, at, draft, is_new=is_new) from error
+        raise _translate_error(error, location, draft, is_new=is_new) from error
     except api_errors.CONNECTION as error:
         raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
 
 
 def _translate_error(
-    error: discord.HTTPException, at: transport.Location, draft: transport.Draft, *, is_new: bool
+    error: discord.HTTPException,
+    location: transport.Location,
+    draft: transport.Draft,
+    *,
+    is_new: bool,
 ) -> transport.TransportError:
     if error.code == api_errors.UNKNOWN_MESSAGE:
         return transport.DeletedError()
@@ -402,7 +410,7 @@ def _translate_error(
         return transport.FilesRefusedError(draft.uploads)
     if error.code in _CLOSED_CODES:
         is_forbidden = isinstance(error, discord.Forbidden)
-        sentence = discord_words.not_allowed_to_write(int(at.channel)) if is_forbidden else ""
+        sentence = discord_words.not_allowed_to_write(int(location.channel)) if is_forbidden else ""
         return transport.LocationClosedError(sentence)
     if error.status == _BAD_REQUEST:
         return transport.ContentRefusedError()

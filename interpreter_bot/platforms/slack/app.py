@@ -159,7 +159,8 @@ class Listeners:
             profile = await self._permissions.require(workspace, place.user, channel)
             if await self._in_flight.stop(
                 lambda entry: (
-                    (entry.at.session.workspace, entry.at.channel, entry.thread) == stopped_thread
+                    (entry.location.session.workspace, entry.location.channel, entry.thread)
+                    == stopped_thread
                 ),
                 "" if profile.is_admin else place.user,
             ):
@@ -212,7 +213,7 @@ class Listeners:
         finally:
             # With the only workspace, the platform ends.
             await self._workspaces.uninstall(team, enterprise)
-        work = self._in_flight.stop(lambda entry: entry.at.session.workspace == team)
+        work = self._in_flight.stop(lambda entry: entry.location.session.workspace == team)
         self._in_flight.spawn(work, "removal")
 
     # Commands and shortcuts ---------------------------------------------------------------

@@ -148,7 +148,9 @@ class ButtonActions:
         person = "" if profile.is_admin else place.user
         stopped = key.workspace, key.channel, request_id
         if not await self._in_flight.stop(
-            lambda entry: (entry.at.session.workspace, entry.at.channel, entry.id) == stopped,
+            lambda entry: (
+                (entry.location.session.workspace, entry.location.channel, entry.id) == stopped
+            ),
             person,
         ):
             raise errors.BotError(run_words.NOTHING_RUNS)

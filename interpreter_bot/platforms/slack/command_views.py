@@ -181,7 +181,7 @@ class SlackCommands:
         Raises:
             BotError: others asked for all of it.
         """
-        if await self._in_flight.stop(lambda entry: entry.at.session == key, person):
+        if await self._in_flight.stop(lambda entry: entry.location.session == key, person):
             return True
         # A request that came another way, as from the page, can be stopped by admins only.
         return not person and await self._dependencies.service.stop(key)

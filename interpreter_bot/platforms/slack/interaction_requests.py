@@ -193,9 +193,9 @@ class InteractionRequests:
         """Show that an answer begins, and return the function that has the request answered."""
         person, is_code = request.person, request.is_code
         heading = slack_transport.command_heading(person.name) if is_code else ""
-        at = slack_transport.location(place, request.key, title=title, heading=heading)
+        location = slack_transport.location(place, request.key, title=title, heading=heading)
         author_preferences = await self._in_flight.find_preferences(request.key, person.id)
-        entry = self._in_flight.open_entry(request.id, person.id, at)
+        entry = self._in_flight.open_entry(request.id, person.id, location)
         reply = self._in_flight.begin_answer(
             entry, is_code=is_code, shows_code=is_code or author_preferences.show_code
         )

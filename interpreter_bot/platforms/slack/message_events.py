@@ -118,7 +118,7 @@ class MessageEvents:
             case "message_deleted":
                 deleted_message = workspace.team, f"{channel}/{event.get('deleted_ts')}"
                 await self._in_flight.stop(
-                    lambda entry: (entry.at.session.workspace, entry.id) == deleted_message
+                    lambda entry: (entry.location.session.workspace, entry.id) == deleted_message
                 )
             case "channel_leave" | "group_leave":
                 key = values.SessionKey(PLATFORM, workspace.team, channel)
@@ -141,7 +141,9 @@ class MessageEvents:
             id=message.id,
             event_id=f"{workspace.team}/{message.channel}/{message.ts}/",
             version=message.edited_at,
-            at=transport.Location(session=session, channel=message.channel, thread=message.root),
+            location=transport.Location(
+                session=session, channel=message.channel, thread=message.root
+            ),
             session=self._known_session(workspace, message),
             person=requests.Person(message.user, ""),
             text=parsed.text,
@@ -181,9 +183,11 @@ class MessageEvents:
         workspace, slack_message = message.source.workspace, message.source.message
         if not slack_message.thread:
             return False
-        uses_channel_kernel = message.session != message.at.session
+        uses_channel_kernel = message.session != message.location.session
         # This asks the database, not Slack, as most threads do not concern the bot.
-        if not uses_channel_kernel and not await self._service.queries.exists(message.at.session):
+        if not uses_channel_kernel and not await self._service.queries.exists(
+            message.location.session
+        ):
             return False
         thread = await self._read_thread(workspace, slack_message)
         # Messages from before the bot joined the thread are for others.
@@ -204,7 +208,7 @@ class MessageEvents:
         if not thread.is_whole:
             # The people who talked with the bot in it are known from the store.
             past_turns = await self._service.queries.history(
-                message.at.session, limit=_MAX_PAST_TURNS
+                message.location.session, limit=_MAX_PAST_TURNS
             )
             people |= {turn.record.person for turn in past_turns}
         return "" if people == {slack_message.user} else access_words.MENTION_ME_IN_CROWD
@@ -273,19 +277,19 @@ class MessageEvents:
         source = message.source
         sent_message, parsed = source.message, source.incoming
         title = "" if sent_message.thread else title_of(parsed.text)
-        at = slack_transport.location(source.place, message.session, title=title)
+        location = slack_transport.location(source.place, message.session, title=title)
         if is_edit or code or parsed.is_code or not (parsed.text or sent_message.files):
             # Nothing is shown yet, as there may be nothing to do, or an answer already.
             request = await self._make_request(message, code)
-            at = dataclasses.replace(at, session=request.key)
+            location = dataclasses.replace(location, session=request.key)
             start = await self._in_flight.prepare(
                 request,
-                at,
+                location,
                 shows_code=author_preferences.show_code and not request.is_code,
                 is_edit=is_edit,
             )
         else:
-            entry = self._in_flight.open_entry(message.id, message.person.id, at)
+            entry = self._in_flight.open_entry(message.id, message.person.id, location)
             self._in_flight.begin_answer(
                 entry, is_code=False, shows_code=author_preferences.show_code
             )

@@ -105,8 +105,8 @@ def location(
     )
 
 
-def _live_answer(at: transport.Location) -> LiveAnswer:
-    return at.handle if isinstance(at.handle, LiveAnswer) else LiveAnswer()
+def _live_answer(location: transport.Location) -> LiveAnswer:
+    return location.handle if isinstance(location.handle, LiveAnswer) else LiveAnswer()
 
 
 class SlackTransport:
@@ -120,7 +120,7 @@ class SlackTransport:
         self._permissions = dependencies.permissions
         self._workspaces = dependencies.workspaces
 
-    def capabilities(self, at: transport.Location) -> transport.Capabilities:
+    def capabilities(self, location: transport.Location) -> transport.Capabilities:
         return transport.Capabilities(
             max_characters=streams.MAX_CHARACTERS,
             max_messages=_MAX_MESSAGES,
@@ -129,10 +129,10 @@ class SlackTransport:
             max_message_bytes=_MAX_MESSAGE_BYTES,
             has_paragraphs=True,
             can_edit_files=False,
-            can_stream=self._has_sessions(at)
-            and at.channel.startswith("D")
+            can_stream=self._has_sessions(location)
+            and location.channel.startswith("D")
             and not any(
-                self._api.lacks(at.session.workspace, method) for method in _STREAM_METHODS
+                self._api.lacks(location.session.workspace, method) for method in _STREAM_METHODS
             ),
             has_feedback=True,
             picture_types=_PICTURE_TYPES,
@@ -140,10 +140,10 @@ class SlackTransport:
             refresh_seconds=run_words.MIN_ELAPSED_SECONDS,
         )
 
-    def pace(self, at: transport.Location, answer_count: int, *, is_code: bool) -> float:
+    def pace(self, location: transport.Location, answer_count: int, *, is_code: bool) -> float:
         """Return the pause; all answers of a workspace share its rates."""
         timing = self._api.timing
-        if self.capabilities(at).can_stream and not is_code:
+        if self.capabilities(location).can_stream and not is_code:
             return timing.streaming_seconds * max(1.0, answer_count * _STREAMING_SHARE)
         return timing.editing_seconds * max(1.0, answer_count * _EDITING_SHARE)
 
@@ -173,37 +173,39 @@ class SlackTransport:
         messages = response.get("messages") or [{}]
         return str(messages[0].get("thread_ts") or ts)
 
-    def _has_sessions(self, at: transport.Location) -> bool:
-        return self._config.agent_view and bool(at.thread)
+    def _has_sessions(self, location: transport.Location) -> bool:
+        return self._config.agent_view and bool(location.thread)
 
     @contextlib.asynccontextmanager
-    async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
+    async def show_working(self, location: transport.Location) -> AsyncIterator[None]:
         """Show the status of the session; the first message does not wait for it."""
-        if not self._has_sessions(at):
+        if not self._has_sessions(location):
             yield
             return
         status_task = asyncio.create_task(
             # It is of no use if it comes late.
-            self._set_status(at, "processing", _FIRST_SIGN_SECONDS),
+            self._set_status(location, "processing", _FIRST_SIGN_SECONDS),
             name="slack status",
         )
         try:
             yield
         finally:
             if await status_task:
-                await self._set_status(at, "active", web_api.MAX_OUTAGE_SECONDS)
+                await self._set_status(location, "active", web_api.MAX_OUTAGE_SECONDS)
 
-    async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
+    async def _set_status(
+        self, location: transport.Location, status: str, max_seconds: float
+    ) -> bool:
         """Set the status of the session; return whether it is set, or may be."""
-        live_answer = _live_answer(at)
+        live_answer = _live_answer(location)
         begins_session = bool(live_answer.title) and status == "processing"
         try:
             await self._api.call(
-                await self._workspaces.get(at.session.workspace),
+                await self._workspaces.get(location.session.workspace),
                 "agents.sessions.setStatus",
                 max_seconds=max_seconds,
-                channel_id=at.channel,
-                thread_ts=at.thread,
+                channel_id=location.channel,
+                thread_ts=location.thread,
                 status=status,
                 title=live_answer.title if begins_session else None,
                 initiator_user_id=live_answer.person if begins_session else None,
@@ -217,42 +219,42 @@ class SlackTransport:
     # Messages -----------------------------------------------------------------------------
 
     async def post(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
         """Post a message, or begin a stream; files get messages of their own."""
         with _translate_errors(is_new=True):
             if draft.uploads:
-                ts = await self._post_uploads(at, draft, key)
+                ts = await self._post_uploads(location, draft, key)
             else:
-                ts = await self._begin_stream(at, draft) if draft.may_grow else ""
-                ts = ts or await self._post(at, self._content(at, draft), draft, key)
-        return self._note_posted(at, ts, draft)
+                ts = await self._begin_stream(location, draft) if draft.may_grow else ""
+                ts = ts or await self._post(location, self._content(location, draft), draft, key)
+        return self._note_posted(location, ts, draft)
 
     def _note_posted(
-        self, at: transport.Location, ts: str, draft: transport.Draft
+        self, location: transport.Location, ts: str, draft: transport.Draft
     ) -> transport.Posted:
-        posted = _make_posted(at, ts)
-        if (question := _question_metadata(draft)) and not at.session.thread:
+        posted = _make_posted(location, ts)
+        if (question := _question_metadata(draft)) and not location.session.thread:
             # Other threads share the session, but only a message in this one may answer.
-            self._threads.note_question(question[thread_history.QUESTION], posted.at.thread)
+            self._threads.note_question(question[thread_history.QUESTION], posted.location.thread)
         return posted
 
     async def _post(
         self,
-        at: transport.Location,
+        location: transport.Location,
         content: dict[str, Any],
         draft: transport.Draft,
         key: transport.PostKey,
     ) -> str:
-        is_channels_own = not at.thread and not at.session.thread
+        is_channels_own = not location.thread and not location.session.thread
         kernel = {"kernel": thread_history.CHANNEL_KERNEL} if is_channels_own else {}
         answer = await self._write(
-            at,
+            location,
             "chat.postMessage",
             content,
             is_plain=draft.is_plain,
             is_first_sign=key.index == 0 and not draft.text,
-            thread_ts=at.thread or None,
+            thread_ts=location.thread or None,
             unfurl_links=False,
             unfurl_media=False,
             metadata=message_posting.make_metadata(
@@ -261,17 +263,19 @@ class SlackTransport:
         )
         ts = str(answer["ts"])
         if is_channels_own:
-            team = at.session.workspace
-            self._threads.note_kernel_use(team, at.channel, ts, uses_channel_kernel=True)
+            team = location.session.workspace
+            self._threads.note_kernel_use(team, location.channel, ts, uses_channel_kernel=True)
         return ts
 
-    async def _call(self, at: transport.Location, method: str, **arguments: Any) -> web_api.Answer:
-        workspace = await self._workspaces.get(at.session.workspace)
-        return await self._api.call(workspace, method, channel=at.channel, **arguments)
+    async def _call(
+        self, location: transport.Location, method: str, **arguments: Any
+    ) -> web_api.Answer:
+        workspace = await self._workspaces.get(location.session.workspace)
+        return await self._api.call(workspace, method, channel=location.channel, **arguments)
 
     async def _write(
         self,
-        at: transport.Location,
+        location: transport.Location,
         method: str,
         content: dict[str, Any],
         *,
@@ -280,22 +284,22 @@ class SlackTransport:
     ) -> web_api.Answer:
         """Post or update a message; a plain one is written without blocks if Slack refuses it."""
         try:
-            return await self._call(at, method, **content, **arguments)
+            return await self._call(location, method, **content, **arguments)
         except api_errors.ContentRefusedError:
             if not is_plain:
                 raise
         text = markdown.escape_mrkdwn(blocks.plain_text(content["blocks"])[:_MAX_PLAIN_CHARACTERS])
         return await self._call(
-            at, method, text=text[:_MAX_ESCAPED_CHARACTERS] or "…", blocks=[], **arguments
+            location, method, text=text[:_MAX_ESCAPED_CHARACTERS] or "…", blocks=[], **arguments
         )
 
-    def _content(self, at: transport.Location, draft: transport.Draft) -> dict[str, Any]:
+    def _content(self, location: transport.Location, draft: transport.Draft) -> dict[str, Any]:
         status = _status(draft)
         table = [blocks.table(draft.table)] if draft.table else []
         message_blocks = [
             *blocks.from_markdown(draft.text),
             *table,
-            *_status_and_buttons(at, draft),
+            *_status_and_buttons(location, draft),
         ]
         text = markdown.notification(draft.text.strip() or status) or "…"
         return {
@@ -307,7 +311,7 @@ class SlackTransport:
         self, posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
     ) -> transport.Posted:
         """Edit a message; an open stream grows if its draft did."""
-        at, ts = posted.at, posted.message_id
+        location, ts = posted.location, posted.message_id
         if draft.uploads != former_draft.uploads and (
             draft.uploads or former_draft is not transport.UNKNOWN
         ):
@@ -317,13 +321,13 @@ class SlackTransport:
             # An edit notifies nobody, so post a new message.
             raise transport.UneditableError
         with _translate_errors(is_new=False):
-            if not draft.uploads and not await self._update_stream(at, ts, draft):
-                await self._update(at, ts, former_draft, draft)
-        return self._note_posted(at, ts, draft)
+            if not draft.uploads and not await self._update_stream(location, ts, draft):
+                await self._update(location, ts, former_draft, draft)
+        return self._note_posted(location, ts, draft)
 
     async def _update(
         self,
-        at: transport.Location,
+        location: transport.Location,
         ts: str,
         former_draft: transport.Draft,
         draft: transport.Draft,
@@ -333,9 +337,9 @@ class SlackTransport:
         question = _question_metadata(draft)
         try:
             await self._write(
-                at,
+                location,
                 "chat.update",
-                self._content(at, draft),
+                self._content(location, draft),
                 is_plain=draft.is_plain,
                 ts=ts,
                 metadata=message_posting.make_metadata(question)
@@ -346,38 +350,41 @@ class SlackTransport:
             if error.code != _STREAM_CONFLICT or is_again:
                 raise
             # A former bot left its stream open.
-            await self._end_stream(at, ts)
-            await self._update(at, ts, former_draft, draft, is_again=True)
+            await self._end_stream(location, ts)
+            await self._update(location, ts, former_draft, draft, is_again=True)
 
     async def delete(self, posted: transport.Posted) -> None:
         with _translate_errors(is_new=False):
             try:
-                await self._call(posted.at, "chat.delete", ts=posted.message_id)
+                await self._call(posted.location, "chat.delete", ts=posted.message_id)
             except api_errors.GoneError:
                 raise
             except api_errors.RefusedError as error:
                 _log.info("a message could not be deleted: %s", error)
 
     async def find(
-        self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
+        self, location: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Find a message by its nonce; messages of files and streams have none, so compare them."""
         with _translate_errors(is_new=False):
-            place, unconfirmed_files = await self._place(at), _live_answer(at).unconfirmed_files
+            place, unconfirmed_files = (
+                await self._place(location),
+                _live_answer(location).unconfirmed_files,
+            )
             if key.nonce in unconfirmed_files:
                 ts = await self._uploads.find_share(place, unconfirmed_files[key.nonce])
-                return None if ts is None else _make_posted(at, ts)
+                return None if ts is None else _make_posted(location, ts)
             since = f"{key.first_tried_at - _CLOCK_SKEW_SECONDS:.6f}"
             place = dataclasses.replace(place, request_ts=since)
-            for message in await message_posting.read_recent(self._api, place, at.thread):
+            for message in await message_posting.read_recent(self._api, place, location.thread):
                 ts = str(message["ts"])
                 is_ours = place.workspace.has_written(message) and ts > since
-                if is_ours and ts not in known_ids and self._matches(message, at, key):
-                    return _make_posted(at, ts)
+                if is_ours and ts not in known_ids and self._matches(message, location, key):
+                    return _make_posted(location, ts)
         return None
 
     def _matches(
-        self, message: dict[str, Any], at: transport.Location, key: transport.PostKey
+        self, message: dict[str, Any], location: transport.Location, key: transport.PostKey
     ) -> bool:
         if "metadata" in message:
             return bool(message_posting.metadata_of(message).get("id") == key.nonce)
@@ -385,47 +392,49 @@ class SlackTransport:
             names = [str(file.get("name", "")) for file in files]
             return transport.make_digest("", names, ()) == key.digest
         # This process knows the streams of other answers, whose responses arrived.
-        is_known = self._api.has_posted(at.channel, str(message["ts"]))
-        return at.channel.startswith("D") and not is_known
+        is_known = self._api.has_posted(location.channel, str(message["ts"]))
+        return location.channel.startswith("D") and not is_known
 
-    async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
+    async def whisper(self, location: transport.Location, person: str, text: str) -> bool:
         try:
-            place = dataclasses.replace(await self._place(at), user=person)
+            place = dataclasses.replace(await self._place(location), user=person)
             await message_posting.whisper(self._api, place, text)
         except api_errors.SlackError as error:
             _log.info("a private message could not be sent: %s", error)
             return False
         return True
 
-    async def _place(self, at: transport.Location) -> message_posting.Place:
+    async def _place(self, location: transport.Location) -> message_posting.Place:
         workspace, person = (
-            await self._workspaces.get(at.session.workspace),
-            _live_answer(at).person,
+            await self._workspaces.get(location.session.workspace),
+            _live_answer(location).person,
         )
         return message_posting.Place(
-            workspace, at.channel, thread=at.thread, request_ts="", user=person
+            workspace, location.channel, thread=location.thread, request_ts="", user=person
         )
 
     # Streams ------------------------------------------------------------------------------
 
-    async def _begin_stream(self, at: transport.Location, draft: transport.Draft) -> str:
+    async def _begin_stream(self, location: transport.Location, draft: transport.Draft) -> str:
         """Begin a stream; return the timestamp of its message, empty if Slack refuses it."""
-        workspace = await self._workspaces.get(at.session.workspace)
-        stream = streams.Stream(self._api, workspace, at.channel)
+        workspace = await self._workspaces.get(location.session.workspace)
+        stream = streams.Stream(self._api, workspace, location.channel)
         stream_draft = dataclasses.replace(draft, status=_status(draft))
         try:
-            ts = await stream.start(at.thread, stream_draft)
+            ts = await stream.start(location.thread, stream_draft)
         except (api_errors.GoneError, api_errors.LostError):
             raise
         except (streams.BrokenStreamError, api_errors.SlackError) as error:
             _log.info("an answer cannot be streamed: %s", error)
             return ""
-        _live_answer(at).open_streams[ts] = stream
+        _live_answer(location).open_streams[ts] = stream
         return ts
 
-    async def _update_stream(self, at: transport.Location, ts: str, draft: transport.Draft) -> bool:
+    async def _update_stream(
+        self, location: transport.Location, ts: str, draft: transport.Draft
+    ) -> bool:
         """Show a draft in the stream of its message; False if that must be edited instead."""
-        open_streams = _live_answer(at).open_streams
+        open_streams = _live_answer(location).open_streams
         stream = open_streams.get(ts)
         if stream is None:
             return False
@@ -436,22 +445,23 @@ class SlackTransport:
             elif draft.table is None:
                 del open_streams[ts]
                 await stream.finish(
-                    stream_draft, _status_and_buttons(at, dataclasses.replace(draft, status=""))
+                    stream_draft,
+                    _status_and_buttons(location, dataclasses.replace(draft, status="")),
                 )
             else:
                 raise streams.BrokenStreamError("it has a table")
         except streams.BrokenStreamError as error:
             _log.info("an answer is not streamed any further: %s", error)
             open_streams.pop(ts, None)
-            await self._end_stream(at, ts)
+            await self._end_stream(location, ts)
             return False
         return True
 
-    async def _end_stream(self, at: transport.Location, ts: str) -> None:
+    async def _end_stream(self, location: transport.Location, ts: str) -> None:
         """End a stream, so that its message can be edited; it may have ended already."""
         try:
             metadata = message_posting.make_metadata({})
-            await self._call(at, "chat.stopStream", ts=ts, metadata=metadata)
+            await self._call(location, "chat.stopStream", ts=ts, metadata=metadata)
         except api_errors.GoneError:
             raise
         except api_errors.RefusedError as error:
@@ -460,27 +470,27 @@ class SlackTransport:
     # Files --------------------------------------------------------------------------------
 
     async def _post_uploads(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         are_pictures = all(upload.is_picture for upload in draft.uploads)
-        team = at.session.workspace
+        team = location.session.workspace
         if are_pictures and not self._api.lacks(team, _PICTURE_BLOCKS_FEATURE):
             try:
-                return await self._post_pictures(at, draft, key)
+                return await self._post_pictures(location, draft, key)
             except (api_errors.GoneError, api_errors.LostError):
                 raise
             except api_errors.SlackError as error:
                 _log.info("pictures are sent as files for a while: %s", error)
                 self._api.note_lacking(team, _PICTURE_BLOCKS_FEATURE, _LACKING_SECONDS)
-        return await self._post_files(at, draft, key)
+        return await self._post_files(location, draft, key)
 
     async def _post_pictures(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Post a message of pictures; a picture is uploaded only once."""
-        ids = _live_answer(at).picture_ids
+        ids = _live_answer(location).picture_ids
         if new_pictures := [upload for upload in draft.uploads if upload not in ids]:
-            place = await self._place(at)
+            place = await self._place(location)
             new_ids = await self._uploads.upload_pictures(
                 place, [*map(file_uploads.outgoing, new_pictures)]
             )
@@ -490,18 +500,18 @@ class SlackTransport:
             for upload in draft.uploads
         ]
         content = {"text": slack_words.PICTURE, "blocks": picture_blocks}
-        return await self._post(at, content, draft, key)
+        return await self._post(location, content, draft, key)
 
     async def _post_files(
-        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+        self, location: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Share files in a message; Slack accepts this before it does it, and may never do it."""
-        place, live_answer = await self._place(at), _live_answer(at)
+        place, live_answer = await self._place(location), _live_answer(location)
         for upload in draft.uploads:
             if upload not in live_answer.staged_files:
                 live_answer.staged_files[upload] = await self._stage(place, upload)
         staged_files = [live_answer.staged_files.pop(upload) for upload in draft.uploads]
-        ts = await self._uploads.share(place, at.thread, staged_files)
+        ts = await self._uploads.share(place, location.thread, staged_files)
         if ts is not None:
             return ts
         if key.nonce in live_answer.unconfirmed_files:
@@ -527,20 +537,22 @@ def command_heading(name: str) -> str:
     return command_words.run_by(markdown.escape(name[:_MAX_NAME_CHARACTERS]))
 
 
-def _make_posted(at: transport.Location, ts: str) -> transport.Posted:
+def _make_posted(location: transport.Location, ts: str) -> transport.Posted:
     """Return a posted message; outside of threads, the next ones go into its own thread."""
-    return transport.Posted(ts, at if at.thread else dataclasses.replace(at, thread=ts))
+    return transport.Posted(
+        ts, location if location.thread else dataclasses.replace(location, thread=ts)
+    )
 
 
 def _status(draft: transport.Draft) -> str:
     return draft.status.strip("_ ")
 
 
-def _status_and_buttons(at: transport.Location, draft: transport.Draft) -> list[blocks.Block]:
+def _status_and_buttons(location: transport.Location, draft: transport.Draft) -> list[blocks.Block]:
     """Return the blocks below a message: its status in small print, and its buttons."""
     status = _status(draft)
     note = [blocks.note(status)] if status else []
-    return [*note, *blocks.button_rows(draft.buttons, at.session)]
+    return [*note, *blocks.button_rows(draft.buttons, location.session)]
 
 
 def _question_metadata(draft: transport.Draft) -> dict[str, str]:

@@ -64,14 +64,14 @@ class SocketChat:
                 )
 
     async def _press(self, person, message, action, about):
-        at = transports.location(_session(message["room"]))
+        location = transports.location(_session(message["room"]))
         try:
             if action == "stop":
                 await self.in_flight.stop(lambda entry: entry.id == about, person)
             elif action not in _IN_FORMS:
                 await self._service.questions.respond(about, action, person=person)
         except errors.BotError as error:
-            await self.network.whisper(at, person, str(error))
+            await self.network.whisper(location, person, str(error))
 
     async def notify(self, key, sentence):
         """Tell the people of a session something."""
@@ -80,7 +80,7 @@ class SocketChat:
     async def parse(self, raw):
         if not raw["author"]:
             return None
-        at = transports.location(_session(raw["room"]))
+        location = transports.location(_session(raw["room"]))
         text = raw["text"].replace(BOT, "").strip()
         replied = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
         answers = [button.split()[1] for m in replied for button in m["buttons"]]
@@ -89,8 +89,8 @@ class SocketChat:
             id=str(raw["id"]),
             event_id=f"message {raw['id']}",
             version=f"/{raw['version']}",
-            at=at,
-            session=at.session,
+            location=location,
+            session=location.session,
             person=requests.Person(raw["author"], raw["author"]),
             text=text,
             sent_at=raw["moment"],
@@ -114,7 +114,7 @@ class SocketChat:
         return _is_direct(message.source) or await self._people(message) == {message.person.id}
 
     async def is_in_own_thread(self, message):
-        key = message.at.session
+        key = message.location.session
         return bool(key.thread) and await self._service.queries.exists(key)
 
     async def find_mention_reason(self, message, chosen):
@@ -128,21 +128,21 @@ class SocketChat:
         return {raw["author"] for raw in listed} - {""}
 
     async def admit(self, message):
-        if self.rooms and message.at.session.channel not in self.rooms:
+        if self.rooms and message.location.session.channel not in self.rooms:
             raise policies.NotHereError(access_words.NOT_HERE)
         if message.person.id in self.banned:
             raise policies.NotAllowedError(access_words.NOT_LISTED)
         return message
 
     async def make_command_place(self, message):
-        key, person = message.at.session, message.person
+        key, person = message.location.session, message.person
         scope = values.Scope(PLATFORM, "", key.channel, person.id)
         place = command_types.Place(self._service, key, person, scope, self.in_flight.settings)
         return place, _View(self.network, message)
 
     async def prepare(self, message, chosen, *, code, is_edit):
         request = requests.Request(
-            key=message.at.session,
+            key=message.location.session,
             person=message.person,
             text=code or message.text,
             model=chosen.model,
@@ -151,19 +151,19 @@ class SocketChat:
         )
         place = functools.partial(self._find_place, message)
         return await self.in_flight.prepare(
-            request, message.at, place, shows_code=chosen.show_code, is_edit=is_edit
+            request, message.location, place, shows_code=chosen.show_code, is_edit=is_edit
         )
 
     async def post_notice(self, message, sentence):
-        await self.in_flight.post_notice(message.at, sentence)
+        await self.in_flight.post_notice(message.location, sentence)
 
     async def refuse(self, message, sentence, *, is_private):
         person = message.person.id
-        await self.in_flight.refuse(message.at, person, sentence, is_private=is_private)
+        await self.in_flight.refuse(message.location, person, sentence, is_private=is_private)
 
     async def _find_place(self, message):
-        if _is_direct(message.source) or message.at.session.thread:
-            return message.at
+        if _is_direct(message.source) or message.location.session.thread:
+            return message.location
         room = await self.network.open_thread(message.source["id"])
         return transports.location(_session(room))
 
@@ -183,7 +183,7 @@ class _View:
         return command_words.discord_help(", ".join(command.name for command in offered))
 
     async def send(self, text):
-        await sync.post_once(self._network, self._message.at, text)
+        await sync.post_once(self._network, self._message.location, text)
 
     async def ask(self, question, label, invocation):
         await self.send(question)

@@ -29,7 +29,7 @@ class SocketTransport:
     def __init__(self, path):
         self._path = path
 
-    def capabilities(self, at):
+    def capabilities(self, location):
         return transport.Capabilities(
             max_characters=500,
             max_messages=3,
@@ -38,14 +38,14 @@ class SocketTransport:
             max_message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
         )
 
-    def pace(self, at, answer_count, *, is_code):
+    def pace(self, location, answer_count, *, is_code):
         return 0.01
 
     async def locate(self, request):
         return location(request.key)
 
     @contextlib.asynccontextmanager
-    async def show_working(self, at):
+    async def show_working(self, location):
         yield
 
     async def messages(self, room=None):
@@ -56,25 +56,27 @@ class SocketTransport:
         """Open the thread of a message: its room."""
         return (await self._call_again("thread", message=message))["room"]
 
-    async def post(self, at, draft, key):
+    async def post(self, location, draft, key):
         try:
-            message = await self._call("post", room=at.channel, nonce=key.nonce, **_content(draft))
+            message = await self._call(
+                "post", room=location.channel, nonce=key.nonce, **_content(draft)
+            )
         except _SilentError as error:
             raise transport.OutcomeUnknownError from error
         except _RefusedError as error:
             raise _translation(error, draft) from error
-        return _posted(message, at)
+        return _posted(message, location)
 
-    async def find(self, at, key, known_ids):
+    async def find(self, location, key, known_ids):
         try:
-            listed = await self.messages(at.channel)
+            listed = await self.messages(location.channel)
         except _RefusedError as error:
             raise _translation(error, transport.Draft("")) from error
         for message in listed:
             digest = transport.make_digest(message["text"], message["files"], message["buttons"])
             is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:
-                return _posted(message, at)
+                return _posted(message, location)
         return None
 
     async def edit(self, posted, before, draft):
@@ -87,13 +89,13 @@ class SocketTransport:
             message = await self._call_again("edit", message=int(posted.message_id), **content)
         except _RefusedError as error:
             raise _translation(error, draft) from error
-        return _posted(message, posted.at)
+        return _posted(message, posted.location)
 
     async def delete(self, posted):
         with contextlib.suppress(_RefusedError):
             await self._call_again("delete", message=int(posted.message_id))
 
-    async def whisper(self, at, person, text):
+    async def whisper(self, location, person, text):
         await self._call_again("whisper", person=person, text=text)
         return True
 
@@ -155,8 +157,8 @@ def _bytes(content):
     return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def _posted(message, at):
-    return transport.Posted(str(message["id"]), at, tuple(message["files"]))
+def _posted(message, location):
+    return transport.Posted(str(message["id"]), location, tuple(message["files"]))
 
 
 class SocketMarkup:

@@ -34,10 +34,10 @@ async def kept(server, deliveries, drafts):
     async def draw():
         return tuple(drafts)
 
-    at = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
+    location = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
     network = transports.SocketTransport(server.path)
     keeping = sync.MessageSync(
-        network, at, "1", draw, lambda error: None, deliveries, pace=lambda: 0.01
+        network, location, "1", draw, lambda error: None, deliveries, pace=lambda: 0.01
     )
     await keeping.adopt()
     running = asyncio.create_task(keeping.run())
