@@ -149,11 +149,15 @@ async def open_conversations(
         opening_service = session_service.SessionService.open(services, model_notice=notice)
         service = await stack.enter_async_context(opening_service)
         upkeep = maintenance.Maintenance(services, service)
-        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *recorder.jobs())
+        jobs = (
+            *upkeep.periodic_jobs(),
+            *retention.Retention(services, service).periodic_jobs(),
+            *recorder.periodic_jobs(),
+        )
         if bot is not None:
-            jobs += service.schedules.jobs()
+            jobs += service.schedules.periodic_jobs()
         if tools is not None:
-            jobs += tools.jobs()
+            jobs += tools.periodic_jobs()
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         opening_models = asyncio.create_task(

@@ -252,7 +252,7 @@ class ToolBroker:
             except errors.BotError as error:
                 _log.warning("%s", error)
 
-    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+    def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return the periodic jobs."""
         return (schedules.PeriodicJob("refresh MCP servers", _REFRESH_SECONDS, self.refresh_all),)
 

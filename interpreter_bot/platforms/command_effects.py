@@ -42,7 +42,9 @@ async def run_code(_: command_types.Place, code: str) -> command_types.Result:
 
 
 async def rebuild_variables(place: command_types.Place, _: str) -> command_types.Result:
-    return command_types.CodeToRun("\n\n".join(await place.service.branches.lost_cells(place.key)))
+    return command_types.CodeToRun(
+        "\n\n".join(await place.service.branches.find_lost_cells(place.key))
+    )
 
 
 async def stop(place: command_types.Place, _: str) -> command_types.Result:
@@ -400,7 +402,7 @@ async def _effective_value(place: command_types.Place, name: str) -> str:
     """Return the value of a setting that is in effect."""
     queries, default = place.service.queries, place.settings[name]
     if name == preferences.APPROVAL:
-        return await queries.approval(place.scope, approval_policy.strictest(default))
+        return await queries.approval(place.scope, approval_policy.strictest_approval(default))
     choices = await queries.choices(place.scope)
     return preferences.format_value(
         getattr(preferences.find_effective(choices, place.settings), name)

@@ -10,7 +10,7 @@ from interpreter_bot import errors
 from interpreter_bot.sessions import approval_policy, places, requests
 from interpreter_bot.wording import access_words, command_words, model_words
 
-APPROVAL: Final = approval_policy.NAME
+APPROVAL: Final = approval_policy.PREFERENCE_NAME
 INSTRUCTIONS: Final = places.INSTRUCTIONS
 MODEL: Final = "model"
 THREADS: Final = "threads"

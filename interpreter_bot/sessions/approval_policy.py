@@ -1,13 +1,12 @@
 """Whether people are asked before the model's code runs: the strictest setting or choice.
 
 The operator decides for the whole bot (`sessions.approval`) and for a platform (which puts its
-own setting into `Request.approval`); servers, channels and people choose under the name `NAME`,
-each in their own scope. Unlike other choices, a narrower one never replaces a
-wider one: it can only be stricter. So a person cannot switch off what the operator, the server or
-the channel demands.
+own setting into `Request.approval`). Servers, channels and people choose under `PREFERENCE_NAME`,
+each in their own scope. Other choices replace that of a wider scope; this one can only be stricter,
+so a person cannot switch off an approval that the operator, the server or the channel demands.
 
-Turns enforce the approval for every platform. Platforms only store choices under `NAME`, and show
-the approval in effect by `SessionReads.approval`.
+Turns enforce the approval for every platform. Platforms only store choices under
+`PREFERENCE_NAME`, and show the approval in effect by `SessionReads.approval`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from typing import Final, get_args
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import preferences
 
-NAME: Final = "approval"
-"""Name of the choice in the store."""
+PREFERENCE_NAME: Final = "approval"
+"""The choice's name in the store."""
 
 _MILDEST_FIRST: Final[tuple[requests.Approval, ...]] = get_args(requests.Approval)
 
 
-def strictest(*choices: object) -> requests.Approval:
+def strictest_approval(*choices: object) -> requests.Approval:
     """Return the strictest of the choices; unknown values count as not chosen."""
     return max(
         (approval for approval in _MILDEST_FIRST if approval in choices),
@@ -32,14 +31,18 @@ def strictest(*choices: object) -> requests.Approval:
     )
 
 
-def effective(choices: preferences.Choices, *at_least: object) -> requests.Approval:
-    """Return the strictest approval of the settings (`at_least`) and of all scopes."""
-    return strictest(*at_least, *(choice.value for choice in choices.of(NAME)))
+def effective_approval(choices: preferences.Choices, *configured: object) -> requests.Approval:
+    """Return the strictest approval that the settings (`configured`) or any scope demand."""
+    return strictest_approval(
+        *configured, *(choice.value for choice in choices.of(PREFERENCE_NAME))
+    )
 
 
-def of_request(
-    request: requests.Request, choices: preferences.Choices, demanded: requests.Approval
+def approval_for_request(
+    request: requests.Request, choices: preferences.Choices, bot_approval: requests.Approval
 ) -> requests.Approval:
-    """Return the approval in effect for a request; `demanded` is what the bot's settings demand."""
+    """Return the approval in effect for a request; `bot_approval` is that of the bot's settings."""
     # A person who sends code has decided to run it.
-    return "never" if request.is_code else effective(choices, demanded, request.approval)
+    return (
+        "never" if request.is_code else effective_approval(choices, bot_approval, request.approval)
+    )

@@ -25,12 +25,12 @@ class Approvals:
         self._grants = grants
         self._session_id = session_id
 
-    async def require(
+    async def obtain(
         self,
         subject: events.Subject,
         text: str,
         *,
-        number: int = 0,
+        request_number: int = 0,
         kernel_id: str = "",
         grant: records.Grant | None = None,
         is_personal: bool = False,
@@ -41,14 +41,14 @@ class Approvals:
         Args:
             subject: the kind of action.
             text: the whole action, as shown.
-            number: of running code's request; 0 for the next code.
+            request_number: of the running code's request; 0 for code that is to run next.
             kernel_id: of the kernel for whose life it can be granted.
-            grant: that covers the action; without one, each action needs approval.
+            grant: the grant that covers the action; None if each such action needs approval.
             is_personal: see `events.ApprovalQuestion`.
             facts: see `events.ApprovalQuestion`.
 
         Raises:
-            BotError: nobody could be asked, or a grant cannot be kept.
+            BotError: nobody could be asked, or a grant could not be stored.
         """
         if grant is not None and grant in await self._grants.list_for_kernel(
             self._session_id, kernel_id
@@ -57,7 +57,7 @@ class Approvals:
         answer = await self._stream.ask_approval(
             subject,
             text,
-            number=number,
+            number=request_number,
             choices=() if grant is None else _SCOPES,
             is_personal=is_personal,
             facts=facts,
@@ -68,23 +68,23 @@ class Approvals:
             await self._grants.add(self._session_id, kernel_id, grant)
         return answer
 
-    async def require_bot_action(
+    async def answer_bot_action(
         self, subject: events.Subject, request: values.InputRequested, kernel_id: str
     ) -> str:
-        """Return the answer to code that asks the bot to act: one of the answers of `values`.
+        """Return a person's answer to code that asks the bot to act, as `values` spells it.
 
         Raises:
-            BotError: see `require`.
+            BotError: see `obtain`.
         """
         grant = None
         if request.grant:
             digest = hashlib.sha256(request.grant.encode()).hexdigest()
-            # For everybody, as the bot cannot tell whose code sends a request.
+            # It covers everybody, as the bot cannot tell whose code sends a request.
             grant = records.Grant(person="", subject=subject, name=request.grant, digest=digest)
-        answer = await self.require(
+        answer = await self.obtain(
             subject,
             request.prompt,
-            number=request.number,
+            request_number=request.number,
             kernel_id=kernel_id,
             grant=grant,
         )

@@ -20,7 +20,7 @@ _MAX_ARTIFACTS: Final = 100
 
 
 class ArtifactCollector:
-    """Collects artifacts of one workspace, with copies in a spool if there is one."""
+    """Collects artifacts of one workspace, and copies them to a spool directory if there is one."""
 
     def __init__(
         self,
@@ -34,22 +34,22 @@ class ArtifactCollector:
         self._emit = emit
         self._spool = spool
         self._max_bytes = max(limits.file_bytes, limits.upload_bytes)
-        # Sparse files occupy no disk but are copied in full: copies have a budget, too.
+        # Sparse files occupy no disk but are copied in full, so copies have a budget, too.
         self._bytes_left = limits.workspace_bytes
         self._reserve_bytes = limits.disk_reserve_bytes
 
     async def collect(
-        self, cell: int, mark: str, received: Collection[values.FileInfo] = ()
+        self, cell: int, mark: str, uploads: Collection[values.FileInfo] = ()
     ) -> list[values.Artifact]:
-        """Send what a cell changed since a mark; announce what cannot be sent.
+        """Emit the files that a cell changed since a mark, and a notice for each that is left out.
 
         Args:
             cell: the cell.
             mark: see `Workspace.mark_files`.
-            received: files that people sent since, which are left out as long as they are the same.
+            uploads: files that people sent since; they are left out unless code changed them.
 
         Returns:
-            The artifacts sent.
+            The emitted artifacts.
         """
         try:
             changes = await self._workspace.changes_since(mark)
@@ -60,7 +60,7 @@ class ArtifactCollector:
         for name, reason in changes.skipped:
             self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
         files = [
-            info for info in changes.files if info not in received and not _is_by_product(info.name)
+            info for info in changes.files if info not in uploads and not _is_by_product(info.name)
         ]
         artifacts = [await self._emit_artifact(cell, info) for info in files[:_MAX_ARTIFACTS]]
         if len(files) > _MAX_ARTIFACTS:
@@ -89,27 +89,27 @@ class ArtifactCollector:
             raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
         if self._spool is None:
             return events.FileMade(cell, await self._read(info.name))
-        # Many turns may copy at once: together they must leave the reserve, too.
+        # Many turns may copy at once, and together they must leave the reserve.
         if shutil.disk_usage(self._spool).free < self._reserve_bytes + info.size_bytes:
             raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
-        copy = self._spool / f".{secrets.token_hex(8)}.part"
+        copy_path = self._spool / f".{secrets.token_hex(8)}.part"
         try:
-            with copy.open("xb") as file:
+            with copy_path.open("xb") as file:
                 artifact = await self._read(info.name, file)
         except BaseException:
-            copy.unlink(missing_ok=True)
+            copy_path.unlink(missing_ok=True)
             raise
-        return events.FileMade(cell, artifact, copy)
+        return events.FileMade(cell, artifact, copy_path)
 
-    async def _read(self, name: str, copy: IO[bytes] | None = None) -> values.Artifact:
-        """Read the present content of a file, which may be gone or grown."""
+    async def _read(self, name: str, copy_file: IO[bytes] | None = None) -> values.Artifact:
+        """Read the present content of a file, which may have been deleted or have grown."""
         digest, size_bytes = hashlib.sha256(), 0
         max_bytes = min(self._max_bytes, self._bytes_left)
         reading = self._workspace.read(name, max_bytes=max_bytes, may_be_sparse=False)
         async with reading as content:
             async for chunk in content:
-                if copy is not None:
-                    await cancellation.in_thread(copy.write, chunk)
+                if copy_file is not None:
+                    await cancellation.in_thread(copy_file.write, chunk)
                 await cancellation.in_thread(digest.update, chunk)
                 size_bytes += len(chunk)
         self._bytes_left -= size_bytes

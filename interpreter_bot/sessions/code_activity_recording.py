@@ -1,4 +1,4 @@
-"""Records of what code did outside, written to the store in batches."""
+"""Records of code's activity outside its sandbox, written to the store in batches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_BATCH: Final = 500
 
 
 class ActivityRecorder:
-    """Writes what code did; what cannot be written is tried again."""
+    """Writes activities of code to the store, again if a write failed."""
 
     def __init__(self, table: activities.Activities, *, days: float) -> None:
-        """Record nothing yet.
+        """Write nothing yet.
 
         Args:
-            table: of the store.
-            days: that activities are kept.
+            table: the store's table of activities.
+            days: how long activities are kept.
         """
         self._table = table
         self._max_age = datetime.timedelta(days=days)
@@ -39,7 +39,7 @@ class ActivityRecorder:
         self._unwritten.append(activity)
 
     async def write(self) -> None:
-        """Write what was added."""
+        """Write the added activities."""
         while self._unwritten:
             batch = [
                 self._unwritten.popleft() for _ in range(min(_MAX_BATCH, len(self._unwritten)))
@@ -55,7 +55,7 @@ class ActivityRecorder:
         """Delete activities that were kept long enough."""
         await self._table.prune(self._max_age)
 
-    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+    def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""
         return (
             schedules.PeriodicJob("record activities", _WRITE_SECONDS, self.write),

@@ -1,16 +1,15 @@
-"""Requests of running code for tools: list them, or call one.
+"""Requests of running code to list tools, or to call one.
 
 The code is hostile: its server and tool names are looked up, its arguments are shown as data, and
 nothing in a request replaces an approval. If several people ran code in a kernel, each call with a
-person's account needs approval: all their code shares one interpreter, where threads, functions
-and files of one person can change the code of another, so the bot cannot tell whose a call is.
+person's account needs approval. All their code shares one interpreter, so threads, functions and
+files of one person can change the code of another, and the bot cannot tell whose code makes a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -73,7 +72,7 @@ class ToolRequests:
         request: requests.Request,
         stream: turn_streams.TurnStream,
         *,
-        approved_by: approvals.Approvals,
+        all_approvals: approvals.Approvals,
         find_others: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
         """Answer for one request.
@@ -83,7 +82,7 @@ class ToolRequests:
             audit: records calls.
             request: whose code runs.
             stream: shows the progress of calls.
-            approved_by: asks a person whether a call may be made.
+            all_approvals: asks a person whether a call may be made, unless that was granted.
             find_others: returns the other people whose code may still run in the conversation.
         """
         self._broker = broker
@@ -91,7 +90,7 @@ class ToolRequests:
         self._key = request.key
         self._person = request.person
         self._stream = stream
-        self._approvals = approved_by
+        self._approvals = all_approvals
         self._find_others = find_others
         self._call_count = 0
         self._login_notices: dict[str, str] = {}
@@ -177,7 +176,7 @@ class ToolRequests:
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            # The code's id may be one it used before, under which nothing could be recorded.
+            # The code may have used its id before, under which no other call can be recorded.
             fresh_id = secrets.token_hex(16)
             refused = dataclasses.replace(
                 call, outcome="refused", reason=str(error), call_id=fresh_id
@@ -193,7 +192,7 @@ class ToolRequests:
     async def _authorize(
         self, call_request: _Call, number: int, kernel_id: str
     ) -> tuple[settings.McpServer, Definition, bool]:
-        """Find a tool, and get approval if it needs one; the last value says whether it did.
+        """Find a tool, and obtain approval if it needs one; the last value is whether it did.
 
         Raises:
             BotError: the tool may not be called.
@@ -201,18 +200,18 @@ class ToolRequests:
         account = tool_logins.account(self._key, self._person.id, call_request.server)
         server, definition = await self._broker.find(self._key, account, call_request.tool)
         approval = server.approval_of(definition.name, is_read_only=definition.is_read_only)
-        # Code that others left in this Python cannot be distinguished from the person's own.
+        # Code that other people left in this interpreter may make the call.
         other_people = await self._find_others()
-        is_lent = server.authorization == "person" and bool(other_people)
-        if approval == "never" and not is_lent:
+        is_account_shared = server.authorization == "person" and bool(other_people)
+        if approval == "never" and not is_account_shared:
             return server, definition, False
         text = _draw_call(
             server, definition, call_request.arguments, others_ran_code=bool(other_people)
         )
-        answer = await self._approvals.require(
+        answer = await self._approvals.obtain(
             "tool",
             text,
-            number=number,
+            request_number=number,
             kernel_id=kernel_id,
             grant=records.Grant(
                 person=self._person.id,
@@ -244,7 +243,7 @@ class ToolRequests:
             self._stream.emit(events.ProgressChanged(title, share))
 
         started = time.monotonic()
-        finish = functools.partial(dataclasses.replace, call, outcome="failed")
+        outcome: Literal["done", "failed"] = "failed"
         reason, size_bytes = tool_words.CALL_STOPPED, 0
         try:
             result = await self._broker.call(
@@ -255,32 +254,37 @@ class ToolRequests:
             )
             reason, size_bytes = "", result.pop("size_bytes")
             if not result["is_error"]:
-                finish = functools.partial(finish, outcome="done")
+                outcome = "done"
         except errors.BotError as error:
             reason = str(error)
             raise
         finally:
             self._stream.emit(events.ProgressChanged(""))
-            seconds = time.monotonic() - started
-            call = finish(reason=reason, received_bytes=size_bytes, seconds=seconds)
+            ended = dataclasses.replace(
+                call,
+                outcome=outcome,
+                reason=reason,
+                received_bytes=size_bytes,
+                seconds=time.monotonic() - started,
+            )
             # Recorded even if the call is stopped.
-            await cancellation.shielded(self._record_end(call))
+            await cancellation.shielded(self._record_end(ended))
         return result
 
     async def _record_end(self, call: code_activity.ToolCall) -> None:
         try:
             await self._audit.end(call)
         except errors.StoreError:
-            # The call was made: its result is worth more than a complete record.
+            # The call was made, and its result is worth more than a complete record.
             _log.exception("the end of a tool call is not recorded")
 
 
-def of_turn(
+def make_tool_requests(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     stream: turn_streams.TurnStream,
     variables: variable_losses.KernelVariables,
-    approved_by: approvals.Approvals,
+    all_approvals: approvals.Approvals,
 ) -> ToolRequests | None:
     """Return the tool requests of a turn; None if there are no tools."""
     if services.tools is None:
@@ -288,8 +292,8 @@ def of_turn(
     database = services.database
 
     async def find_others() -> frozenset[str]:
-        # Everyone with a turn counts: a file that their code wrote may be imported. What a schedule
-        # runs, and its files, come from the session in which it was set up.
+        # Everyone with a turn counts, as a file that their code wrote may be imported. The code and
+        # files of a schedule come from the session in which it was set up.
         people = variables.people
         for key in {request.key, request.key.place}:
             if (session := await database.sessions.find(key)) is not None:
@@ -301,7 +305,7 @@ def of_turn(
         services.database.activities,
         request,
         stream,
-        approved_by=approved_by,
+        all_approvals=all_approvals,
         find_others=find_others,
     )
 
@@ -309,12 +313,12 @@ def of_turn(
 def _digest(server: settings.McpServer, definition: str, other_people: Iterable[str]) -> str:
     """Return the digest under which a tool is granted.
 
-    It covers the definition, the server and the account, which settings may change while the kernel
-    lives, and the people whose code could make such a call.
+    It covers the people whose code could make such a call; and the definition, the server and the
+    account, which settings may change while the kernel lives.
     """
     address = [server.authorization, server.url, *server.command]
-    granted = json.dumps([definition, address, *sorted(other_people)])
-    return hashlib.sha256(granted.encode()).hexdigest()
+    identity = json.dumps([definition, address, *sorted(other_people)])
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _draw_call(

@@ -1,9 +1,9 @@
-"""Events of networks: exactly one of all bots takes each, and none is lost without a word.
+"""Events of networks: exactly one bot handles each, and people are notified of a lost one.
 
 A bot claims a message as soon as it arrives, some time before the turn is recorded: permissions and
 recent messages are loaded first, and earlier requests may be queued. The network does not send a
-message twice, so if the bot is killed in between, the next bot handles the message, once, or
-notifies its people.
+message twice, so if the bot is killed in between, the next bot handles the message once, or
+notifies the people of its session.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from interpreter_bot.wording import session_words
 _log = logging.getLogger(__name__)
 
 
-# People who write more are asked to say it again.
+# A longer message is not stored; if its bot dies, people are asked to send it again.
 _MAX_CHARACTERS: Final = 256 * 1024
 # Pause before the next search if the database could not be used.
 _RETRY_SECONDS: Final = 5.0
-# The only key of a stored event whose content has a token.
+# The only key of a stored event whose content is encrypted.
 _ENCRYPTED: Final = "encrypted"
 
 
@@ -37,12 +37,12 @@ class LeftToNextBotError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostEvent:
-    """An event of a bot that died before it began with it; this bot has claimed it.
+    """An event that this bot has claimed, as the bot before died before it handled the event.
 
     Attributes:
         key: of the session whose people wait for an answer.
-        event_id: among all of its platform.
-        content: what was claimed with it.
+        event_id: unique within its platform.
+        content: the content that was claimed with it, see `EventClaims.claim`.
     """
 
     key: values.SessionKey
@@ -80,16 +80,16 @@ class EventClaims:
         """Handle a platform's lost events from now on; a search for them starts at once."""
         self._platforms[platform] = handle_again
         task = asyncio.create_task(
-            self._find_lost_with_retries(), name=f"lost events of {platform}"
+            self._handle_lost_with_retries(), name=f"lost events of {platform}"
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Stop searching; a search that runs may finish."""
+        """Stop searching; a search in progress may finish."""
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_RETRY_SECONDS)
-            for task in late:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=_RETRY_SECONDS)
+            for task in unfinished:
                 task.cancel()
 
     async def claim(
@@ -105,10 +105,10 @@ class EventClaims:
         """Claim an event: exactly one of all callers, in any process, gets True.
 
         Args:
-            platform: that sent it.
+            platform: its platform.
             event_id: unique within the platform.
-            key: of the session whose people wait for an answer, until `settled`.
-            request_id: of the request that it becomes.
+            key: of the session whose people wait for an answer, until the event is settled.
+            request_id: id of the request that is made of it.
             content: JSON from which its platform can handle it again.
             is_secret: the content has a token, so it is stored encrypted.
         """
@@ -126,21 +126,21 @@ class EventClaims:
         return await self._events.reclaim(platform, event_id)
 
     @contextlib.asynccontextmanager
-    async def settled(self, platform: str, event_id: str) -> AsyncIterator[None]:
+    async def settling(self, platform: str, event_id: str) -> AsyncIterator[None]:
         """Settle a claimed event when the context ends, unless by `LeftToNextBotError`."""
-        is_left = False
+        is_left_to_next_bot = False
         try:
             yield
         except LeftToNextBotError:
-            is_left = True
+            is_left_to_next_bot = True
         finally:
             try:
-                if not is_left:
+                if not is_left_to_next_bot:
                     await cancellation.shielded(self._events.settle(platform, event_id))
             except errors.StoreError:
-                _log.exception("that a message was answered could not be recorded")
+                _log.exception("could not record that a message was answered")
 
-    async def find_lost(self) -> tuple[values.SessionKey, ...]:
+    async def handle_lost_events(self) -> tuple[values.SessionKey, ...]:
         """Handle the lost events of all open platforms again.
 
         Returns:
@@ -158,32 +158,32 @@ class EventClaims:
             try:
                 self._platforms[claim.platform](LostEvent(key, claim.event_id, content))
             except (LookupError, TypeError):
-                # Another release wrote this one. The other events are claimed already: go on.
-                _log.warning("a message cannot be taken again", exc_info=True)
+                # Another release wrote this event. The other events are claimed already, so go on.
+                _log.warning("a message cannot be handled again", exc_info=True)
                 session_keys[key] = None
         for key in session_keys:
             await self._notify(key, session_words.MESSAGE_LOST)
         return tuple(session_keys)
 
-    async def _find_lost_with_retries(self) -> None:
+    async def _handle_lost_with_retries(self) -> None:
         while True:
             try:
-                # One search at a time, so that no two platforms find the same events.
+                # Searches run one at a time, so that two of them do not find the same events.
                 async with self._search_lock:
-                    await self.find_lost()
+                    await self.handle_lost_events()
             except errors.StoreError:
-                _log.exception("what a bot that died had not begun could not be looked for")
+                _log.exception("could not look for the unhandled events of dead bots")
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
 
     async def _encrypt(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Encrypt a content for the store; None without a key, so it cannot be handled again."""
+        """Encrypt a content for the store; None without a key: it cannot be handled again."""
         try:
             ring = encryption.KeyRing.from_settings(self._config)
             text = await asyncio.to_thread(ring.encrypt, json.dumps(content))
         except errors.SettingsError:
-            _log.exception("a message cannot be taken again should this bot die now")
+            _log.exception("a message cannot be handled again if this bot dies now")
             return None
         return {_ENCRYPTED: text}
 
@@ -195,7 +195,7 @@ class EventClaims:
             ring = encryption.KeyRing.from_settings(self._config)
             text = await asyncio.to_thread(ring.decrypt, content[_ENCRYPTED])
         except errors.SettingsError:
-            _log.exception("a message cannot be taken again")
+            _log.exception("a message cannot be handled again")
             return None
         document: Mapping[str, Any] = json.loads(text)
         return document

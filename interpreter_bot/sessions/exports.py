@@ -16,11 +16,11 @@ from interpreter_bot.wording import session_words, variable_words
 
 _SECONDS: Final = 60.0
 
-_CUT_OFF = {
+_ENDING_SENTENCES = {
     "interrupted": f"*{session_words.CELL_CUT_OFF}*",
     "stopped": f"*{session_words.STOPPED_BY_PERSON}*",
 }
-_TEXTUAL = ("image/svg+xml", "text/html")
+_TEXT_MIME_TYPES = ("image/svg+xml", "text/html")
 
 
 async def save_table(
@@ -29,13 +29,13 @@ async def save_table(
     """Let the kernel write a table that it showed; return the file's name.
 
     Args:
-        hosts: where it is.
-        kernel: the one that showed it, or its successor, which knows nothing of it.
+        hosts: all hosts.
+        kernel: the session's kernel; a successor of the one that showed the table lacks it.
         handle: see `values.Table.handle`.
         suffix: "csv" or "parquet".
 
     Raises:
-        BotError: it cannot be had; the sentence says why.
+        BotError: the table cannot be saved; the sentence says why.
     """
     name = f"table-{handle}.{suffix}"
     outputs: list[values.Output] = []
@@ -43,20 +43,22 @@ async def save_table(
     finished = await cancellable_executions.run(
         hosts, kernel, code, show=outputs.append, seconds=_SECONDS
     )
-    last = outputs[-1] if outputs else None
-    is_saved = isinstance(last, values.Json) and last.json == '"true"'
+    last_output = outputs[-1] if outputs else None
+    is_saved = isinstance(last_output, values.Json) and last_output.json == '"true"'
     if finished.ending is values.Ending.OK and is_saved:
         return name
-    if isinstance(last, values.Error):
-        if last.name == "FileExistsError":
+    if isinstance(last_output, values.Error):
+        if last_output.name == "FileExistsError":
             return name
-        raise errors.BotError(variable_words.table_not_saved(last.message or last.name))
+        raise errors.BotError(
+            variable_words.table_not_saved(last_output.message or last_output.name)
+        )
     if finished.reason:
         raise errors.BotError(variable_words.table_not_saved(finished.reason))
     raise errors.BotError(session_words.TABLE_GONE)
 
 
-def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:
+def write_notebook(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:
     """Write a notebook (format 4.5, UTF-8).
 
     Args:
@@ -65,19 +67,19 @@ def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -
     """
     from nbformat import v4
 
-    cells = [cell for turn in turns for cell in _cells(turn, contents)]
+    cells = [cell for turn in turns for cell in _notebook_cells(turn, contents)]
     for number, cell in enumerate(cells):
-        # Deterministic ids, where the library draws random ones.
+        # The library's own ids are random; these make equal notebooks equal.
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = v4.new_notebook(metadata={"kernelspec": kernel}, cells=cells)
     return json.dumps(notebook, indent=1).encode()
 
 
-def script(turns: Iterable[past_turns.PastTurn]) -> bytes:
+def write_script(turns: Iterable[past_turns.PastTurn]) -> bytes:
     """Write a script whose cells are divided by `# %%`; words are comments."""
     cells = []
-    for cell in (cell for turn in turns for cell in _cells(turn, {})):
+    for cell in (cell for turn in turns for cell in _notebook_cells(turn, {})):
         source = cell["source"].rstrip()
         if cell["cell_type"] == "code":
             cells.append(f"# %%\n{source}\n")
@@ -88,9 +90,9 @@ def script(turns: Iterable[past_turns.PastTurn]) -> bytes:
 
 
 def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
-    """Return the events of a turn with its last words in their final form, and how it was cut off.
+    """Return the events of a turn, the last text in its final form, and how the turn was cut off.
 
-    The final form has no dead links; a turn that failed has a sentence besides.
+    The final form has no dead links; a failed turn also has a sentence that says why.
     """
     texts = [event for event in turn.events if isinstance(event, events.TextAdded)]
     for event in turn.events:
@@ -103,29 +105,31 @@ def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
         if is_last:
             yield events.TextAdded(turn.record.answer)
         elif isinstance(event, events.QuestionClosed):
-            yield _of_question(event)
+            yield _describe_question(event)
         else:
             yield event
     if turn.record.answer and (not texts or turn.record.status == "failed"):
         yield events.TextAdded(turn.record.answer)
-    if turn.record.status in _CUT_OFF:
-        yield events.TextAdded(_CUT_OFF[turn.record.status])
+    if turn.record.status in _ENDING_SENTENCES:
+        yield events.TextAdded(_ENDING_SENTENCES[turn.record.status])
 
 
-def _of_question(closed: events.QuestionClosed) -> events.RecordedEvent:
+def _describe_question(event: events.QuestionClosed) -> events.RecordedEvent:
     """Return an answered input as it was printed, or a sentence about an approval."""
-    line = questions.printed_answer(closed.question, closed.answer)
+    line = questions.printed_answer(event.question, event.answer)
     if line is not None:
-        return events.OutputShown(closed.question.cell, line)
-    return events.NoticeShown(questions.summary(closed.question, closed.answer))
+        return events.OutputShown(event.question.cell, line)
+    return events.NoticeShown(questions.summary(event.question, event.answer))
 
 
-def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
+def _notebook_cells(
+    turn: past_turns.PastTurn, contents: Mapping[str, bytes]
+) -> list[dict[str, Any]]:
     from nbformat import v4
 
     cells: list[dict[str, Any]] = []
     if turn.record.request and not turn.is_code:
-        files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.record.attachments)
+        files = "".join(f"\n\n*File: {_escape(name)}*" for name in turn.record.attachments)
         cells.append(v4.new_markdown_cell(f"**Request:** {turn.record.request}{files}"))
     for event in final_events(turn):
         match event:
@@ -135,17 +139,17 @@ def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dic
                 cells.append(v4.new_code_cell(code))
             case events.OutputShown(output=output) | events.StoredDisplayShown(output=output):
                 if cells and cells[-1]["cell_type"] == "code":
-                    cells[-1]["outputs"] += _outputs(output, contents)
+                    cells[-1]["outputs"] += _notebook_outputs(output, contents)
             case events.NoticeShown(text=text):
                 cells.append(v4.new_markdown_cell(f"*{text}*"))
     return cells
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("*", "\\*").replace("_", "\\_").replace("\n", " ")
 
 
-def _outputs(
+def _notebook_outputs(
     output: values.Output | values.StoredDisplay, contents: Mapping[str, bytes]
 ) -> Iterable[dict[str, Any]]:
     from nbformat import v4
@@ -161,10 +165,10 @@ def _outputs(
         case values.Clear():
             return
         case _:
-            yield v4.new_output("display_data", _bundle(output, contents))
+            yield v4.new_output("display_data", _mime_bundle(output, contents))
 
 
-def _bundle(
+def _mime_bundle(
     output: values.DisplayOutput | values.StoredDisplay,
     contents: Mapping[str, bytes],
 ) -> dict[str, Any]:
@@ -172,12 +176,12 @@ def _bundle(
     match output:
         case values.StoredDisplay() if output.sha256 in contents:
             data = contents[output.sha256]
-            is_text = output.mime in _TEXTUAL
+            is_text = output.mime in _TEXT_MIME_TYPES
             bundle[output.mime] = (
                 data.decode("utf-8", "replace") if is_text else base64.b64encode(data).decode()
             )
         case values.Table():
-            bundle["text/html"] = table(output)
+            bundle["text/html"] = draw_table(output)
         case values.Latex():
             bundle["text/latex"] = output.latex
         case values.Json():
@@ -187,11 +191,11 @@ def _bundle(
     return bundle
 
 
-def table(head_of_table: values.Table) -> str:
-    """Return what was shown of a table as HTML, in which nothing of its own is HTML."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in head_of_table.columns)
+def draw_table(table: values.Table) -> str:
+    """Draw the shown rows of a table as HTML; the text in its cells is escaped."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
     rows = (
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in head_of_table.rows
+        for row in table.rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

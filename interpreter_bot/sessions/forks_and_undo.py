@@ -1,6 +1,6 @@
 """Forks, branches and undo of conversations, and the cells that made lost variables.
 
-The host copies and restores variables and files, the store the turns.
+The host copies and restores variables and files; the store does so for turns.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MAX_JOBS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Undone:
-    """A turn that was taken back.
+class UndoneTurn:
+    """A turn that was undone.
 
     Attributes:
         request: the person's words or code.
         missed_runs: how many pieces of code ran between the restored save and the turn; 0 if the
             variables are as before the turn.
-        files_notice: a sentence why the files stay as they are; empty if they were restored.
+        files_notice: a sentence why the files were not restored; empty if they were.
     """
 
     request: str
@@ -55,18 +55,18 @@ class _BranchStart:
 
     Attributes:
         turn: the first turn that is not copied.
-        checkpoint: id of the turn whose checkpoint has the branch's variables and files; 0 if no
-            code has run since, so the present ones are right.
-        executed: the code that ran before.
+        checkpoint_turn_id: of the turn whose checkpoint has the branch's variables and files; 0 if
+            no code has run since `turn` began, so the present ones are right.
+        earlier_executions: the code that ran before `turn`.
     """
 
     turn: records.Turn
-    checkpoint: int
-    executed: tuple[records.Execution, ...]
+    checkpoint_turn_id: int
+    earlier_executions: tuple[records.Execution, ...]
 
     def cells(self, limit: int) -> tuple[str, ...]:
-        """Return the code that succeeded among the last `limit` pieces."""
-        last = self.executed[-limit:] if limit else ()
+        """Return the code that succeeded, among the last `limit` pieces."""
+        last = self.earlier_executions[-limit:] if limit else ()
         return tuple(execution.code for execution in last if execution.ending is values.Ending.OK)
 
 
@@ -87,10 +87,10 @@ class SessionBranches:
         Args:
             key: of the session to be copied.
             new_key: of the new session, which must be unused.
-            person: id of who asks.
+            person: id of the person who asked.
 
         Raises:
-            BotError: the copy failed; the sentence says why, and nothing of it remains.
+            BotError: the copy failed; the sentence says why. No part of the copy remains.
         """
         hosts, database = self._services.hosts, self._services.database
         async with self._hold_lane(key) as source:
@@ -125,20 +125,22 @@ class SessionBranches:
             key: of the session to be copied. The platform has checked that the person may see it.
             turn_id: of a turn in it that somebody asked for.
             new_key: of the new session, which must be unused.
-            person: id of who asks.
+            person: id of the person who asked.
 
         Returns:
             The code to be run again, in order.
 
         Raises:
-            BotError: the copy failed; the sentence says why, and nothing of it remains.
+            BotError: the copy failed; the sentence says why. No part of the copy remains.
         """
         database = self._services.database
         async with self._hold_lane(key) as source:
             start = await self._find_start(source, turn_id)
             try:
-                row, state, is_kept = await self._restore(source, new_key, start.checkpoint)
-                if not is_kept:
+                row, state, has_variables = await self._restore(
+                    source, new_key, start.checkpoint_turn_id
+                )
+                if not has_variables:
                     cells = start.cells(_MAX_CELLS)
                     notice = (
                         session_words.BRANCH_RUNS_AGAIN
@@ -149,12 +151,12 @@ class SessionBranches:
                 else:
                     cells = start.cells(state.missed_runs)
                     notice = session_words.branch_notice(state.missed_runs, state.files_notice)
-                cells, left_out = self._drop_long_cells(cells)
+                cells, omission = self._drop_long_cells(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=session_words.BRANCH_PREFIX + notice + left_out,
+                    notice=session_words.BRANCH_PREFIX + notice + omission,
                     title=source.title,
                     kernel=row,
                     before=start.turn.id,
@@ -168,23 +170,23 @@ class SessionBranches:
         return cells
 
     def _drop_long_cells(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Leave out cells that are too long for a request; the sentence says how many."""
-        short = tuple(cell for cell in cells if len(cell) <= requests.MAX_CHARACTERS)
-        if len(short) == len(cells):
+        """Return the cells that fit into a request, and a sentence about those that do not."""
+        short_cells = tuple(cell for cell in cells if len(cell) <= requests.MAX_CHARACTERS)
+        if len(short_cells) == len(cells):
             return cells, ""
-        count = len(cells) - len(short)
-        return short, session_words.branch_left_out(count, requests.MAX_CHARACTERS)
+        count = len(cells) - len(short_cells)
+        return short_cells, session_words.branch_left_out(count, requests.MAX_CHARACTERS)
 
     async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
         database = self._services.database
         turns = await database.turns.list_for_session(source.id, limit=_MAX_TURNS)
-        index = next((n for n, turn in enumerate(turns) if turn.id == turn_id), None)
+        index = next((place for place, turn in enumerate(turns) if turn.id == turn_id), None)
         if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
-        turn = (await self._with_origin(turns[index]))[0]
+        turn = (await self._turns_with_same_checkpoint(turns[index]))[0]
         index = turns.index(turn)
         if index and turns[index - 1].instead_of is not None:
-            # The turn before is the notice of a branch: this is another alternative to its turn.
+            # The turn before has the notice of a branch, so this is another alternative to it.
             turn = turns[index - 1]
         executions = await database.executions.list_for_turns([turn.id for turn in turns])
         executed = [
@@ -193,19 +195,26 @@ class SessionBranches:
         later_turn_ids = [
             execution.turn_id for execution in executed if execution.turn_id >= turn.id
         ]
-        before = tuple(execution for execution in executed if execution.turn_id < turn.id)
-        first = next((later for later in turns if later.id == min(later_turn_ids, default=0)), None)
-        checkpoint = 0 if first is None else (await self._with_origin(first))[0].id
-        return _BranchStart(turn, checkpoint, before)
+        earlier_executions = tuple(
+            execution for execution in executed if execution.turn_id < turn.id
+        )
+        first_changing_turn = next(
+            (later for later in turns if later.id == min(later_turn_ids, default=0)), None
+        )
+        checkpoint_turn_id = (
+            0
+            if first_changing_turn is None
+            else (await self._turns_with_same_checkpoint(first_changing_turn))[0].id
+        )
+        return _BranchStart(turn, checkpoint_turn_id, earlier_executions)
 
     async def _restore(
-        self, source: records.Session, new_key: values.SessionKey, checkpoint: int
+        self, source: records.Session, new_key: values.SessionKey, checkpoint_turn_id: int
     ) -> tuple[Mapping[str, Any], session_variables.RestoredState, bool]:
         """Copy a session's checkpoint on its host, or its present files if that was deleted.
 
         Returns:
-            What `variable_losses` keeps in the session's row, the state of the copy, and whether
-            the copy has variables.
+            The copy's `records.Session.kernel`, its state, and whether it has variables.
         """
         hosts, key, address = (
             self._services.hosts,
@@ -213,50 +222,49 @@ class SessionBranches:
             values.format_key(new_key),
         )
         try:
-            state = await hosts.fork(key, address, checkpoint=f"{checkpoint or ''}")
+            state = await hosts.fork(key, address, checkpoint=f"{checkpoint_turn_id or ''}")
         except errors.SessionExistsError:
             raise
         except errors.KernelError:
-            if not checkpoint:
+            if not checkpoint_turn_id:
                 raise
             _log.info("a branch begins without variables", exc_info=True)
             state = await hosts.fork(key, address)
         else:
             if (saved := state.saved) is not None:
-                if not checkpoint and source.kernel.get("kernel") == saved.kernel_id:
+                if not checkpoint_turn_id and source.kernel.get("kernel") == saved.kernel_id:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.run_count, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
                 return self._kernel_row(source, state, session_words.IS_COPY), state, True
-            if checkpoint or not source.kernel:
+            if checkpoint_turn_id or not source.kernel:
                 return {}, state, True
         await hosts.release(address)
         return {}, state, False
 
-    async def tree(self, key: values.SessionKey) -> tuple[values.SessionKey, ...]:
-        """Return the keys of all branches of a session's tree; its own is the last."""
+    async def list_branches(self, key: values.SessionKey) -> tuple[values.SessionKey, ...]:
+        """Return the keys of all sessions in the tree of a session, its own last."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return (key,)
         branches = await self._services.database.sessions.list_tree(session)
         return (*(branch.key for branch in branches if branch.id != session.id), key)
 
-    async def alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
+    async def list_alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
         """Return the turns of other branches that replace turns of a session."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
         return await self._services.database.session_copies.list_alternatives(session)
 
-    async def undo(self, key: values.SessionKey, *, turn_id: int | None = None) -> Undone:
+    async def undo(self, key: values.SessionKey, *, turn_id: int | None = None) -> UndoneTurn:
         """Go back to before the last turn of a session.
 
         Args:
             key: of the session.
-            turn_id: of the turn to undo, refused if it is no longer the last; None for whichever is
-                the last.
+            turn_id: of the turn to undo, which has to be the last; None for the last turn.
 
         Raises:
-            BotError: it cannot be done; the sentence says why, and nothing is changed.
+            BotError: nothing was undone; the sentence says why.
         """
         async with self._hold_lane(key) as session:
             turn = await self._last_turn(session)
@@ -264,15 +272,15 @@ class SessionBranches:
                 raise errors.BotError(session_words.NOTHING_TO_UNDO)
             if turn_id not in (None, turn.id):
                 raise errors.BotError(session_words.NOT_LAST)
-            undone = await self._with_origin(turn)
-            state = await cancellation.shielded(self._undo_turns(session, undone))
-            return Undone(undone[0].request, state.missed_runs, state.files_notice)
+            undone_turns = await self._turns_with_same_checkpoint(turn)
+            state = await cancellation.shielded(self._undo_turns(session, undone_turns))
+            return UndoneTurn(undone_turns[0].request, state.missed_runs, state.files_notice)
 
     async def undo_edited(self, request: requests.Request) -> None:
-        """If a request edits the last one, undo that one's turn first.
+        """Undo the last turn of a session if a request is an edit of its request.
 
-        This is skipped if it would lose a variable: somebody who corrects a word expects to lose
-        nothing. The caller holds the session's lane.
+        The turn stays if undoing it would lose a variable, as somebody who corrects a word expects
+        to lose nothing. The caller holds the session's lane.
         """
         if not request.is_edit:
             return
@@ -296,10 +304,11 @@ class SessionBranches:
             raise errors.BotError(session_words.SESSION_BUSY)
         return last[0]
 
-    async def _with_origin(self, turn: records.Turn) -> Sequence[records.Turn]:
-        """Return a turn; if it is that of a job, after the turn that began it and those between.
+    async def _turns_with_same_checkpoint(self, turn: records.Turn) -> Sequence[records.Turn]:
+        """Return the turns that have the same checkpoint up to a turn, so are undone with it.
 
-        They are undone together, as they have one checkpoint.
+        These are the turn alone; or, if it is that of a job, the turn that began the job, the turns
+        since, and the job's.
         """
         earlier = await self._services.database.turns.list_for_session(
             turn.session_id, limit=_MAX_JOBS, before=turn.id
@@ -313,12 +322,12 @@ class SessionBranches:
     async def _undo_turns(
         self,
         session: records.Session,
-        undone: Sequence[records.Turn],
+        undone_turns: Sequence[records.Turn],
         *,
         requires_everything: bool = False,
     ) -> session_variables.RestoredState:
         """Restore the session to before its last turns, and delete these."""
-        database, ids = self._services.database, [turn.id for turn in undone]
+        database, ids = self._services.database, [turn.id for turn in undone_turns]
         executions = await database.executions.list_for_turns(ids)
         if all(execution.ending is values.Ending.REFUSED for execution in executions):
             await database.turns.delete(*ids)
@@ -346,7 +355,7 @@ class SessionBranches:
     def _kernel_row(
         self, session: records.Session, state: session_variables.RestoredState, reason: str
     ) -> Mapping[str, Any]:
-        """Return what `variable_losses` keeps, from which the next turn says what was restored."""
+        """Return the new `records.Session.kernel`, from which the next turn reports the restore."""
         if (saved := state.saved) is None:
             return {}
         return {
@@ -359,11 +368,11 @@ class SessionBranches:
             "people": variable_losses.people_of(session.kernel),
         }
 
-    async def lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:
+    async def find_lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:
         """Return the cells that made the lost variables, in the order in which they ran.
 
         Raises:
-            BotError: no variable was lost, or no cell is known that made one.
+            BotError: no variable was lost, or the cells that made them are unknown.
         """
         session = await self._services.database.sessions.find(key)
         if session is None:

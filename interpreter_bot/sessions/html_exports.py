@@ -1,7 +1,7 @@
-"""A session as one page of HTML, which needs no script, no network and no bot to be read.
+"""A session as one page of HTML, which can be read without scripts, network or bot.
 
-What code showed is hostile: text is escaped, pictures are pictures, and a page is drawn in a frame
-that may run nothing. The policy of the page forbids the rest, whoever opens it.
+The output of code is hostile: text is escaped, a picture is embedded as an image, and a page is
+drawn in a frame that may run no script. The page's content security policy forbids everything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ body { max-width: 50rem; margin: 2rem auto; padding: 0 1rem;
   font: 16px/1.6 system-ui, sans-serif; overflow-wrap: anywhere }
 h1 { font-size: 1.5rem }
 section { margin: 0 0 2rem }
-.asked { padding: .6rem 1rem; border-radius: 12px; background: #8882; white-space: pre-wrap }
+.request { padding: .6rem 1rem; border-radius: 12px; background: #8882; white-space: pre-wrap }
 pre { padding: .7rem .9rem; font: .85rem/1.55 ui-monospace, monospace; white-space: pre-wrap }
 .code { border: 1px solid #8886; border-radius: 8px }
 .error { color: light-dark(#a8321f, #f09a88) }
@@ -37,14 +37,14 @@ iframe { width: 100%; height: 24rem; border: 1px solid #8886; background: #fff }
 .note { color: #777; font-size: .875rem }
 @media print {
   body { max-width: none; margin: 0; font-size: 11pt }
-  img, table, .asked { break-inside: avoid }
+  img, table, .request { break-inside: avoid }
   h1, h2, h3 { break-after: avoid }
 }
 """
 
 
 def markdown_texts(turns: Iterable[past_turns.PastTurn]) -> Iterator[str]:
-    """Iterate over all Markdown that a page of some turns shows."""
+    """Iterate over all Markdown that the page of these turns shows."""
     for turn in turns:
         for event in exports.final_events(turn):
             match event:
@@ -54,38 +54,38 @@ def markdown_texts(turns: Iterable[past_turns.PastTurn]) -> Iterator[str]:
                     yield result.plain
 
 
-def write(
+def write_page(
     title: str,
     turns: Iterable[past_turns.PastTurn],
     contents: Mapping[str, bytes],
-    pages: Mapping[str, str],
+    drawn_markdown: Mapping[str, str],
 ) -> bytes:
     """Write a page.
 
     Args:
         title: of the session.
         turns: the past turns.
-        contents: bytes of pictures and pages, by their SHA-256; of a missing one that is said.
-        pages: HTML of all `markdown_texts`.
+        contents: bytes of pictures and pages, by their SHA-256; a note replaces a missing one.
+        drawn_markdown: HTML of each of the `markdown_texts`.
     """
-    name = html.escape(title)
-    body = "\n".join(_section(turn, contents, pages) for turn in turns)
+    escaped_title = html.escape(title)
+    body = "\n".join(_draw_turn(turn, contents, drawn_markdown) for turn in turns)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{name}</title><style>{_STYLE}</style></head>\n"
-        f"<body><h1>{name}</h1>\n{body}</body></html>\n"
+        f"<title>{escaped_title}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{escaped_title}</h1>\n{body}</body></html>\n"
     ).encode("utf-8", "replace")
 
 
-def _section(
-    turn: past_turns.PastTurn, contents: Mapping[str, bytes], pages: Mapping[str, str]
+def _draw_turn(
+    turn: past_turns.PastTurn, contents: Mapping[str, bytes], drawn_markdown: Mapping[str, str]
 ) -> str:
     lines = [f'<p class="note">{turn.record.started:%Y-%m-%d %H:%M} UTC</p>']
     if turn.record.request and not turn.is_code:
         lines.append(
-            f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.record.request)}</p>'
+            f'<h2 class="note">Asked</h2><p class="request">{html.escape(turn.record.request)}</p>'
         )
     if turn.record.attachments:
         lines.append(
@@ -94,20 +94,20 @@ def _section(
     for event in exports.final_events(turn):
         match event:
             case events.TextAdded(text=text):
-                lines.append(pages[text])
+                lines.append(drawn_markdown[text])
             case events.CodeStarted(code=code):
                 lines.append(f'<pre class="code"><code>{html.escape(code)}</code></pre>')
             case events.OutputShown(output=output) | events.StoredDisplayShown(output=output):
-                lines.append(_output(output, contents, pages))
+                lines.append(_draw_output(output, contents, drawn_markdown))
             case events.NoticeShown(text=text):
                 lines.append(f'<p class="note">{html.escape(text)}</p>')
     return f"<section>{''.join(lines)}</section>"
 
 
-def _output(
+def _draw_output(
     output: values.Output | values.StoredDisplay,
     contents: Mapping[str, bytes],
-    pages: Mapping[str, str],
+    drawn_markdown: Mapping[str, str],
 ) -> str:
     match output:
         case values.Clear():
@@ -119,28 +119,28 @@ def _output(
         case values.Error():
             return f'<pre class="error">{html.escape(output.traceback)}</pre>'
         case values.Table():
-            return exports.table(output) + _extent(output)
+            return exports.draw_table(output) + _row_count_note(output)
         case values.Result() if output.is_markdown:
-            return pages[output.plain]
+            return drawn_markdown[output.plain]
         case values.StoredDisplay():
-            return _display(output, contents.get(output.sha256))
+            return _draw_display(output, contents.get(output.sha256))
     return f"<pre>{html.escape(output.plain)}</pre>"
 
 
-def _extent(table: values.Table) -> str:
+def _row_count_note(table: values.Table) -> str:
     if len(table.rows) >= table.row_count:
         return ""
     return f'<p class="note">The first {len(table.rows):,} of {table.row_count:,} rows.</p>'
 
 
-def _display(display: values.StoredDisplay, data: bytes | None) -> str:
-    about = html.escape(display.plain)
+def _draw_display(display: values.StoredDisplay, data: bytes | None) -> str:
+    description = html.escape(display.plain)
     if data is None:
         return f'<p class="note">{page_words.PICTURE_LEFT_OUT}</p>'
     if display.mime != "text/html":
         source = f"data:{html.escape(display.mime)};base64,{base64.b64encode(data).decode()}"
-        return f'<p><img alt="{about or "Picture"}" src="{source}"></p>'
+        return f'<p><img alt="{description or "Picture"}" src="{source}"></p>'
     if b"<script" in data.lower():
-        return f'<pre>{about}</pre><p class="note">{page_words.INTERACTIVE_OUTPUT}</p>'
+        return f'<pre>{description}</pre><p class="note">{page_words.INTERACTIVE_OUTPUT}</p>'
     page = html.escape(data.decode("utf-8", "replace"))
-    return f'<iframe sandbox title="{about or "Page"}" srcdoc="{page}"></iframe>'
+    return f'<iframe sandbox title="{description or "Page"}" srcdoc="{page}"></iframe>'

@@ -39,7 +39,7 @@ class Maintenance:
         self._service = service
         self._warned: dict[str, float] = {}
 
-    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+    def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
             schedules.PeriodicJob("warn of reaping", _WARN_SECONDS, self.warn_idle),

@@ -67,7 +67,7 @@ class Retention:
         # Sessions whose people could not be notified: they are tried after all others.
         self._unreachable_ids: set[int] = set()
 
-    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+    def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
             schedules.PeriodicJob("delete old files", _PASS_SECONDS, self.apply),

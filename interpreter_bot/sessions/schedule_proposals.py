@@ -68,7 +68,7 @@ class Proposals:
             code = "" if plan.kind is records.ScheduleKind.PROMPT else await self._code()
             model = "" if code else await self._model()
             facts = await self._facts(plan, model, now)
-            answer = await self._approvals.require(
+            answer = await self._approvals.obtain(
                 "schedule", plan.text, facts=facts, is_personal=True
             )
             if answer is None:

@@ -100,7 +100,7 @@ class Schedules:
             )
         return schedule_words.list_entry(schedule.times, schedule.what, state)
 
-    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+    def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return the periodic job of the active bot."""
         return (schedules.PeriodicJob("fire schedules", _CHECK_SECONDS, self.fire),)
 
@@ -206,7 +206,7 @@ class Schedules:
         hosts, database = self._services.hosts, self._services.database
         key, runs_key = schedule.key, schedule.runs_key
         address = values.format_key(runs_key)
-        turn = self._lanes.turn(key, person=schedule.person, waiting=lambda _: None)
+        turn = self._lanes.turn(key, person=schedule.person, on_position=lambda _: None)
         # In this order, as the turn that runs may wait for a person.
         async with turn, self._copies:
             await hosts.forget(address)

@@ -133,12 +133,12 @@ class SessionReads:
         """Export a session as a script of Python."""
         async with self._export_slot(key):
             past = await self.history(key, limit=_NOTEBOOK_TURNS)
-            return await asyncio.to_thread(exports.script, past)
+            return await asyncio.to_thread(exports.write_script, past)
 
     async def notebook(self, key: values.SessionKey) -> bytes:
         """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
         async with self._export_slot(key):
-            return await asyncio.to_thread(exports.write, *await self._load_all(key))
+            return await asyncio.to_thread(exports.write_notebook, *await self._load_all(key))
 
     async def document(self, key: values.SessionKey, title: str) -> bytes:
         """Export a session as a page of HTML that is read without a script."""
@@ -146,7 +146,7 @@ class SessionReads:
             past, contents = await self._load_all(key)
             texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
             pages = await self._markdown.render(texts)
-            return await asyncio.to_thread(html_exports.write, title, past, contents, pages)
+            return await asyncio.to_thread(html_exports.write_page, title, past, contents, pages)
 
     @contextlib.asynccontextmanager
     async def _export_slot(self, key: values.SessionKey) -> AsyncIterator[None]:
@@ -364,4 +364,4 @@ class SessionReads:
         """
         demanded = self._services.config.sessions.approval
         choices = await self._services.places.choices(scope)
-        return approval_policy.effective(choices, demanded, at_least)
+        return approval_policy.effective_approval(choices, demanded, at_least)

@@ -77,10 +77,10 @@ class SessionService:
         self.services = services
         config = services.config
         self._lanes = lanes.Lanes(
-            concurrent=config.sessions.concurrent_turns,
-            waiting=_MAX_WAITING_REQUESTS,
+            max_running=config.sessions.concurrent_turns,
+            max_waiting=_MAX_WAITING_REQUESTS,
             # Half of them may wait for a kernel, which says why; more would block other people.
-            per_person=2 * config.kernels.per_person,
+            max_per_person=2 * config.kernels.per_person,
         )
         self.deliveries = services.database.deliveries
         self.events = event_claims.EventClaims(services.database, config, self.notify)
@@ -196,9 +196,9 @@ class SessionService:
         """Whether a turn runs or waits in a session, or a job runs."""
         return self._lanes.is_busy(key) or self.services.jobs.find(key) is not None
 
-    def works_for(self, key: values.SessionKey, person: str) -> bool:
+    def is_busy_for(self, key: values.SessionKey, person: str) -> bool:
         """Whether a turn of a person runs or waits in a session."""
-        return self._lanes.works_for(key, person)
+        return self._lanes.is_busy_for(key, person)
 
     def is_expected(self, key: values.SessionKey, request_id: str) -> bool:
         """Whether a turn that another bot began is about to go on."""
@@ -265,7 +265,7 @@ class SessionService:
         of its files. Its usage stays counted.
         """
         # First, as a waiting request would create the session anew.
-        self._lanes.empty(key)
+        self._lanes.refuse_waiting(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
             deleted = await self.services.database.schedules.delete_in(key)
@@ -291,7 +291,7 @@ class SessionService:
         key = session.key
         if self.is_busy(key):
             return False
-        async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+        async with self._lanes.turn(key, person="", on_position=lambda _: None, skips_queue=True):
             is_done = await cancellation.shielded(
                 session_files.delete_unused(self.services, session, sentence, self._uploads)
             )
@@ -475,7 +475,7 @@ class SessionService:
             person=request.person.id,
             request_id=request.id,
             request=request,
-            waiting=lambda ahead: reply.emit(events.Queued(ahead)),
+            on_position=lambda ahead: reply.emit(events.Queued(ahead)),
         )
         # The signal first: the turn may be cancelled at the moment when it gets the lane.
         with self._stops.hold_signal(request.key, request.id) as stop:
@@ -494,7 +494,7 @@ class SessionService:
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Stop the session's turn and its job, and hold its lane before all that wait."""
         await self.stop(key)
-        async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+        async with self._lanes.turn(key, person="", on_position=lambda _: None, skips_queue=True):
             # Only now, as the turn may just have let its code go on as a job.
             self._stops.stop_job(key)
             await self.services.jobs.wait_over(key)

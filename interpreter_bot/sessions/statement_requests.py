@@ -68,7 +68,7 @@ class StatementRequests:
         if len(text) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # An edited statement is another one, which the code has not asked for.
-        answer = await self._approvals.require("statement", text, number=number)
+        answer = await self._approvals.obtain("statement", text, request_number=number)
         if answer is None or answer.edited is not None:
             refusal = tool_words.statement_refused(statement.connection)
             self._connections.note_refusal(self._key, statement.connection, statement.sql, refusal)

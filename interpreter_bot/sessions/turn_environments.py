@@ -102,7 +102,7 @@ class SessionEnvironment:
         variables: variable_losses.KernelVariables,
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
-        approved_by: approvals.Approvals,
+        all_approvals: approvals.Approvals,
         stop: turn_stops.StopSignal,
         tools: code_tool_calls.ToolRequests | None,
         statements: statement_requests.StatementRequests | None,
@@ -117,7 +117,7 @@ class SessionEnvironment:
         """Make the environment; no kernel is taken yet.
 
         Args:
-            approved_by: asks people.
+            all_approvals: asks people.
             checkpoint: the session's key, and the name of the checkpoint before the first code.
             limits: of its code.
             jobs: of all sessions.
@@ -132,7 +132,7 @@ class SessionEnvironment:
         self._stream = stream
         self._variables = variables
         self.approval = approval
-        self._approvals = approved_by
+        self._approvals = all_approvals
         self._was_asked_for_plan = False
         self.is_asking = False
         self._stop = stop
@@ -175,7 +175,7 @@ class SessionEnvironment:
             self._was_asked_for_plan = True
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_FIRST)
         async with self._waiting_for_person():
-            answer = await self._approvals.require("plan" if is_plan else "code", code)
+            answer = await self._approvals.obtain("plan" if is_plan else "code", code)
         if answer is None:
             raise agent_ports.NotApprovedError(session_words.CODE_DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
@@ -196,7 +196,7 @@ class SessionEnvironment:
             BotError: nobody answered for as long as `input()` waits.
         """
         async with self._waiting_for_person(self._limits.input_seconds):
-            return await self._approvals.require("note", note)
+            return await self._approvals.obtain("note", note)
 
     @contextlib.asynccontextmanager
     async def _waiting_for_person(self, seconds: float | None = None) -> AsyncIterator[None]:
@@ -318,9 +318,7 @@ class SessionEnvironment:
         if request.subject == "packages" and self.approval == "never":
             return values.YES
         if request.subject:
-            return await self._approvals.require_bot_action(
-                request.subject, request, self.kernel_id
-            )
+            return await self._approvals.answer_bot_action(request.subject, request, self.kernel_id)
         return await self._stream.ask(request)
 
     async def kernel(self) -> host_ports.Kernel:

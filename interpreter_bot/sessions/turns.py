@@ -224,12 +224,12 @@ class _Work:
                 self.stream,
                 variables=variables,
                 skills=services.skills,
-                approval=approval_policy.of_request(
+                approval=approval_policy.approval_for_request(
                     self._request, self._choices, services.config.sessions.approval
                 ),
-                approved_by=approver,
+                all_approvals=approver,
                 stop=stop,
-                tools=code_tool_calls.of_turn(
+                tools=code_tool_calls.make_tool_requests(
                     services, self._request, self.stream, variables, approver
                 ),
                 statements=statement_requests.of_turn(services, key, approver),

@@ -274,10 +274,10 @@ async def test_a_model_is_chosen_of_those_there_are(conversation):
 async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):
     service, scope = conversation.service, conversation.scope
     assert await service.queries.approval(scope) == "never"
-    await service.choose(scope, approval_policy.NAME, "plan")
+    await service.choose(scope, approval_policy.PREFERENCE_NAME, "plan")
     assert await service.queries.approval(scope) == "plan"
     assert await service.queries.approval(scope, "every") == "every"
-    assert (await service.queries.choices(scope)).get(approval_policy.NAME) == "plan"
-    await service.choose(scope, approval_policy.NAME, None)
+    assert (await service.queries.choices(scope)).get(approval_policy.PREFERENCE_NAME) == "plan"
+    await service.choose(scope, approval_policy.PREFERENCE_NAME, None)
     assert await service.queries.approval(scope) == "never"
-    assert approval_policy.NAME not in await service.queries.choices(scope)
+    assert approval_policy.PREFERENCE_NAME not in await service.queries.choices(scope)

@@ -393,7 +393,7 @@ class Conversations(session_service.SessionService):
         disown = sqlalchemy.update(records.Turn).where(records.Turn.id == lost_turn.id)
         await database.events._transactions.change(disown.values(owner="0" * 32))
         assert await database.turns.take_orphans() == ()
-        assert await self.events.find_lost() == ()
+        assert await self.events.handle_lost_events() == ()
 
     async def go_on(self, key, text, *, person, request_id, is_job=False):
         """Go on with a turn of a bot that is gone, or with a job; its code had printed a line."""

@@ -77,7 +77,7 @@ class OrderedClaims:
             if not is_claimed and not await self.claim(envelope):
                 return False
             await stack.enter_async_context(
-                self._events.settled(self._network_name, envelope.event_id)
+                self._events.settling(self._network_name, envelope.event_id)
             )
             start = await prepare()
             claim_scope = stack.pop_all()

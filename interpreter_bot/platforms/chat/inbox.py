@@ -178,7 +178,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             if not await self.claim(envelope):
                 return
             await stack.enter_async_context(
-                self._events.settled(self._network_name, message.event_id)
+                self._events.settling(self._network_name, message.event_id)
             )
             start = await self._prepare(message, question=question)
             claim_scope = stack.pop_all()
@@ -207,7 +207,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 if not await self.claim(envelope):
                     return
             await stack.enter_async_context(
-                self._events.settled(self._network_name, envelope.event_id)
+                self._events.settling(self._network_name, envelope.event_id)
             )
             start = await self._prepare(message, is_edit=is_edit)
             claim_scope = stack.pop_all()
@@ -269,7 +269,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         if message.is_for_others or not await self._network.is_in_own_thread(message):
             return False
         is_stop = message.command is not None and message.command.command.name == "stop"
-        if is_stop and self._service.works_for(message.session, message.person.id):
+        if is_stop and self._service.is_busy_for(message.session, message.person.id):
             # Also in a thread of several people: it can only mean the answer to this person.
             return True
         key, person = message.location.session, message.person.id

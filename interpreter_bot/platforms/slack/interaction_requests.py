@@ -125,7 +125,7 @@ class InteractionRequests:
         event_id = uuid.uuid4().hex
         key = values.SessionKey(_PLATFORM, workspace.team, channel)
         await self._events.claim(_PLATFORM, event_id, key=key)
-        async with self._events.settled(_PLATFORM, event_id):
+        async with self._events.settling(_PLATFORM, event_id):
             yield
 
     async def handle_again(self, event: event_claims.LostEvent) -> None:

@@ -50,9 +50,11 @@ async def read_panel(
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
             choices = await service.queries.choices(place.scope)
-            configured = approval_policy.strictest(*place.settings.values())
+            configured = approval_policy.strictest_approval(*place.settings.values())
             effective = await service.queries.approval(place.scope, configured)
-            chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
+            chosen = approval_policy.strictest_approval(
+                choices.get(approval_policy.PREFERENCE_NAME)
+            )
             return {"chosen": chosen, "effective": effective}
     command = command_table.commands_of("web").get(name)
     if command is None:
@@ -96,7 +98,7 @@ async def _describe_variables(
 async def _count_lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:
     """Count the cells that made the variables that were lost."""
     try:
-        return len(await service.branches.lost_cells(key))
+        return len(await service.branches.find_lost_cells(key))
     except errors.BotError as error:
         _log.debug("no cells to run again: %s", error)
         return 0

@@ -54,7 +54,7 @@ class SessionActions:
                 await self._rename(message.key, message.title.strip())
             case tab_messages.Mark():
                 # A session and its branches are one in the list.
-                for key in await self._service.branches.tree(message.key):
+                for key in await self._service.branches.list_branches(message.key):
                     await self._service.mark(key, message.mark)
                 self._hub.is_changed.set()
             case tab_messages.ChooseModel():
@@ -89,7 +89,7 @@ class SessionActions:
         )
 
     async def _delete(self, session: values.SessionKey) -> None:
-        for key in await self._service.branches.tree(session):
+        for key in await self._service.branches.list_branches(session):
             await self._service.delete(key)
             await notebook_progress.save(self._service, key, None)
             self._hub.forget_finished(key.thread)
@@ -99,7 +99,7 @@ class SessionActions:
     async def _rename(self, session: values.SessionKey, title: str) -> None:
         if not title:
             raise errors.BotError(page_words.NO_NAME)
-        for key in await self._service.branches.tree(session):
+        for key in await self._service.branches.list_branches(session):
             await self._service.rename(key, title)
         self._hub.is_changed.set()
 

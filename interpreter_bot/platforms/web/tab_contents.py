@@ -153,7 +153,7 @@ async def show(
     while True:
         end_count = hub.end_count(key.thread)
         past = await service.queries.history(key, limit=limit + 1)
-        alternatives = await service.branches.alternatives(key)
+        alternatives = await service.branches.list_alternatives(key)
         # A turn that ended while the store was read is in neither: the next read has it.
         if hub.end_count(key.thread) == end_count:
             break

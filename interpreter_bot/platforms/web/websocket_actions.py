@@ -243,7 +243,7 @@ class TabConnection:
 
     async def _carry_out_claimed(self, turn_id: str, work: Awaitable[None]) -> None:
         """Carry out a request that was claimed, and settle the claim."""
-        async with self._service.events.settled("web", turn_id):
+        async with self._service.events.settling("web", turn_id):
             await work
 
     def handle_again(self, event: event_claims.LostEvent) -> None:

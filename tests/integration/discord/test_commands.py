@@ -85,7 +85,7 @@ async def test_cells_are_looked_for_after_the_first_sign_and_run(
             await rules.wait_until(lambda: begun and begun[0].answer, what="a first sign")
             return ("x = 1", "y = 2")
 
-        monkeypatch.setattr(service.branches, "lost_cells", found_late)
+        monkeypatch.setattr(service.branches, "find_lost_cells", found_late)
         begun = []
         begun.append(await discord_server.command(alice, channel, "interpreter again"))
         await steps.finished(begun[0])

@@ -212,7 +212,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
             )
             assert await other.claim("web", "m1", key=KEY, request_id="r1")
             assert await other.claim("web", "m2", key=KEY, request_id="r2")
-            async with other.settled("web", "m2"):
+            async with other.settling("web", "m2"):
                 pass
             large = {"text": "x" * 300_000}
             assert await other.claim("web", "m3", key=KEY, request_id="r3", content=large)

@@ -101,7 +101,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
     second, third = COPY, values.SessionKey("web", thread="third")
     changed = f"x = 2\ny = 1\n{REWRITTEN}"
     async with opened() as house:
-        alternatives = house.service.branches.alternatives
+        alternatives = house.service.branches.list_alternatives
         await house.run("import os\nos.mkdir('d')\nopen('d/f', 'w').write('old')\nx = 1")
         await _saved(house)
         await house.run(changed)
@@ -123,7 +123,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
         with monkeypatch.context() as patched:
             patched.setattr(session_copies, "_MAX_ALTERNATIVES", 2)
             assert KEY in (await alternatives(KEY))[0].keys
-        assert set(await house.service.branches.tree(second)) == {KEY, second, third}
+        assert set(await house.service.branches.list_branches(second)) == {KEY, second, third}
         # What ran no code since is as it is now, and what was copied finds its alternatives.
         fourth = values.SessionKey("web", thread="fourth")
         await _branch(house, third, show, fourth)
@@ -133,7 +133,13 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
         # A copy is no branch.
         fifth = values.SessionKey("web", thread="fifth")
         await house.service.branches.fork(KEY, fifth, "u2")
-        assert (await alternatives(fifth), len(await house.service.branches.tree(fifth))) == ((), 1)
+        assert (
+            await alternatives(fifth),
+            len(await house.service.branches.list_branches(fifth)),
+        ) == (
+            (),
+            1,
+        )
         with pytest.raises(errors.BotError, match="was deleted, or is too old"):
             await house.service.branches.branch(KEY, 10**9, new_key=COPY, person="u2")
 
@@ -417,7 +423,7 @@ async def test_cells_that_made_what_was_not_kept_are_found(opened):
     async with opened() as house:
         await house.run("x = 1")
         with pytest.raises(errors.BotError, match="Nothing to rebuild"):
-            await house.service.branches.lost_cells(KEY)
+            await house.service.branches.find_lost_cells(KEY)
         await house.run("gen = (i for i in range(3))")
         await house.run(
             "y = 2\nif y:\n    other = iter([].__iter__, 1); gen = (i for i in range(4))"
@@ -427,6 +433,6 @@ async def test_cells_that_made_what_was_not_kept_are_found(opened):
         pool = house.service.services.hosts.pool
         pool.kernels[values.format_key(KEY)].kill_with_reason(values.Ending.STOPPED, "It ended.")
         await pool.kernels[values.format_key(KEY)].provisioner.ended.wait()
-        (cell,) = await house.service.branches.lost_cells(KEY)
+        (cell,) = await house.service.branches.find_lost_cells(KEY)
         assert cell.startswith("y = 2")
         assert _printed(await house.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"

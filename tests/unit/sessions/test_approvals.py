@@ -47,7 +47,7 @@ async def require(tmp_path):
             reply.emit(events.CodeStarted(0, "x"))
             stream.cell = 0
             granted = approvals.Approvals(stream, database.grants, session.id)
-            answer = await granted.require_bot_action(request.subject, request, kernel)
+            answer = await granted.answer_bot_action(request.subject, request, kernel)
             await recorder.flush()
             allowed = await approvals.granted_requests(database, values.format_key(KEY), kernel)
             assert (request.grant in allowed) is (answer == values.FOR_SESSION)

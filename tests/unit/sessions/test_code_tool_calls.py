@@ -22,7 +22,7 @@ async def test_lists_of_tools_are_counted_as_calls_are(tmp_path):
     broker = tool_broker.ToolBroker((), {}, tmp_path)
     asked = code_tool_calls.ToolRequests(
         *(broker, None, request, None),
-        approved_by=None,
+        all_approvals=None,
         find_others=None,
     )
     wish = values.InputRequested("", False, tool_request='{"do": "list"}')
@@ -68,7 +68,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
                 database.activities,
                 request,
                 stream,
-                approved_by=approvals.Approvals(stream, database.grants, session.id),
+                all_approvals=approvals.Approvals(stream, database.grants, session.id),
                 find_others=nobody,
             )
             wish = {"do": "call", "id": f"{number:032}", "server": "jira", "tool": "delete"}

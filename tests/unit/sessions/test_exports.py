@@ -11,7 +11,7 @@ from tests.fakes import past_turns
 
 def sources(status, answer="", happened=()):
     turn = past_turns.make_past_turn(*happened, status=status, answer=answer)
-    written = json.loads(exports.write([turn], {}))
+    written = json.loads(exports.write_notebook([turn], {}))
     return [cell["source"] for cell in written["cells"]][1:]
 
 

@@ -64,7 +64,7 @@ EVERYTHING = (
 
 async def page(turns, contents):
     drawn = await markdown_rendering.MarkdownRenderer().render(html_exports.markdown_texts(turns))
-    return html_exports.write(ATTACK, turns, contents, drawn).decode()
+    return html_exports.write_page(ATTACK, turns, contents, drawn).decode()
 
 
 async def test_nothing_hostile_acts_in_the_page():
@@ -111,7 +111,7 @@ async def test_markdown_that_cannot_be_drawn_in_time_is_there_as_text(monkeypatc
 
 def test_a_script_has_words_as_comments_and_divides_cells():
     parts = (events.TextAdded("One\n\ntwo"), events.CodeStarted(0, "x = 1\n"))
-    written = exports.script([turn(*parts, request="Why?\nx")]).decode()
+    written = exports.write_script([turn(*parts, request="Why?\nx")]).decode()
     assert written.startswith("# %% [markdown]\n# **Request:** Why?\n# x\n")
     assert written.endswith("# %% [markdown]\n# One\n#\n# two\n\n# %%\nx = 1\n")
     compile(written, "script", "exec")

@@ -19,7 +19,7 @@ class Visitor:
         self.task = asyncio.create_task(self._visit(all_lanes, key, person, options))
 
     async def _visit(self, all_lanes, key, person, options):
-        async with all_lanes.turn(key, person=person, waiting=self.heard.append, **options):
+        async with all_lanes.turn(key, person=person, on_position=self.heard.append, **options):
             self.has_it.set()
             await self.leave.wait()
 
@@ -50,7 +50,7 @@ async def visit():
 
 
 async def test_one_turn_at_a_time_in_order_and_told_so(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     first, second, third = [await visit(all_lanes, A) for _ in range(3)]
     assert (first.heard, second.heard, third.heard) == ([], [1], [2])
     await first.go()
@@ -64,12 +64,12 @@ async def test_one_turn_at_a_time_in_order_and_told_so(visit):
 
 
 async def test_conversations_do_not_wait_for_each_other(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     assert all([(await visit(all_lanes, key)).has_it.is_set() for key in (A, B, C)])
 
 
 async def test_one_person_leaves_room_for_others(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9, per_person=2)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9, max_per_person=2)
     keys = [values.SessionKey("web", thread=str(number)) for number in range(4)]
     greedy = [await visit(all_lanes, key, "greedy") for key in keys]
     assert [one.has_it.is_set() for one in greedy] == [True, True, False, False]
@@ -81,7 +81,7 @@ async def test_one_person_leaves_room_for_others(visit):
 
 
 async def test_a_full_bot_serves_the_person_with_the_fewest_turns_first(visit):
-    all_lanes = lanes.Lanes(concurrent=2, waiting=9)
+    all_lanes = lanes.Lanes(max_running=2, max_waiting=9)
     keys = [values.SessionKey("web", thread=str(number)) for number in range(4)]
     greedy = [await visit(all_lanes, key, "greedy") for key in keys]
     modest = await visit(all_lanes, A, "modest")
@@ -94,7 +94,7 @@ async def test_a_full_bot_serves_the_person_with_the_fewest_turns_first(visit):
 
 
 async def test_whoever_is_cancelled_frees_the_way(visit):
-    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    all_lanes = lanes.Lanes(max_running=1, max_waiting=9)
     first, second, third = [await visit(all_lanes, A) for _ in range(3)]
     second.task.cancel()
     await settle()
@@ -105,7 +105,7 @@ async def test_whoever_is_cancelled_frees_the_way(visit):
 
 
 async def test_one_cancelled_at_the_moment_of_its_grant_gives_the_lane_on(visit):
-    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    all_lanes = lanes.Lanes(max_running=1, max_waiting=9)
     first, second, third = [await visit(all_lanes, A) for _ in range(3)]
     first.leave.set()
     # It leaves in the next round of the loop, in which the second is still to be woken.
@@ -116,7 +116,7 @@ async def test_one_cancelled_at_the_moment_of_its_grant_gives_the_lane_on(visit)
 
 
 async def test_too_many_are_refused(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=1)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=1)
     await visit(all_lanes, A)
     await visit(all_lanes, A)
     refused = await visit(all_lanes, A)
@@ -125,7 +125,7 @@ async def test_too_many_are_refused(visit):
 
 
 async def test_a_waiting_request_can_be_withdrawn_but_no_running_one(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     await visit(all_lanes, A, request_id="one")
     waiting = await visit(all_lanes, A, request_id="two")
     assert not all_lanes.withdraw(A, "one")
@@ -136,10 +136,10 @@ async def test_a_waiting_request_can_be_withdrawn_but_no_running_one(visit):
 
 
 async def test_what_people_do_to_a_conversation_passes_those_who_wait(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     first = await visit(all_lanes, A)
     second = await visit(all_lanes, A)
-    urgent = await visit(all_lanes, A, is_first=True)
+    urgent = await visit(all_lanes, A, skips_queue=True)
     await first.go()
     await settle()
     assert urgent.has_it.is_set()
@@ -147,7 +147,7 @@ async def test_what_people_do_to_a_conversation_passes_those_who_wait(visit):
 
 
 async def test_closing_sends_away_who_waits_and_lets_the_running_end(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     running = await visit(all_lanes, A)
     waiting = await visit(all_lanes, A)
     all_lanes.close()
@@ -166,10 +166,10 @@ async def test_whoever_cannot_be_told_is_alone_with_that(visit):
     def deaf(_):
         raise BrokenPipeError
 
-    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    all_lanes = lanes.Lanes(max_running=1, max_waiting=9)
     first = await visit(all_lanes, A)
     with pytest.raises(BrokenPipeError):
-        async with all_lanes.turn(A, person="p", waiting=deaf):
+        async with all_lanes.turn(A, person="p", on_position=deaf):
             pytest.fail("it has the lane of another")
     third = await visit(all_lanes, B)
     await first.go()
@@ -180,10 +180,10 @@ async def test_whoever_cannot_be_told_is_alone_with_that(visit):
 
 
 async def test_a_lane_is_emptied_of_those_who_wait_in_it(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     first, second = [await visit(all_lanes, A) for _ in range(2)]
-    all_lanes.empty(A)
-    all_lanes.empty(B)
+    all_lanes.refuse_waiting(A)
+    all_lanes.refuse_waiting(B)
     await settle()
     with pytest.raises(lanes.LaneError, match="deleted"):
         await second.task
@@ -193,7 +193,7 @@ async def test_a_lane_is_emptied_of_those_who_wait_in_it(visit):
 
 
 async def test_who_is_expected_passes_all_that_came_before_and_who_comes_meanwhile(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=1)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=1)
     all_lanes.expect(A, "goes on")
     waits = await visit(all_lanes, A)
     elsewhere = await visit(all_lanes, B)
@@ -209,15 +209,15 @@ async def test_who_is_expected_passes_all_that_came_before_and_who_comes_meanwhi
 
 
 async def test_a_session_is_stopped_for_its_people_while_one_is_expected(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     all_lanes.expect(A, "goes on")
     await visit(all_lanes, A)
-    assert (await visit(all_lanes, A, is_first=True)).has_it.is_set()
+    assert (await visit(all_lanes, A, skips_queue=True)).has_it.is_set()
 
 
 @pytest.mark.looptime
 async def test_a_lane_is_held_once_a_turn_has_just_ended_and_refused_while_one_runs(visit):
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
     first, waiting = await visit(all_lanes, A), await visit(all_lanes, A)
     asyncio.get_running_loop().call_later(1.0, first.leave.set)
     async with all_lanes.hold(A):

@@ -17,10 +17,10 @@ REQUEST = requests.Request(
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_nothing_of_its_session_begins_before_a_turn_that_goes_on(is_lost):
     order, has_asked, may_go = [], asyncio.Event(), asyncio.Event()
-    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes = lanes.Lanes(max_running=9, max_waiting=9)
 
     async def take(request_id):
-        turn = all_lanes.turn(KEY, person="p", request_id=request_id, waiting=lambda _: None)
+        turn = all_lanes.turn(KEY, person="p", request_id=request_id, on_position=lambda _: None)
         async with turn:
             order.append(request_id)
 
