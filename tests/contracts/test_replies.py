@@ -169,7 +169,7 @@ async def _web(tmp_path):
         async with session.ws_connect(
             f"{origin}/live",
             headers={"Origin": origin},
-            protocols=[access.PROTOCOL, key],
+            protocols=[access.WEBSOCKET_PROTOCOL, key],
             max_msg_size=0,
         ) as socket:
             fields = {"thread": "0123456789abcdef", "id": "1" * 16, "text": "go"}

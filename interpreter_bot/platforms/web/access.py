@@ -1,9 +1,10 @@
 """Access control of the page: only a browser with the token, and only from our own page.
 
 The token is made once and stored so that only the user of the bot can read it. A request is checked
-in this order: the requested host (a foreign name that leads here is an attack), the requesting page
-(browsers also send cookies for pages on other ports of this machine), the token. A visitor of one
-conversation has a pass instead of the token, for the paths of `_VISITABLE` in that conversation.
+in this order: the requested host (a foreign name that resolves to this machine is DNS rebinding),
+the requesting page (browsers also send cookies for pages on other ports of this machine), the
+token. A visitor of one conversation has a pass instead of the token, for the paths of
+`_VISIT_PATHS` in that conversation.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from interpreter_bot.wording import page_words
 
 _TOKEN_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
-API: Final = "/v1/"
+API_PREFIX: Final = "/v1/"
 """The prefix of paths for programs, which have tokens of their own."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -43,20 +44,20 @@ _LOCKED_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
     " base-uri 'none'; frame-ancestors 'none'"
 )
-VISIT: Final = web.RequestKey("visit", share_links.Visit)
-"""The visit of a request that has a pass instead of the token."""
-_VISITABLE: Final = frozenset(
+VISIT_KEY: Final = web.RequestKey("visit", share_links.Visit)
+"""Where a request with a pass, which has no token, keeps its visit."""
+_VISIT_PATHS: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
 )
 _MAX_VISITS: Final = 8
-_PAGES: Final = frozenset({"/", "/visit"})
+_LINKABLE_PATHS: Final = frozenset({"/", "/visit"})
 """Paths to which other pages may link."""
-_VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
+_VISIT_ID_PATTERN: Final = re.compile(r"[0-9a-f]{32}")
 
 
-PROTOCOL: Final = "interpreter-bot"
+WEBSOCKET_PROTOCOL: Final = "interpreter-bot"
 """The protocol of the page's websocket; the key comes after it."""
-_HEADERS: Final = {
+_SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -66,7 +67,7 @@ _HEADERS: Final = {
     "X-DNS-Prefetch-Control": "off",
     "X-Content-Type-Options": "nosniff",
 }
-_LOCKED_PAGE: Final = """<!doctype html>
+_PAGE_TEMPLATE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>interpreter-bot</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
@@ -74,18 +75,18 @@ _LOCKED_PAGE: Final = """<!doctype html>
 body{{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}}
 </style></head><body>{body}</body></html>
 """
-_LOCKED: Final = _LOCKED_PAGE.format(
+_LOCKED_PAGE: Final = _PAGE_TEMPLATE.format(
     head="",
     body="<h1>This page is locked</h1><p>Open the address that interpreter-bot printed when it"
     " started; it ends in a token. The browser then remembers it.</p>",
 )
 # SameSite withholds our cookies after a click on a foreign page; a refresh by our own sends them.
-_RELOADING: Final = _LOCKED_PAGE.format(
+_RELOADING_PAGE: Final = _PAGE_TEMPLATE.format(
     head='<meta http-equiv="refresh" content="0;url=/?again">', body="<p>Opening…</p>"
 )
 
 
-def load_or_create(file: pathlib.Path) -> str:
+def load_or_create_token(file: pathlib.Path) -> str:
     """Read the token, or create it if there is none. A restart logs nobody out.
 
     Raises:
@@ -108,7 +109,7 @@ class Access:
         public_url: str = "",
         open_paths: Collection[str] = (),
     ) -> None:
-        """Visitors may also read `open_paths`, which contain no data of anybody."""
+        """Check requests with a token; `open_paths`, which contain nobody's data, need none."""
         self._token = token
         self._public_url = public_url.lower()
         self._public_host = share_links.host_of(public_url)
@@ -123,39 +124,39 @@ class Access:
         if not self._is_from_own_page(request):
             raise web.HTTPForbidden(text=page_words.OTHER_ORIGIN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
-            return self._enter(request)
-        if self.visits is not None and await self._is_visit(request):
+            return self._log_in(request)
+        if self.visits is not None and await self._admit_visitor(request):
             return await handler(request)
         if not self.has_token(request):
             return _refuse(request)
         if request.path == "/" and "locked" in request.query:
             return _refuse(request)
         if not _is_read_only(request) and not _are_equal(
-            _key_of_request(request), self._page_key(request)
+            _requested_page_key(request), self._page_key(request)
         ):
             raise web.HTTPForbidden(text=page_words.NO_TOKEN)
         return await handler(request)
 
-    async def pass_program(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request of a program to its handler, which asks for the program's token."""
+    async def admit_program(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request of a program to its handler, which checks the program's token."""
         self._check_host(request)
         return await handler(request)
 
-    async def _is_visit(self, request: web.Request) -> bool:
-        """Return whether a request of a visitor is allowed; attach its visit, if it has one."""
+    async def _admit_visitor(self, request: web.Request) -> bool:
+        """Return whether a visitor may send a request; store its visit in it, if it has one."""
         if (request.method, request.path) == ("POST", "/visit"):
             return True
         if not _is_read_only(request):
             return False
-        if request.path in _VISITABLE and (visit := await self.visit(request)) is not None:
-            request[VISIT] = visit
+        if request.path in _VISIT_PATHS and (visit := await self.find_visit(request)) is not None:
+            request[VISIT_KEY] = visit
             return True
         return request.path in self._open_paths
 
-    async def visit(self, request: web.Request) -> share_links.Visit | None:
+    async def find_visit(self, request: web.Request) -> share_links.Visit | None:
         """Return the visit that an address names, if the browser has the pass for it."""
         visit_id = request.query.get("thread", "")
-        if self.visits is None or _VISIT_ID.fullmatch(visit_id) is None:
+        if self.visits is None or _VISIT_ID_PATTERN.fullmatch(visit_id) is None:
             return None
         proof = request.cookies.get(_visit_cookie_name(request, visit_id), "")
         return await self.visits.find(visit_id, proof)
@@ -217,8 +218,12 @@ class Access:
         if site in {"none", "same-origin"}:
             # Browsers send an Origin with all other requests; other clients can claim anything.
             return is_safe
-        is_page = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _PAGES
-        return is_safe and is_page and request.headers.get("Sec-Fetch-Dest") == "document"
+        is_page_navigation = (
+            request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _LINKABLE_PATHS
+        )
+        return (
+            is_safe and is_page_navigation and request.headers.get("Sec-Fetch-Dest") == "document"
+        )
 
     def _is_own_origin(self, request: web.Request, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")
@@ -236,17 +241,17 @@ class Access:
         Cookies ignore ports, so other servers on this host receive it, too. It only permits reading
         content by its unguessable name; lists and actions need the page key as well.
         """
-        return self._derive(request, "")
+        return self._derive_key(request, "")
 
     def _page_key(self, request: web.Request) -> str:
         """Compute the key that the page stores, visible only to its own origin and port."""
-        return self._derive(request, "key of ")
+        return self._derive_key(request, "key of ")
 
-    def _derive(self, request: web.Request, purpose: str) -> str:
+    def _derive_key(self, request: web.Request, purpose: str) -> str:
         host = request.headers.get("Host", "").lower()
         return hmac.new(self._token.encode(), f"{purpose}{host}".encode(), "sha256").hexdigest()
 
-    def _enter(self, request: web.Request) -> web.StreamResponse:
+    def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Turn the token of an address into a cookie, and redirect to the address without it."""
         if not _are_equal(request.query.get("token", ""), self._token):
             return _refuse(request)
@@ -264,9 +269,9 @@ class Access:
         return response
 
 
-async def headers(_: web.Request, response: web.StreamResponse) -> None:
+async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that a response did not set itself."""
-    for name, value in _HEADERS.items():
+    for name, value in _SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = "interpreter-bot"
 
@@ -275,12 +280,14 @@ def _are_equal(secret: str, expected: str) -> bool:
     return hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode())
 
 
-def _key_of_request(request: web.Request) -> str:
-    """Return a request's page key: from its header, or for a websocket, to which scripts cannot add
-    headers, from the second protocol that it offers.
+def _requested_page_key(request: web.Request) -> str:
+    """Return the page key that a request carries.
+
+    It is in a header, or for a websocket, to which scripts cannot add headers, in the second
+    protocol that the request offers.
     """
-    offered = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[2].strip()
-    return request.headers.get("Interpreter-Bot-Key", offered)
+    offered_key = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[2].strip()
+    return request.headers.get("Interpreter-Bot-Key", offered_key)
 
 
 def _is_read_only(request: web.Request) -> bool:
@@ -298,7 +305,7 @@ def _visit_cookie_name(request: web.Request, visit_id: str) -> str:
 
 
 def _is_loopback(name: str) -> bool:
-    """Return whether a name leads to this machine with any resolver; the port does not matter."""
+    """Return whether every resolver resolves a host name to this machine."""
     if name == "localhost":
         return True
     try:
@@ -312,7 +319,7 @@ def _refuse(request: web.Request) -> web.Response:
     can_reload = is_from_other_site and request.path == "/" and not request.query
     return web.Response(
         status=200 if can_reload else 401,
-        text=_RELOADING if can_reload else _LOCKED,
+        text=_RELOADING_PAGE if can_reload else _LOCKED_PAGE,
         content_type="text/html",
         headers={"Content-Security-Policy": _LOCKED_POLICY},
     )

@@ -1,4 +1,4 @@
-"""Panels beside a session: the answers of commands that show something, in more detail."""
+"""Panels of a session: what commands show, in more detail than in chats."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from interpreter_bot.wording import page_words
 _log = logging.getLogger(__name__)
 
 
-def utc_time(seconds: float) -> str:
-    """Write a moment, in seconds since the epoch; the page shows it in the reader's time zone."""
+def format_utc(seconds: float) -> str:
+    """Write a time, in seconds since the epoch, so that the page can show it in local time."""
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -34,10 +34,10 @@ async def read_panel(
         place: of the session.
         name: of the panel.
         argument: of the command.
-        fields: of the form that the panel was, as the person filled them in.
+        fields: the values that the person entered into the panel's form; None to show the panel.
 
     Raises:
-        BotError: it cannot be had, or there is no such panel.
+        BotError: there is no such panel, or its command fails.
     """
     service, key = place.service, place.key
     match name:
@@ -50,12 +50,12 @@ async def read_panel(
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
             choices = await service.queries.choices(place.scope)
-            configured = approval_policy.strictest_approval(*place.settings.values())
-            effective = await service.queries.approval(place.scope, configured)
-            chosen = approval_policy.strictest_approval(
+            configured_policy = approval_policy.strictest_approval(*place.settings.values())
+            effective_policy = await service.queries.approval(place.scope, configured_policy)
+            chosen_policy = approval_policy.strictest_approval(
                 choices.get(approval_policy.PREFERENCE_NAME)
             )
-            return {"chosen": chosen, "effective": effective}
+            return {"chosen": chosen_policy, "effective": effective_policy}
     command = command_table.commands_of("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
@@ -87,16 +87,16 @@ async def _describe_variables(
     except errors.BotError as error:
         return {"variables": []} | tab_contents.describe_problem(error)
     uses = await service.queries.variable_uses(key, {variable.name for variable in variables})
-    described = [
+    descriptions = [
         variable.model_dump(mode="json")
         | {"uses": [dataclasses.asdict(use) for use in uses.get(variable.name, ())]}
         for variable in variables
     ]
-    return {"variables": described, "problem": ""}
+    return {"variables": descriptions, "problem": ""}
 
 
 async def _count_lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:
-    """Count the cells that made the variables that were lost."""
+    """Count the cells that defined the lost variables."""
     try:
         return len(await service.branches.find_lost_cells(key))
     except errors.BotError as error:

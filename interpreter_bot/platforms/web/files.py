@@ -15,9 +15,9 @@ from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.wording import page_words
 
 # Browsers open six connections at a time.
-_MAX_OF_SESSION: Final = 8
+_MAX_DOWNLOADS_PER_SESSION: Final = 8
 _MAX_CHECKPOINT_CHARACTERS: Final = 64
-_MEDIA: Final = {
+_MEDIA_TYPES: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
     "m4a": "audio/mp4",
@@ -28,7 +28,7 @@ _MEDIA: Final = {
     "m4v": "video/mp4",
     "webm": "video/webm",
 }
-# With these types, which browsers must not guess anew, no file is ever shown as a page.
+# Browsers must not guess another type ("nosniff"), so no file is ever shown as a page.
 _MEDIA_POLICY: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 
 
@@ -37,11 +37,11 @@ class Files:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
-        self._slots = session_slots.SessionSlots(_MAX_OF_SESSION)
+        self._slots = session_slots.SessionSlots(_MAX_DOWNLOADS_PER_SESSION)
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Put the body into a workspace as a file; the response is its name there."""
-        key, name = session_and_name(request)
+        """Put the body into a workspace as a file; the response has its name there."""
+        key, name = parse_session_and_name(request)
         limit = self._service.queries.limits.upload_bytes
         size = request.content_length
         if size is not None and size > limit:
@@ -51,12 +51,12 @@ class Files:
         )
         return web.json_response({"name": await self._service.put_file(key, attachment)})
 
-    async def download(self, request: web.Request) -> web.StreamResponse:
+    async def send_download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
-        with self._slots.hold(session_and_name(request)[0], visit=visit_id(request)):
-            return await self._download(request)
+        with self._slots.hold(parse_session_and_name(request)[0], visit=visit_id(request)):
+            return await self._send_download(request)
 
-    async def _download(self, request: web.Request) -> web.StreamResponse:
+    async def _send_download(self, request: web.Request) -> web.StreamResponse:
         async with open_file(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
@@ -64,52 +64,52 @@ class Files:
             }
             return await http_files.stream_file(request, info, pieces, headers=headers)
 
-    async def media(self, request: web.Request) -> web.StreamResponse:
+    async def send_media(self, request: web.Request) -> web.StreamResponse:
         """Serve a document, sound or film, or a range of it, for display by the browser."""
-        _, name = session_and_name(request)
-        kind = _MEDIA.get(name.rpartition(".")[2].lower())
-        if kind is None:
+        _, name = parse_session_and_name(request)
+        content_type = _MEDIA_TYPES.get(name.rpartition(".")[2].lower())
+        if content_type is None:
             raise errors.FileNameError(page_words.NOT_SHOWN)
         try:
-            part = request.http_range
+            byte_range = request.http_range
         except ValueError:
-            part = slice(None)
+            byte_range = slice(None)
         headers = {
-            "Content-Type": kind,
+            "Content-Type": content_type,
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
-        with self._slots.hold(session_and_name(request)[0], visit=visit_id(request)):
-            return await self._media(request, part, headers)
+        with self._slots.hold(parse_session_and_name(request)[0], visit=visit_id(request)):
+            return await self._send_media(request, byte_range, headers)
 
-    async def _media(
-        self, request: web.Request, part: slice, headers: dict[str, str]
+    async def _send_media(
+        self, request: web.Request, byte_range: slice, headers: dict[str, str]
     ) -> web.StreamResponse:
-        # A range from the end is not supported: the whole file is sent.
-        start = max(part.start or 0, 0)
+        # Ranges that count from the end are not supported; they get the whole file.
+        start = max(byte_range.start or 0, 0)
         async with open_file(self._service, request, start=start) as (info, pieces):
-            stop = min(part.stop or info.size_bytes, info.size_bytes)
-            if part.start is None or part.start < 0:
+            stop = min(byte_range.stop or info.size_bytes, info.size_bytes)
+            if byte_range.start is None or byte_range.start < 0:
                 return await http_files.stream_file(request, info, pieces, headers=headers)
             if start >= stop:
                 raise web.HTTPRequestRangeNotSatisfiable
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
-            part_info = values.FileInfo(info.name, stop - start, info.modified_ns)
+            range_info = values.FileInfo(info.name, stop - start, info.modified_ns)
             return await http_files.stream_file(
-                request, part_info, pieces, headers=headers, status=206
+                request, range_info, pieces, headers=headers, status=206
             )
 
     async def rename(self, request: web.Request) -> web.Response:
-        """Rename a file; the response is its new name."""
-        key, name = session_and_name(request)
-        new_name = validation.text(
+        """Rename a file; the response has its new name."""
+        key, name = parse_session_and_name(request)
+        new_name = validation.read_text(
             dict(request.query), "to", max_characters=validation.MAX_NAME_CHARACTERS
         )
         return web.json_response({"name": await self._service.files.rename(key, name, new_name)})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a file."""
-        await self._service.files.delete(*session_and_name(request))
+        await self._service.files.delete(*parse_session_and_name(request))
         return web.json_response({})
 
     async def versions(self, request: web.Request) -> web.Response:
@@ -122,35 +122,35 @@ class Files:
                 "was_sent": version.was_sent,
                 "checkpoint": version.checkpoint,
             }
-            for version in await self._service.files.versions(*session_and_name(request))
+            for version in await self._service.files.versions(*parse_session_and_name(request))
         ]
         return web.json_response({"versions": versions})
 
     async def restore(self, request: web.Request) -> web.Response:
-        """Put an earlier version of a file beside it; the response is the version's name."""
+        """Restore an earlier version beside the file; the response has the version's name."""
         restored_name = self._service.files.restore(
-            *session_and_name(request), _checkpoint(request)
+            *parse_session_and_name(request), _checkpoint(request)
         )
         return web.json_response({"name": await restored_name})
 
     async def open_table(self, request: web.Request) -> web.Response:
-        """Let Python read a file as a table; the response has the handle for its pages."""
-        sheet = validation.text(
+        """Let Python read a file as a table; the response has the handle to read its pages with."""
+        sheet = validation.read_text(
             dict(request.query), "sheet", max_characters=validation.MAX_NAME_CHARACTERS
         )
-        key, name = session_and_name(request)
+        key, name = parse_session_and_name(request)
         try:
-            open_file = await self._service.files.open_table(
+            table_info = await self._service.files.open_table(
                 key, name, validation.PERSON, sheet=sheet
             )
         except live_data_views.PythonBusyError as error:
             return web.json_response(tab_contents.describe_problem(error))
-        return web.json_response(open_file.model_dump(mode="json"))
+        return web.json_response(table_info.model_dump(mode="json"))
 
-    async def table(self, request: web.Request) -> web.StreamResponse:
-        """Serve the whole of a table in Python, by a temporary file."""
-        key, _ = session_and_name(request)
-        handle = validation.handle(request.query.get("table"))
+    async def send_table(self, request: web.Request) -> web.StreamResponse:
+        """Serve a whole table of Python, through a temporary file."""
+        key, _ = parse_session_and_name(request)
+        handle = validation.check_handle(request.query.get("table"))
         suffix = request.query.get("suffix", "csv")
         if suffix not in ("csv", "parquet"):
             raise validation.MalformedError
@@ -165,7 +165,7 @@ class Files:
 
     async def notebook(self, request: web.Request) -> web.Response:
         """Serve a session as a notebook, a script or a page, as a download."""
-        key, title = session_and_name(request)
+        key, title = parse_session_and_name(request)
         queries, suffix = self._service.queries, request.query.get("suffix", "ipynb")
         match suffix:
             case "ipynb":
@@ -185,22 +185,22 @@ class Files:
 
 def visit_id(request: web.Request) -> str:
     """Return the id of a request's visit; empty for the owner."""
-    visit = request.get(access.VISIT)
+    visit = request.get(access.VISIT_KEY)
     return "" if visit is None else visit.id
 
 
-def session_and_name(request: web.Request) -> tuple[values.SessionKey, str]:
-    """Parse a request's address: a session, and a name in it. A visit is bound to its session.
+def parse_session_and_name(request: web.Request) -> tuple[values.SessionKey, str]:
+    """Parse the session and the name in a request's address; a visit is bound to its session.
 
     Raises:
-        MalformedError: there is no session.
+        MalformedError: the address names no session.
     """
-    name = validation.text(
+    name = validation.read_text(
         dict(request.query), "name", max_characters=validation.MAX_NAME_CHARACTERS
     )
-    if (visit := request.get(access.VISIT)) is not None:
+    if (visit := request.get(access.VISIT_KEY)) is not None:
         return visit.key, name
-    return validation.key(request.query.get("thread")), name
+    return validation.parse_key(request.query.get("thread")), name
 
 
 @contextlib.asynccontextmanager
@@ -212,14 +212,14 @@ async def open_file(
     Raises:
         WorkspaceError: there is no such file.
     """
-    key, name = session_and_name(request)
+    key, name = parse_session_and_name(request)
     reading = service.queries.reading(key, name, start=start, checkpoint=_checkpoint(request))
     async with reading as content:
         yield content
 
 
 def _checkpoint(request: web.Request) -> str:
-    return validation.text(
+    return validation.read_text(
         dict(request.query), "checkpoint", max_characters=_MAX_CHECKPOINT_CHARACTERS
     )
 

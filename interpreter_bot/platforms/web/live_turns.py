@@ -14,7 +14,7 @@ _MAX_OUTPUT_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class HiddenTurn(ports.Reply):
-    """The reply of a schedule's request, which becomes a live turn once there is something to see.
+    """The reply to a schedule's request; it becomes a live turn when there is something to see.
 
     Attributes:
         live_turn: None while it is hidden.
@@ -42,8 +42,9 @@ class HiddenTurn(ports.Reply):
 
 
 class LiveTurn(ports.Reply):
-    """A request that is being answered. Its events go to the tabs that watch, and are kept for tabs
-    that are opened later.
+    """A request that is being answered.
+
+    Its events go to the tabs that watch, and are kept for tabs that are opened later.
 
     Attributes:
         id: the page's id of the request.
@@ -58,11 +59,11 @@ class LiveTurn(ports.Reply):
         send: Callable[[LiveTurn, events.RecordedEvent], None],
         keep_blob: Callable[[str, bytes], None],
     ) -> None:
-        """Show nothing yet.
+        """Begin without events.
 
         Args:
-            turn_id: made up by the page.
-            heading: of the request, see `tab_contents.heading`.
+            turn_id: the page's id of the request.
+            heading: of the request, see `tab_contents.make_heading`.
             send: sends an event to the tabs that watch.
             keep_blob: keeps the bytes of a picture or a page, which tabs fetch by their hash.
         """
@@ -84,8 +85,8 @@ class LiveTurn(ports.Reply):
         self.log.apply(recorded)
         self._send(self, recorded)
 
-    def with_events(self) -> dict[str, Any]:
-        """Return the turn and all its events so far."""
+    def describe(self) -> dict[str, Any]:
+        """Return the turn and all its events so far, as the page gets them."""
         notices = [events.NoticeShown(page_words.OUTPUT_LEFT_OUT)] if self.log.is_cut else []
         event_documents = [event_json.to_json(event) for event in (*notices, *self.log.events())]
         return self._heading | {"id": self.id, "events": event_documents}

@@ -11,8 +11,8 @@ from interpreter_bot.platforms.web import validation
 from interpreter_bot.sessions import model_setup, session_service
 from interpreter_bot.wording import page_words
 
-_MAX_BYTES = 8 * 1024
-_MAX_CHARACTERS = 1000
+_MAX_FORM_BYTES = 8 * 1024
+_MAX_FIELD_CHARACTERS = 1000
 
 
 class ModelForms:
@@ -27,17 +27,17 @@ class ModelForms:
             raise web.HTTPNotFound
         body = await request.read()
         try:
-            fields = json.loads(body) if len(body) <= _MAX_BYTES else None
+            fields = json.loads(body) if len(body) <= _MAX_FORM_BYTES else None
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
             raise errors.BotError(page_words.NOT_A_MODEL)
-        key = validation.text(fields, "key", max_characters=_MAX_CHARACTERS)
-        address = validation.text(fields, "address", max_characters=_MAX_CHARACTERS)
+        key = validation.read_text(fields, "key", max_characters=_MAX_FIELD_CHARACTERS)
+        address = validation.read_text(fields, "address", max_characters=_MAX_FIELD_CHARACTERS)
         title = await self._service.model_choices.choose(key, address)
         return web.json_response({"title": title})
 
-    async def servers(self, _: web.Request) -> web.Response:
+    async def list_servers(self, _: web.Request) -> web.Response:
         """Return the model servers that were found on this machine."""
         choices = self._service.model_choices
         if choices is None or not choices.is_open or choices.is_chosen:

@@ -1,4 +1,4 @@
-"""How far notebooks are whose cells run: stored, so that after a restart the rest can be run."""
+"""The progress of notebooks whose cells run, stored so that a restarted bot can run the rest."""
 
 from __future__ import annotations
 
@@ -8,34 +8,38 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.sessions import session_service
 
-_NAME: Final = "notebook"
+_CHOICE_NAME: Final = "notebook"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotebookProgress:
-    """How far the cells of a notebook are that run in a session.
+    """How many cells of a notebook have run in a session.
 
     Attributes:
-        thread: of the session that has the file.
+        thread: id of the session that has the file.
         name: of the file.
         sha256: of its content.
-        begun: how many cells have begun; the last of them may have been cut short.
-        count: how many it has.
+        begun_count: cells that have begun; the last of them may have been cut short.
+        cell_count: all cells.
     """
 
     thread: str
     name: str
     sha256: str
-    begun: int
-    count: int
+    begun_count: int
+    cell_count: int
 
 
 async def load(
     service: session_service.SessionService, key: values.SessionKey
 ) -> NotebookProgress | None:
-    """Return how far the notebook of a session is; None if none is under way."""
-    stored = (await service.queries.choices(_scope(key))).get(_NAME)
-    return None if stored is None else NotebookProgress(**stored)
+    """Return the progress of a session's notebook; None if none is under way."""
+    stored = (await service.queries.choices(_scope(key))).get(_CHOICE_NAME)
+    if stored is None:
+        return None
+    return NotebookProgress(
+        stored["thread"], stored["name"], stored["sha256"], stored["begun"], stored["count"]
+    )
 
 
 async def save(
@@ -43,12 +47,17 @@ async def save(
     key: values.SessionKey,
     progress: NotebookProgress | None,
 ) -> None:
-    """Store how far it is; None when nothing is left of it."""
-    await service.choose(
-        _scope(key), _NAME, None if progress is None else dataclasses.asdict(progress)
-    )
+    """Store the progress of a session's notebook; None when no cells are left."""
+    stored = progress and {
+        "thread": progress.thread,
+        "name": progress.name,
+        "sha256": progress.sha256,
+        "begun": progress.begun_count,
+        "count": progress.cell_count,
+    }
+    await service.choose(_scope(key), _CHOICE_NAME, stored)
 
 
 def _scope(key: values.SessionKey) -> values.Scope:
-    """Return the scope of a session alone, which choices of the page know by no other name."""
+    """Return the scope of one session; its id stands for a channel, which the page has none of."""
     return values.Scope("web", channel=key.thread)

@@ -1,4 +1,4 @@
-"""Routes of the page that need the conversations: those of tabs, files, visits and notebooks."""
+"""Routes of the page that need the conversations: tabs, files, visits and notebooks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OpenApi: TypeAlias = Callable[[session_service.SessionService], access.Handler]
 
 
 async def _check_owner(_: values.SessionKey, __: str) -> str:
-    """Refuse nobody: there is one person with the token."""
+    """Refuse nobody: the person with the token owns all schedules."""
     return ""
 
 
@@ -48,7 +48,7 @@ class Routes:
     Args:
         service: the conversations.
         config: of the page.
-        gate: checks passes of visits.
+        gate: checks the passes of visits.
         tasks: end with the page.
         open_api: opens what answers programs; None if nothing does.
     """
@@ -66,44 +66,44 @@ class Routes:
 
         async def notify(key: values.SessionKey, text: str) -> None:
             hub.notify(key.thread, text)
-            # Often its Python was ended, which the list says.
-            hub.is_changed.set()
+            # The session's Python may have ended, which the list shows.
+            hub.sessions_changed.set()
 
-        tabs = websocket_actions.TabConnection(service, hub, tasks, approval=config.approval)
+        tabs = websocket_actions.TabConnections(service, hub, tasks, approval=config.approval)
         service.notify_through("web", notify, go_on=tabs.run_request)
         service.schedules.open_platform(
             "web", schedules.Platform(tabs.run_request, _check_owner, config.approval)
         )
-        service.events.open_platform("web", tabs.handle_again)
+        service.events.open_platform("web", tabs.handle_lost_event)
         self._tabs = tabs
         self._listing_task = tasks.create_task(
             tab_contents.send_listings(service, hub), name="web: lists"
         )
         displays = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-        shared = shared_sessions.SharedSessions(service, gate, hub)
+        visits = shared_sessions.SharedSessions(service, gate, hub)
         notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
-        stored = files.Files(service)
-        models = model_forms.ModelForms(service)
+        stored_files = files.Files(service)
+        model_form = model_forms.ModelForms(service)
         self._handlers: dict[tuple[str, str], access.Handler] = {
-            ("GET", "/picture"): displays.picture,
-            ("GET", "/frame"): displays.frame,
-            ("GET", "/output"): displays.saved,
-            ("GET", "/download"): stored.download,
-            ("GET", "/notebook"): stored.notebook,
-            ("GET", "/media"): stored.media,
-            ("GET", "/versions"): stored.versions,
-            ("GET", "/archive"): zip_archives.ZipArchives(service).archive,
-            ("GET", "/visited"): shared.conversation,
-            ("POST", "/model"): models.choose,
-            ("POST", "/model-servers"): models.servers,
-            ("POST", "/upload"): stored.upload,
-            ("POST", "/rename"): stored.rename,
-            ("POST", "/delete"): stored.delete,
-            ("POST", "/bring-back"): stored.restore,
-            ("POST", "/open"): stored.open_table,
-            ("POST", "/table"): stored.table,
-            ("POST", "/visit"): shared.open_visit,
-            ("POST", "/continue"): shared.copy_to_page,
+            ("GET", "/picture"): displays.send_picture,
+            ("GET", "/frame"): displays.send_page,
+            ("GET", "/output"): displays.send_download,
+            ("GET", "/download"): stored_files.send_download,
+            ("GET", "/notebook"): stored_files.notebook,
+            ("GET", "/media"): stored_files.send_media,
+            ("GET", "/versions"): stored_files.versions,
+            ("GET", "/archive"): zip_archives.ZipArchives(service).send_archive,
+            ("GET", "/visited"): visits.send_conversation,
+            ("POST", "/model"): model_form.choose,
+            ("POST", "/model-servers"): model_form.list_servers,
+            ("POST", "/upload"): stored_files.upload,
+            ("POST", "/rename"): stored_files.rename,
+            ("POST", "/delete"): stored_files.delete,
+            ("POST", "/bring-back"): stored_files.restore,
+            ("POST", "/open"): stored_files.open_table,
+            ("POST", "/table"): stored_files.send_table,
+            ("POST", "/visit"): visits.open_visit,
+            ("POST", "/continue"): visits.copy_to_page,
             ("POST", "/run-notebook"): notebooks.begin,
         }
 
@@ -112,8 +112,8 @@ class Routes:
         await self._tabs.serve_tab(socket)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request, or respond with the sentence of an error; its last net."""
-        if request.path.startswith(access.API) and self._answer_program is not None:
+        """Answer a request, or turn any error into a response with a sentence."""
+        if request.path.startswith(access.API_PREFIX) and self._answer_program is not None:
             return await self._answer_program(request)
         handler = self._handlers.get((request.method, request.path))
         if handler is None:
@@ -138,6 +138,6 @@ class Routes:
         await self._tabs.close()
 
     def cancel(self) -> None:
-        """Cancel every turn that still waits or runs."""
+        """Cancel every turn that waits or runs."""
         self._tabs.cancel()
         self._listing_task.cancel()

@@ -1,13 +1,13 @@
-"""Pictures and pages that code made; as they are hostile, each is shown in a sandbox of its own.
+"""Pictures and pages that code made; they may be hostile, so each is shown in its own sandbox.
 
 A page runs its scripts in an opaque origin without network: it has no cookie of ours, and cannot
-reach us, the page around it, or any host. It is always in a frame of a page of ours, whose policy
-also keeps it from navigating, so it cannot be opened by itself.
+reach this server, the page around it, or any host. It is always shown in a frame of our own page,
+whose policy also keeps it from navigating, so it cannot be opened by itself.
 
-No policy that all browsers support governs WebRTC, which reaches any host. Chromium obeys a list of
-allowed connections, which is empty, in the page and all frames in it. For other browsers there is
-a directive that none obeys yet, and a first script that removes the constructors. That is no
-protection against a page that takes them from a frame of its own.
+WebRTC reaches any host, and no policy that all browsers support covers it. Chromium obeys an empty
+list of allowed connections, in the page and all frames in it. Other browsers get a directive that
+none obeys yet, and a script that runs before all others and removes the constructors of WebRTC. A
+page can still take these from a frame that it creates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FRAME_HEADERS: Final = {
     "Content-Type": "text/html; charset=utf-8",
     "Connection-Allowlist": "();webrtc=block",
 }
-_STILL_POLICY: Final = (
+_SCRIPTLESS_POLICY: Final = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline' data:; img-src data:; font-src data:;"
     " form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
@@ -47,8 +47,8 @@ _PICTURE_POLICY: Final = (
 )
 _MAX_TITLE_CHARACTERS: Final = 400
 _MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_MIMES: Final = {
+_SHA256_PATTERN: Final = re.compile(r"[0-9a-f]{64}")
+_MIME_BY_SUFFIX: Final = {
     "png": "image/png",
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
@@ -56,7 +56,7 @@ _MIMES: Final = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
-_WHOLE_PAGE: Final = re.compile(
+_PAGE_START_PATTERN: Final = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL
 )
 _DOCTYPE: Final = b"<!doctype html>"
@@ -71,27 +71,27 @@ Object.defineProperty(window, name, {value: undefined, writable: false, configur
 _DARK_SCRIPT: Final = b"<script>%b</script>" % (
     importlib.resources.files(__package__).joinpath("pages/dark_charts.js").read_bytes()
 )
-# Reports the height of the page, with margins outside of its body and a scroll bar below it. The
-# receiver accepts it within limits. A page that is always a little taller than its frame would grow
-# without end: it gets a height that suits a chart, and is not measured again.
+# Reports the height of the page, including margins outside its body and a scroll bar below it. The
+# receiver accepts it within limits. A page that makes itself taller than its frame would grow for
+# ever, so it gets a height that suits a chart, and is not measured again.
 _HEIGHT_SCRIPT: Final = b"""
 <script>(() => {
-  let told = null, observer = null;
-  const say = () => {
-    const root = document.documentElement, body = document.body, inner = innerHeight;
+  let last = null, observer = null;
+  const report = () => {
+    const root = document.documentElement, body = document.body, frameHeight = innerHeight;
     const top = body.getBoundingClientRect().top + scrollY;
-    const tall = Math.max(root.getBoundingClientRect().height, top + body.scrollHeight + 8);
-    const bar = root.scrollWidth > root.clientWidth ? inner - root.clientHeight : 0;
-    const wanted = Math.ceil(tall + Math.min(bar, 20));
-    const grew = told && inner - told.inner;
-    const follows = grew && Math.abs(wanted - told.wanted - grew) < 2;
-    if (follows) { observer.disconnect(); removeEventListener("load", say); }
-    told = {wanted, inner};
-    parent.postMessage({height: follows ? 466 : wanted}, "*");
+    const content = Math.max(root.getBoundingClientRect().height, top + body.scrollHeight + 8);
+    const scrollBar = root.scrollWidth > root.clientWidth ? frameHeight - root.clientHeight : 0;
+    const height = Math.ceil(content + Math.min(scrollBar, 20));
+    const growth = last && frameHeight - last.frameHeight;
+    const followsFrame = growth && Math.abs(height - last.height - growth) < 2;
+    if (followsFrame) { observer.disconnect(); removeEventListener("load", report); }
+    last = {height, frameHeight};
+    parent.postMessage({height: followsFrame ? 466 : height}, "*");
   };
-  observer = new ResizeObserver(say);
+  observer = new ResizeObserver(report);
   observer.observe(document.body);
-  addEventListener("load", say);
+  addEventListener("load", report);
 })()</script>
 """
 
@@ -106,18 +106,18 @@ class Displays:
         self._hub = hub
         self._has_scripts = has_scripts
 
-    async def picture(self, request: web.Request) -> web.StreamResponse:
-        """Serve a picture: one that was shown, or a file."""
+    async def send_picture(self, request: web.Request) -> web.StreamResponse:
+        """Serve a picture that code showed, or that is a file."""
         suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
-        mime = _MIMES.get(suffix.lower())
+        mime = _MIME_BY_SUFFIX.get(suffix.lower())
         if mime is None:
             raise errors.FileNameError(page_words.NOT_A_PICTURE)
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
         async with self._open(request) as (info, pieces):
             return await http_files.stream_file(request, info, pieces, headers=headers)
 
-    async def frame(self, request: web.Request) -> web.StreamResponse:
-        """Serve a page, for a frame of ours."""
+    async def send_page(self, request: web.Request) -> web.StreamResponse:
+        """Serve a page for a frame of our own page."""
         if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
             raise web.HTTPSeeOther(f"/view?{request.query_string}")
         async with self._open(request) as (info, pieces):
@@ -128,18 +128,20 @@ class Displays:
         policy, body = _FRAME_POLICY, _insert_head(data, scripts) + _HEIGHT_SCRIPT
         if not self._has_scripts:
             policy, body = (
-                _STILL_POLICY,
-                data if _WHOLE_PAGE.match(data[:4096]) else _FRAGMENT_HEAD + data,
+                _SCRIPTLESS_POLICY,
+                data if _PAGE_START_PATTERN.match(data[:4096]) else _FRAGMENT_HEAD + data,
             )
         headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
         return web.Response(body=body, headers=headers)
 
-    async def saved(self, request: web.Request) -> web.StreamResponse:
-        """Serve a picture or a page that was shown, as a download."""
+    async def send_download(self, request: web.Request) -> web.StreamResponse:
+        """Serve a picture or a page that code showed, as a download."""
         suffix = request.query.get("suffix", "")
-        title = validation.text(dict(request.query), "title", max_characters=_MAX_TITLE_CHARACTERS)
+        title = validation.read_text(
+            dict(request.query), "title", max_characters=_MAX_TITLE_CHARACTERS
+        )
         title = title.replace("/", " ").replace("\\", " ").strip() or "output"
-        name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
+        name = f"{title}.{suffix if suffix in _MIME_BY_SUFFIX else 'html'}"
         headers = {
             "Content-Type": "application/octet-stream",
             "Content-Disposition": http_files.content_disposition(name),
@@ -151,19 +153,19 @@ class Displays:
     async def _open(
         self, request: web.Request
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-        """Open the display or file of a request: by its hash, or as a file of a session.
+        """Open what a request names: a display by its hash, or a file of a session.
 
         Raises:
-            BotError: it does not exist.
+            BotError: there is none.
         """
         sha256 = request.query.get("sha256")
         if sha256 is None:
             async with files.open_file(self._service, request) as opened_file:
                 yield opened_file
             return
-        data, visit = None, request.get(access.VISIT)
+        data, visit = None, request.get(access.VISIT_KEY)
         is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)
-        if is_shown and _SHA256.fullmatch(sha256):
+        if is_shown and _SHA256_PATTERN.fullmatch(sha256):
             data = self._hub.load_blob(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
@@ -172,11 +174,11 @@ class Displays:
 
 
 def _insert_head(page: bytes, scripts: bytes) -> bytes:
-    """Insert our scripts before the page, but after a doctype, which would not count later."""
-    whole = _WHOLE_PAGE.match(page[:4096])
-    if whole is None:
+    """Insert our scripts before the page, but after its doctype, which has to come first."""
+    match = _PAGE_START_PATTERN.match(page[:4096])
+    if match is None:
         return _FRAGMENT_HEAD + scripts + page
-    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + scripts + page
+    return (_DOCTYPE if match[1].startswith(b"!") else b"") + scripts + page
 
 
 async def _single_piece(data: bytes) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""The server of the page, which serves before the conversations are open."""
+"""The server of the page; it serves the page before the conversations are open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interpreter_bot.platforms.web import routes
     from interpreter_bot.sessions import session_service
 
-_TYPES: Final = {
+_CONTENT_TYPES: Final = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
@@ -32,7 +32,7 @@ _TYPES: Final = {
 _CLOSING_SECONDS: Final = 5.0
 _HEARTBEAT_SECONDS: Final = 20.0
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-_STARTING: Final = '[{"kind":"starting"}]'
+_STARTING_MESSAGES: Final = '[{"kind":"starting"}]'
 _TOKEN_FILE: Final = "web-token"  # noqa: S105
 
 
@@ -46,11 +46,10 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serve the page; yield its address with the token.
 
-    At the end no new request is accepted, tabs are disconnected, and turns that still run are
-    cancelled.
+    At the end the server accepts no request, disconnects all tabs, and cancels the running turns.
 
     Args:
-        service: the conversations; until they are open, requests wait, and tabs say so.
+        service: the conversations; until they are open, requests wait, and tabs show that.
         config: where to listen, and for whom.
         data: the directory of the token.
         open_api: opens the API for programs when the conversations are open.
@@ -58,8 +57,8 @@ async def serve(
     Raises:
         SettingsError: the address cannot be used.
     """
-    token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
-    pages = _pages()
+    token = access.load_or_create_token(config.token_file or data / _TOKEN_FILE)
+    pages = _load_pages()
     gate = access.Access(
         token,
         allowed_hosts=config.allowed_hosts,
@@ -73,13 +72,11 @@ async def serve(
                 _open_routes(service, config, gate, tasks, open_api), name="web"
             )
             front = _FrontApplication(opening, gate, has_visits=bool(config.public_url))
-            runner = http_runners.make_runner(
-                front.application(pages), closing_seconds=_CLOSING_SECONDS
-            )
+            runner = http_runners.make_runner(front.build(pages), closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
             try:
                 await web.SockSite(runner, listener).start()
-                yield f"http://{_address_host(config.host)}:{port}/?token={token}"
+                yield f"http://{_reachable_host(config.host)}:{port}/?token={token}"
             finally:
                 await runner.cleanup()
                 opening.cancel()
@@ -95,7 +92,7 @@ async def _open_routes(
     open_api: routes.OpenApi | None,
 ) -> routes.Routes:
     conversations = await asyncio.shield(service)
-    # Imported late, when the conversations have imported nearly all of it; it takes a second.
+    # The import takes a second, most of which the conversations have spent by now.
     from interpreter_bot.platforms.web import routes
 
     if config.public_url:
@@ -104,7 +101,7 @@ async def _open_routes(
 
 
 class _FrontApplication:
-    """Serves the page before the conversations are open, and passes on other requests."""
+    """Serves the page before the conversations are open, and forwards other requests."""
 
     def __init__(
         self, opening: asyncio.Task[routes.Routes], gate: access.Access, *, has_visits: bool
@@ -113,42 +110,42 @@ class _FrontApplication:
         self._gate = gate
         self._has_visits = has_visits
 
-    def application(self, pages: dict[str, access.Handler]) -> web.Application:
+    def build(self, pages: dict[str, access.Handler]) -> web.Application:
         """Return the application of the server."""
 
         @web.middleware
-        async def checked(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-            if request.path.startswith(access.API):
-                return await self._gate.pass_program(request, handler)
+        async def check_access(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+            if request.path.startswith(access.API_PREFIX):
+                return await self._gate.admit_program(request, handler)
             if self._has_visits and not self._gate.has_token(request):
                 await asyncio.shield(self._opening)
             return await self._gate.authorize(request, handler)
 
-        app = web.Application(middlewares=[checked])
-        app.on_response_prepare.append(access.headers)
+        app = web.Application(middlewares=[check_access])
+        app.on_response_prepare.append(access.add_headers)
         app.on_shutdown.append(self._close)
         for path, handler in pages.items():
             app.router.add_get(path, handler, allow_head=False)
-        app.router.add_get("/live", self._live, allow_head=False)
-        app.router.add_route("*", "/{path}", self._pass_on)
-        app.router.add_route("*", f"{access.API}{{path:.*}}", self._pass_on)
+        app.router.add_get("/live", self._serve_live, allow_head=False)
+        app.router.add_route("*", "/{path}", self._forward)
+        app.router.add_route("*", f"{access.API_PREFIX}{{path:.*}}", self._forward)
         return app
 
-    async def _live(self, request: web.Request) -> web.WebSocketResponse:
+    async def _serve_live(self, request: web.Request) -> web.WebSocketResponse:
         """Serve a tab until it disconnects."""
         tab = web.WebSocketResponse(
-            protocols=(access.PROTOCOL,),
+            protocols=(access.WEBSOCKET_PROTOCOL,),
             heartbeat=_HEARTBEAT_SECONDS,
             max_msg_size=_MAX_MESSAGE_BYTES,
             compress=False,
         )
         await tab.prepare(request)
         if not self._opening.done():
-            await tab.send_str(_STARTING)
+            await tab.send_str(_STARTING_MESSAGES)
         await (await asyncio.shield(self._opening)).serve_tab(tab)
         return tab
 
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
         return await (await asyncio.shield(self._opening)).answer(request)
 
     async def _close(self, _: web.Application) -> None:
@@ -159,11 +156,11 @@ class _FrontApplication:
             self._opening.cancel()
 
 
-def _pages() -> dict[str, access.Handler]:
+def _load_pages() -> dict[str, access.Handler]:
     """Read the static files of the page."""
     handlers: dict[str, access.Handler] = {}
     for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
-        content_type = _TYPES.get(pathlib.PurePath(file.name).suffix)
+        content_type = _CONTENT_TYPES.get(pathlib.PurePath(file.name).suffix)
         if content_type is not None:
             handlers[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
     handlers["/"] = handlers.pop("/index.html")
@@ -176,7 +173,7 @@ def _file_handler(body: bytes, content_type: str) -> access.Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         is_compressed = "gzip" in request.headers.get("Accept-Encoding", "")
         return web.Response(
-            body=_compressed(body) if is_compressed else body,
+            body=_compress(body) if is_compressed else body,
             content_type=content_type,
             charset="utf-8",
             headers={"Vary": "Accept-Encoding"}
@@ -186,15 +183,15 @@ def _file_handler(body: bytes, content_type: str) -> access.Handler:
     return handler
 
 
-# Compressing all files takes a tenth of a second, in which no request would be served.
-_compressed = functools.cache(gzip.compress)
+# Files are compressed at the first request: all of them at the start would take 0.1 s.
+_compress = functools.cache(gzip.compress)
 
 
 async def _bind(config: settings.Web) -> socket.socket:
-    """Bind the port.
+    """Return a socket bound to the configured address.
 
     Raises:
-        SettingsError: it cannot be bound.
+        SettingsError: the address cannot be bound.
     """
     host, port = config.host, config.port
     listener: socket.socket | None = None
@@ -216,7 +213,7 @@ async def _bind(config: settings.Web) -> socket.socket:
     return listener
 
 
-def _address_host(host: str) -> str:
+def _reachable_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -53,55 +53,57 @@ class SessionActions:
             case tab_messages.Rename():
                 await self._rename(message.key, message.title.strip())
             case tab_messages.Mark():
-                # A session and its branches are one in the list.
+                # The list shows a session and its branches as one entry.
                 for key in await self._service.branches.list_branches(message.key):
                     await self._service.mark(key, message.mark)
-                self._hub.is_changed.set()
+                self._hub.sessions_changed.set()
             case tab_messages.ChooseModel():
                 await self._choose_model(message)
             case tab_messages.Search():
-                matches = await tab_contents.search(self._service, message.text)
-                tab.send(tab_hub.encoded_message("search_results", matches))
+                matches = await tab_contents.search_sessions(self._service, message.text)
+                tab.send(tab_hub.encode_message("search_results", matches))
 
     async def _reset(self, message: tab_messages.Reset) -> None:
         key = message.key
         await self._service.reset(key, files=message.files)
-        self._hub.forget_finished(key.thread)
+        self._hub.forget_finished_turns(key.thread)
         self._hub.send_message("reset", {}, thread=key.thread)
-        self._hub.is_changed.set()
+        self._hub.sessions_changed.set()
 
     async def _fork(self, tab: tab_hub.Tab, key: values.SessionKey) -> None:
         """Copy a session, and switch the tab to the copy."""
-        new_key = validation.new_key()
+        new_key = validation.make_key()
         await self._service.branches.fork(key, new_key, validation.PERSON.id)
-        tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
-        self._hub.is_changed.set()
+        tab.send(tab_hub.encode_message("forked", {"to": new_key.thread}))
+        self._hub.sessions_changed.set()
 
     async def _undo(self, tab: tab_hub.Tab, key: values.SessionKey) -> None:
         """Undo the last turn; the tab puts its question back into the input field."""
-        undone = await self._service.branches.undo(key)
-        tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
-        self._hub.forget_finished(key.thread)
+        undo_result = await self._service.branches.undo(key)
+        tab.send(tab_hub.encode_message("undone", {}, thread=key.thread))
+        self._hub.forget_finished_turns(key.thread)
         self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.notify(
             key.thread,
-            session_words.answer_undone(undone.request, undone.missed_runs, undone.files_notice),
+            session_words.answer_undone(
+                undo_result.request, undo_result.missed_runs, undo_result.files_notice
+            ),
         )
 
     async def _delete(self, session: values.SessionKey) -> None:
         for key in await self._service.branches.list_branches(session):
             await self._service.delete(key)
             await notebook_progress.save(self._service, key, None)
-            self._hub.forget_finished(key.thread)
+            self._hub.forget_finished_turns(key.thread)
             self._hub.send_message("deleted", {}, thread=key.thread)
-        self._hub.is_changed.set()
+        self._hub.sessions_changed.set()
 
     async def _rename(self, session: values.SessionKey, title: str) -> None:
         if not title:
             raise errors.BotError(page_words.NO_NAME)
         for key in await self._service.branches.list_branches(session):
             await self._service.rename(key, title)
-        self._hub.is_changed.set()
+        self._hub.sessions_changed.set()
 
     async def _choose_model(self, message: tab_messages.ChooseModel) -> None:
         key = message.key
@@ -114,7 +116,7 @@ class SessionActions:
 def prepare_read(
     service: session_service.SessionService, tab: tab_hub.Tab, message: tab_messages.ReadData
 ) -> Callable[[], Awaitable[None]]:
-    """Check a request for data; return a function that reads it and sends it to the tab.
+    """Check a request for data; return a function that reads the data and sends it to the tab.
 
     Raises:
         BotError: the request is malformed.
@@ -122,7 +124,7 @@ def prepare_read(
     view = live_data_views.read_question(message.view) if message.code is None else None
 
     async def read() -> None:
-        # Sent if an unexpected error is raised.
+        # Sent if the read raises an unexpected error.
         content = tab_contents.describe_problem(errors.BotError(page_words.NO_TABLE))
         try:
             result: pydantic.BaseModel
@@ -136,6 +138,6 @@ def prepare_read(
         except errors.BotError as error:
             content = tab_contents.describe_problem(error)
         finally:
-            tab.send(tab_hub.encoded_message("data_read", content | {"query_id": message.query_id}))
+            tab.send(tab_hub.encode_message("data_read", content | {"query_id": message.query_id}))
 
     return read

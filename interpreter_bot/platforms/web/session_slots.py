@@ -1,4 +1,4 @@
-"""How many costly answers of one session the page's server makes for one reader at a time."""
+"""A limit on how many downloads of a session one reader may have at a time."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from interpreter_bot.wording import page_words
 
 
 class SessionSlots:
-    """Counts what is under way for each session, and for each visit of it apart."""
+    """Counts the downloads under way, for each session and each visit of a session."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._holders: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
+        self._counts: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
 
     @contextlib.contextmanager
     def hold(self, key: values.SessionKey, *, visit: str) -> Iterator[None]:
-        """Count one more in the context.
+        """Count a download until the context ends.
 
         Args:
             key: the session.
             visit: id of the visit that reads it; empty for its owner.
 
         Raises:
-            BotError: there are too many.
+            BotError: the reader has too many downloads.
         """
         reader = key, visit
-        if self._holders[reader] >= self._limit:
+        if self._counts[reader] >= self._limit:
             raise errors.BotError(page_words.TOO_MANY_DOWNLOADS)
-        self._holders[reader] += 1
+        self._counts[reader] += 1
         try:
             yield
         finally:
-            self._holders[reader] -= 1
-            if not self._holders[reader]:
-                del self._holders[reader]
+            self._counts[reader] -= 1
+            if not self._counts[reader]:
+                del self._counts[reader]

@@ -1,6 +1,6 @@
-"""Conversations of other platforms, which visitors can only read on the page.
+"""Conversations of other platforms, which visitors can read on the page.
 
-A visitor who also has the page's token can continue in a copy, a conversation of the page.
+A visitor who also has the page's token can continue the conversation in a copy on the page.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from interpreter_bot.platforms.web import (
 from interpreter_bot.sessions import past_turns, session_service
 from interpreter_bot.wording import page_words
 
-_FIRST_TURNS: Final = 30
+_DEFAULT_TURNS: Final = 30
 _MAX_TURNS: Final = 1000
-_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}")
 
 
 class SharedSessions:
@@ -45,21 +45,23 @@ class SharedSessions:
         self._gate.set_visit_cookies(request, response, visit, proof)
         return response
 
-    async def conversation(self, request: web.Request) -> web.Response:
+    async def send_conversation(self, request: web.Request) -> web.Response:
         """Serve the turns and the list of files of a conversation."""
-        visit = request.get(access.VISIT)
+        visit = request.get(access.VISIT_KEY)
         if visit is None or not await self._service.queries.exists(visit.key):
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
         limit_text = request.query.get("max_turns", "")
-        limit = int(limit_text) if _NUMBER.fullmatch(limit_text) else _FIRST_TURNS
+        limit = int(limit_text) if _NUMBER_PATTERN.fullmatch(limit_text) else _DEFAULT_TURNS
         limit = min(limit, _MAX_TURNS)
-        past = await self._service.queries.history(visit.key, limit=limit + 1)
-        turns = past[-limit:] if limit else ()
+        turns = await self._service.queries.history(visit.key, limit=limit + 1)
+        shown_turns = turns[-limit:] if limit else ()
         document = {
             "platform": visit.key.platform.capitalize(),
-            "title": _title(past),
-            "past": [_without_handles(tab_contents.events_of(turn)) for turn in turns],
-            "has_earlier_turns": len(past) > limit,
+            "title": _make_title(turns),
+            "past": [
+                _remove_handles(tab_contents.describe_past_turn(turn)) for turn in shown_turns
+            ],
+            "has_earlier_turns": len(turns) > limit,
             "files": await command_panels.list_files(self._service, visit.key),
             "expires": visit.until,
             "can_continue": self._gate.has_token(request),
@@ -67,25 +69,25 @@ class SharedSessions:
         return web.json_response(document)
 
     async def copy_to_page(self, request: web.Request) -> web.Response:
-        """Copy a conversation that is visited to the page, for the person who has its token."""
-        visit = await self._gate.visit(request)
+        """Copy a visited conversation to the page, for the person who has the page's token."""
+        visit = await self._gate.find_visit(request)
         if visit is None:
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
-        key = validation.new_key()
+        key = validation.make_key()
         await self._service.branches.fork(visit.key, key, validation.PERSON.id)
-        past = await self._service.queries.history(visit.key, limit=_MAX_TURNS)
-        await self._service.rename(key, _title(past))
-        self._hub.is_changed.set()
+        turns = await self._service.queries.history(visit.key, limit=_MAX_TURNS)
+        await self._service.rename(key, _make_title(turns))
+        self._hub.sessions_changed.set()
         return web.json_response({"thread": key.thread})
 
 
-def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
+def _make_title(turns: tuple[past_turns.PastTurn, ...]) -> str:
     return next(
-        (tab_contents.title(turn.record.request) for turn in past if turn.record.request),
+        (tab_contents.make_title(turn.record.request) for turn in turns if turn.record.request),
         "Conversation",
     )
 
 
-def _without_handles(turn: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the handles of tables, by which a tab asks a live kernel."""
+def _remove_handles(turn: dict[str, Any]) -> dict[str, Any]:
+    """Empty the handles of tables, with which a tab could query a live kernel."""
     return turn | {"events": [event | {"handle": ""} for event in turn["events"]]}

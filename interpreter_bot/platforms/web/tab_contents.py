@@ -17,18 +17,18 @@ _log = logging.getLogger(__name__)
 
 _MAX_LISTED: Final = 200
 _TITLE_CHARACTERS: Final = 60
-_BURST_SECONDS: Final = 0.1
+_LISTING_DELAY_SECONDS: Final = 0.1
 
 
-def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
-    """Convert a past turn to what `live_turns.LiveTurn.with_events` returns."""
-    head = heading(
+def describe_past_turn(turn: past_turns.PastTurn) -> dict[str, Any]:
+    """Return a past turn in the form of `live_turns.LiveTurn.describe`."""
+    heading = make_heading(
         turn.record.request,
         turn.record.attachments,
         is_code=turn.is_code,
         started=turn.record.started.timestamp(),
     )
-    return head | {
+    return heading | {
         "id": f"past-{turn.record.id}",
         "turn_id": turn.record.id,
         "request_id": turn.record.request_id,
@@ -37,8 +37,10 @@ def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
     }
 
 
-def heading(request: str, files: Iterable[str], *, is_code: bool, started: float) -> dict[str, Any]:
-    """Convert a request to its heading; `started` in seconds since the epoch."""
+def make_heading(
+    request: str, files: Iterable[str], *, is_code: bool, started: float
+) -> dict[str, Any]:
+    """Return the heading of a turn; `started` is in seconds since the epoch."""
     # A schedule runs in place of code, but its text is a command.
     is_code = is_code and schedule_texts.of_code(request) is None
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
@@ -53,7 +55,7 @@ def describe_problem(error: errors.BotError) -> dict[str, Any]:
     }
 
 
-def title(request: str) -> str:
+def make_title(request: str) -> str:
     """Make a title of the first words of a request."""
     line = " ".join(request[:1000].split())
     if len(line) <= _TITLE_CHARACTERS:
@@ -66,9 +68,9 @@ def _can_choose_model(service: session_service.SessionService) -> bool:
     return models is not None and models.is_open and not models.is_chosen
 
 
-def greeting(service: session_service.SessionService) -> str:
+def make_greeting(service: session_service.SessionService) -> str:
     """Return the first message to a tab, with what all sessions share."""
-    facts = {
+    fields = {
         "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MAX_TEXT_CHARACTERS,
         "execution_seconds": service.queries.limits.execution_seconds,
@@ -77,10 +79,10 @@ def greeting(service: session_service.SessionService) -> str:
         "model_notice": service.model_notice,
         "can_choose_model": _can_choose_model(service),
     }
-    return tab_hub.encoded_message("hello", facts)
+    return tab_hub.encode_message("hello", fields)
 
 
-async def listing(service: session_service.SessionService) -> dict[str, Any]:
+async def list_sessions(service: session_service.SessionService) -> dict[str, Any]:
     """List all pinned and the recent sessions, the last used first."""
     pinned = await service.recent("web", mark="pinned", limit=_MAX_LISTED)
     recent = await service.recent("web", limit=_MAX_LISTED)
@@ -102,7 +104,7 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
     return {"conversations": conversations}
 
 
-async def search(service: session_service.SessionService, text: str) -> dict[str, Any]:
+async def search_sessions(service: session_service.SessionService, text: str) -> dict[str, Any]:
     """List the sessions that match a search."""
     conversations = [
         {"thread": match.key.thread, "title": match.title, "excerpt": match.excerpt}
@@ -114,27 +116,27 @@ async def search(service: session_service.SessionService, text: str) -> dict[str
 async def send_listings(service: session_service.SessionService, hub: tab_hub.Hub) -> None:
     """Send the list to every tab whenever it changes. Ends only by being cancelled."""
     while True:
-        await hub.is_changed.wait()
+        await hub.sessions_changed.wait()
         # Changes come in bursts.
-        await asyncio.sleep(_BURST_SECONDS)
-        hub.is_changed.clear()
+        await asyncio.sleep(_LISTING_DELAY_SECONDS)
+        hub.sessions_changed.clear()
         try:
-            hub.send_message("conversations", await listing(service))
+            hub.send_message("conversations", await list_sessions(service))
         except errors.BotError:
             # The next change tries again.
             _log.exception("the conversations could not be listed")
 
 
-def _remaining_cells(
+def _describe_remaining_cells(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> dict[str, Any] | None:
-    """Describe the cells of a notebook that remain after an interruption; None if none do."""
-    if progress is None or is_running or progress.begun >= progress.count:
+    """Describe the cells of an interrupted notebook that have not run; None if there are none."""
+    if progress is None or is_running or progress.begun_count >= progress.cell_count:
         return None
-    return {"name": progress.name, "cells_left": progress.count - progress.begun}
+    return {"name": progress.name, "cells_left": progress.cell_count - progress.begun_count}
 
 
-async def show(
+async def show_session(
     service: session_service.SessionService,
     hub: tab_hub.Hub,
     tab: tab_hub.Tab,
@@ -144,43 +146,45 @@ async def show(
 ) -> None:
     """Show a session to a tab, which gets all its events from then on.
 
-    No event is sent twice or left out, as no other task runs between reading the hub and the next
-    event.
+    No other task runs between reading the hub and registering the tab, so no event is sent twice or
+    left out.
     """
     model = await service.queries.model(key)
     files_notice = await service.queries.notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
         end_count = hub.end_count(key.thread)
-        past = await service.queries.history(key, limit=limit + 1)
+        past_turns = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.list_alternatives(key)
-        # A turn that ended while the store was read is in neither: the next read has it.
+        # A turn that ended during the read may be in neither the hub nor the result: read again.
         if hub.end_count(key.thread) == end_count:
             break
-    live = hub.turns_of(key.thread)
+    live_turns = hub.list_turns(key.thread)
     # For running turns the hub is newer than the store.
-    live_ids = {turn.id for turn in live}
-    # A turn that is about to be resumed here is shown when it is.
-    recorded = [
+    live_ids = {turn.id for turn in live_turns}
+    # A turn that this bot is about to resume is shown once it resumes.
+    shown_turns = [
         turn
-        for turn in past[-limit:]
+        for turn in past_turns[-limit:]
         if turn.record.request_id not in live_ids
         and not service.is_expected(key, turn.record.request_id)
     ]
     # The record of an interrupted turn already has the notice on its interruption.
-    is_already_shown = bool(past) and past[-1].record.status == "interrupted"
+    is_already_shown = bool(past_turns) and past_turns[-1].record.status == "interrupted"
     notices = [
         notice
-        for notice in hub.notices(key.thread)
+        for notice in hub.list_notices(key.thread)
         if not is_already_shown or notice != session_words.ANSWER_INTERRUPTED
     ]
     contents = {
         "model": model,
-        "past": [events_of(turn) for turn in recorded],
-        "live": [turn.with_events() for turn in live],
+        "past": [describe_past_turn(turn) for turn in shown_turns],
+        "live": [turn.describe() for turn in live_turns],
         "notices": list(dict.fromkeys([*notices, *filter(None, [files_notice])])),
-        "has_earlier_turns": len(past) > limit,
-        "notebook": _remaining_cells(notebook, is_running=key.thread in hub.notebooks),
+        "has_earlier_turns": len(past_turns) > limit,
+        "notebook": _describe_remaining_cells(
+            notebook, is_running=key.thread in hub.notebook_threads
+        ),
         "alternatives": [
             {
                 "turn_id": alternative.turn_id,
@@ -191,4 +195,4 @@ async def show(
         ],
     }
     tab.thread = key.thread
-    tab.send(tab_hub.encoded_message("conversation", contents, thread=key.thread))
+    tab.send(tab_hub.encode_message("conversation", contents, thread=key.thread))

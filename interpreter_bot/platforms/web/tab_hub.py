@@ -1,6 +1,6 @@
 """Registry of tabs and live turns, so that tabs may come and go.
 
-It is lost when the process ends; the store has all that must last.
+The registry is in memory; the store has everything that must survive a restart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _MAX_END_COUNTS: Final = 1000
 class Tab:
     """The outgoing queue of one tab.
 
-    A tab that does not read for long is dropped, and reconnects.
+    A tab that reads too slowly is dropped, and reconnects.
+
+    Attributes:
+        thread: id of the session that it shows; empty if none.
+        is_behind: its queue became too long, so it is dropped.
     """
 
     def __init__(self) -> None:
@@ -61,8 +65,8 @@ class Hub:
     """All tabs, and all turns that wait, run, or have just ended.
 
     Attributes:
-        is_changed: set when the list of sessions may have changed.
-        notebooks: the sessions in which cells of a notebook run.
+        sessions_changed: set when the list of sessions may have changed.
+        notebook_threads: ids of the sessions in which cells of a notebook run.
     """
 
     def __init__(self) -> None:
@@ -72,8 +76,8 @@ class Hub:
         self._end_counts = cachetools.LRUCache[str, int](_MAX_END_COUNTS)
         self._last_end_count = 0
         self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTICE_SESSIONS)
-        self.is_changed = asyncio.Event()
-        self.notebooks: set[str] = set()
+        self.sessions_changed = asyncio.Event()
+        self.notebook_threads: set[str] = set()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
 
@@ -87,7 +91,7 @@ class Hub:
 
     def send_message(self, kind: str, fields: dict[str, Any], *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
-        message = encoded_message(kind, fields, thread=thread)
+        message = encode_message(kind, fields, thread=thread)
         for tab in self._tabs:
             if thread in ("", tab.thread):
                 tab.send(message)
@@ -106,21 +110,21 @@ class Hub:
             fields = {"turn": turn.id, "event": event_json.to_json(event)}
             self.send_message("event", fields, thread=thread)
             if isinstance(event, events.Started | events.TurnEnded):
-                self.is_changed.set()
+                self.sessions_changed.set()
 
         if is_new:
             self._notices.pop(thread, None)
         turn = live_turns.LiveTurn(turn_id, heading, send=send, keep_blob=self.keep_blob)
-        self._turns[thread] = [*self.turns_of(thread), turn]
-        self.send_message("turn", turn.with_events(), thread=thread)
+        self._turns[thread] = [*self.list_turns(thread), turn]
+        self.send_message("turn", turn.describe(), thread=thread)
         return turn
 
     def end_turn(self, thread: str, turn: live_turns.LiveTurn) -> None:
         """Remove a turn that has ended; one that is not in the store is kept for a while."""
         self._last_end_count += 1
         self._end_counts[thread] = self._last_end_count
-        # It may have been forgotten by now.
-        turns = self.turns_of(thread)
+        # The turn may have been removed by `forget_finished_turns`.
+        turns = self.list_turns(thread)
         if turn.log.end is not None and not turn.log.end.turn_id:
             finished_turns = [other for other in turns if other.log.end is not None]
             excess_turns = finished_turns[:-_MAX_UNRECORDED_TURNS]
@@ -128,7 +132,7 @@ class Hub:
             excess_turns = [turn]
         self._set_turns(thread, [candidate for candidate in turns if candidate not in excess_turns])
         # Only now is the session no longer busy.
-        self.is_changed.set()
+        self.sessions_changed.set()
 
     def end_count(self, thread: str) -> int:
         """Return a number that changes when a turn of a session ends, for readers of the store."""
@@ -136,17 +140,17 @@ class Hub:
 
     def notify(self, thread: str, text: str) -> None:
         """Show a sentence about a session; it is shown until the next request there."""
-        self._notices[thread] = [*self.notices(thread), text][-_MAX_NOTICES:]
+        self._notices[thread] = [*self.list_notices(thread), text][-_MAX_NOTICES:]
         self.send_message("notice", {"text": text}, thread=thread)
 
-    def notices(self, thread: str) -> list[str]:
+    def list_notices(self, thread: str) -> list[str]:
         """Return the sentences about a session that are still shown."""
         return self._notices.get(thread, [])
 
-    def forget_finished(self, thread: str) -> None:
+    def forget_finished_turns(self, thread: str) -> None:
         """Forget the finished turns of a session."""
         self._notices.pop(thread, None)
-        self._set_turns(thread, [turn for turn in self.turns_of(thread) if turn.log.end is None])
+        self._set_turns(thread, [turn for turn in self.list_turns(thread) if turn.log.end is None])
 
     def _set_turns(self, thread: str, turns: list[live_turns.LiveTurn]) -> None:
         if turns:
@@ -154,13 +158,13 @@ class Hub:
         else:
             self._turns.pop(thread, None)
 
-    def turns_of(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
-        """Return the turns of a session, in the order in which they were asked for."""
+    def list_turns(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
+        """Return the live turns of a session, oldest first."""
         return tuple(self._turns.get(thread, ()))
 
     def find_turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
         """Return a turn by its id."""
-        return next((turn for turn in self.turns_of(thread) if turn.id == turn_id), None)
+        return next((turn for turn in self.list_turns(thread) if turn.id == turn_id), None)
 
     def keep_blob(self, sha256: str, data: bytes) -> None:
         """Keep the bytes of a picture or a page until the store has them."""
@@ -176,8 +180,8 @@ class Hub:
         return self._blobs.get(sha256)
 
 
-def encoded_message(kind: str, fields: dict[str, Any], *, thread: str = "") -> str:
+def encode_message(kind: str, fields: dict[str, Any], *, thread: str = "") -> str:
     """Encode a message for tabs."""
     header = {"kind": kind, "thread": thread} if thread else {"kind": kind}
-    # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.
+    # Escapes keep lone surrogates, which have no UTF-8, out of the websocket's text.
     return json.dumps(header | fields, separators=(",", ":"))

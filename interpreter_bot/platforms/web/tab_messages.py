@@ -17,29 +17,29 @@ _MAX_FILES: Final = 200
 _MAX_TURNS: Final = 1000
 
 
-def _bound_turns(count: int) -> int:
+def _limit_turns(count: int) -> int:
     return min(max(count, 1), _MAX_TURNS)
 
 
-def _text(max_characters: int) -> pydantic.AfterValidator:
-    return pydantic.AfterValidator(lambda text: validation.bounded(text, max_characters))
+def _max_length(max_characters: int) -> pydantic.AfterValidator:
+    return pydantic.AfterValidator(lambda text: validation.check_length(text, max_characters))
 
 
 # Replaces unstorable characters first; pydantic would refuse them.
-_Storable: TypeAlias = Annotated[str, pydantic.BeforeValidator(validation.storable)]
-_Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.made_up_id)]
+_Storable: TypeAlias = Annotated[str, pydantic.BeforeValidator(validation.replace_surrogates)]
+_Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.check_id)]
 _Number: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
-_Text: TypeAlias = Annotated[_Storable, _text(validation.MAX_TEXT_CHARACTERS)]
-_Title: TypeAlias = Annotated[_Storable, _text(_MAX_TITLE_CHARACTERS)]
-_Zone: TypeAlias = Annotated[_Storable, pydantic.AfterValidator(validation.known_zone)]
+_Text: TypeAlias = Annotated[_Storable, _max_length(validation.MAX_TEXT_CHARACTERS)]
+_Title: TypeAlias = Annotated[_Storable, _max_length(_MAX_TITLE_CHARACTERS)]
+_Zone: TypeAlias = Annotated[_Storable, pydantic.AfterValidator(validation.find_zone)]
 _Files: TypeAlias = Annotated[
-    tuple[Annotated[_Storable, _text(validation.MAX_NAME_CHARACTERS)], ...],
+    tuple[Annotated[_Storable, _max_length(validation.MAX_NAME_CHARACTERS)], ...],
     pydantic.Field(max_length=_MAX_FILES, strict=False),
 ]
 
 
 class Message(pydantic.BaseModel):
-    """A message about a session; unknown fields are passed over."""
+    """A message about a session; unknown fields are ignored."""
 
     model_config: ClassVar = pydantic.ConfigDict(strict=True, frozen=True)
 
@@ -52,14 +52,14 @@ class Message(pydantic.BaseModel):
 
 
 class Watch(Message):
-    """Show a session from now on, and the latest of its turns."""
+    """Show a session, with its latest turns, and send its events from now on."""
 
     do: Literal["watch"] = "watch"
-    max_turns: Annotated[_Number, pydantic.AfterValidator(_bound_turns)]
+    max_turns: Annotated[_Number, pydantic.AfterValidator(_limit_turns)]
 
 
 class SendRequest(Message):
-    """Carry out a request; `id` is made up by the page, `zone` is the browser's time zone."""
+    """Carry out a request; `id` is made by the page, `zone` is the browser's time zone."""
 
     do: Literal["send"] = "send"
     id: _Id
@@ -70,7 +70,7 @@ class SendRequest(Message):
 
 
 class BranchOff(Message):
-    """Carry out a request in place of that of a turn, in a branch."""
+    """Carry out a request in a new branch, in place of the request of an earlier turn."""
 
     do: Literal["branch"] = "branch"
     id: _Id
@@ -94,11 +94,11 @@ class Withdraw(Message):
 
 
 class AnswerQuestion(Message):
-    """Answer a question of a turn; no text declines."""
+    """Answer a question of a turn; `text` None declines."""
 
     do: Literal["answer"] = "answer"
     question: _Title
-    text: Annotated[_Storable, _text(_MAX_ANSWER_CHARACTERS)] | None = None
+    text: Annotated[_Storable, _max_length(_MAX_ANSWER_CHARACTERS)] | None = None
 
 
 class SetApprovalPolicy(Message):
@@ -118,7 +118,7 @@ class ShowPanel(Message):
 
 
 class SubmitForm(Message):
-    """Carry out what was entered into the form of a panel; see `ShowPanel`."""
+    """Submit the form of a panel; see `ShowPanel`."""
 
     do: Literal["submit"] = "submit"
     panel: _Title
@@ -131,26 +131,26 @@ class ReadData(Message):
 
     do: Literal["read_data"] = "read_data"
     query_id: _Number
-    table: Annotated[str, pydantic.AfterValidator(validation.handle)] = ""
+    table: Annotated[str, pydantic.AfterValidator(validation.check_handle)] = ""
     view: Any = None
-    code: Annotated[_Storable, _text(live_completions.MAX_CHARACTERS)] | None = None
+    code: Annotated[_Storable, _max_length(live_completions.MAX_CHARACTERS)] | None = None
 
 
 class Reset(Message):
-    """Begin anew, with or without the files."""
+    """Forget variables and history, with `files` also the files."""
 
     do: Literal["reset"] = "reset"
     files: bool = False
 
 
 class Fork(Message):
-    """Copy the session, and go there."""
+    """Copy the session, and show the copy."""
 
     do: Literal["fork"] = "fork"
 
 
 class Undo(Message):
-    """Take the last turn back."""
+    """Undo the last turn."""
 
     do: Literal["undo"] = "undo"
 
@@ -169,7 +169,7 @@ class Rename(Message):
 
 
 class Mark(Message):
-    """Pin or archive the session, or take that back."""
+    """Pin or archive the session, or remove that mark."""
 
     do: Literal["mark"] = "mark"
     mark: Literal["", "pinned", "archived"]
@@ -218,7 +218,7 @@ _ADAPTER: Final = pydantic.TypeAdapter[TabMessage](
 
 
 def decode(data: str) -> object:
-    """Decode JSON; None if it is invalid (or `null`)."""
+    """Decode JSON; return None if it is invalid."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -229,7 +229,7 @@ def parse(message: object) -> TabMessage:
     """Validate decoded JSON as a tab's message.
 
     Raises:
-        BotError: it is none, or too long; the sentence says so.
+        MalformedError: it is none, or too long.
     """
     try:
         return _ADAPTER.validate_python(message)

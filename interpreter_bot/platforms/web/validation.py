@@ -15,8 +15,8 @@ from interpreter_bot.wording import page_words
 PERSON: Final = requests.Person("web", "you")
 """The person with the token. There is only one."""
 
-HERE: Final = values.Scope("web", person=PERSON.id)
-"""The scope of their choices: all sessions of the page."""
+PAGE_SCOPE: Final = values.Scope("web", person=PERSON.id)
+"""The scope of the choices of that person: all sessions of the page."""
 
 MAX_TEXT_CHARACTERS: Final = 100_000
 """Longest message; longer ones are better sent as a file."""
@@ -24,82 +24,82 @@ MAX_TEXT_CHARACTERS: Final = 100_000
 MAX_NAME_CHARACTERS: Final = 4096
 """Longest name of a file."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
-_HANDLE: Final = re.compile(r"t[0-9]{1,12}")
+_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
+_HANDLE_PATTERN: Final = re.compile(r"t[0-9]{1,12}")
 
 
 class MalformedError(errors.BotError):
     """The page said something that was not understood. Please reload it."""
 
 
-def made_up_id(value: object) -> str:
-    """Return the id that the page made up for a session or a request.
+def check_id(value: object) -> str:
+    """Return a value if it has the form of the ids that pages make for sessions and requests.
 
     Raises:
-        MalformedError: it is no such id.
+        MalformedError: the value has another form.
     """
-    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+    if not isinstance(value, str) or _ID_PATTERN.fullmatch(value) is None:
         raise MalformedError
     return value
 
 
-def known_zone(name: str) -> str:
-    """Return the name of a browser's time zone, or "" if there is none of that name here."""
+def find_zone(name: str) -> str:
+    """Return the name of a browser's time zone; empty if this machine does not know it."""
     try:
         return zoneinfo.ZoneInfo(name).key
     except (KeyError, ValueError, OSError):
         return ""
 
 
-def key(thread: object) -> values.SessionKey:
-    """Return the key of a session whose id the page made up.
+def parse_key(thread: object) -> values.SessionKey:
+    """Return the key of the session with an id that a page made.
 
     Raises:
-        MalformedError: it is no such id.
+        MalformedError: the id has another form.
     """
-    return values.SessionKey("web", thread=made_up_id(thread))
+    return values.SessionKey("web", thread=check_id(thread))
 
 
-def new_key() -> values.SessionKey:
-    """Make up the key of a session, as the page does."""
+def make_key() -> values.SessionKey:
+    """Return the key of a new session."""
     return values.SessionKey("web", thread=secrets.token_urlsafe(16))
 
 
-def handle(value: object) -> str:
-    """Return the handle of a table.
+def check_handle(value: object) -> str:
+    """Return a value if it has the form of a table's handle.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: the value has another form.
     """
-    if not isinstance(value, str) or _HANDLE.fullmatch(value) is None:
+    if not isinstance(value, str) or _HANDLE_PATTERN.fullmatch(value) is None:
         raise MalformedError
     return value
 
 
-def text(
+def read_text(
     message: Mapping[str, Any], name: str, *, max_characters: int = MAX_TEXT_CHARACTERS
 ) -> str:
-    """Return a text of a message, as it can be stored.
+    """Return a text of a message, without lone surrogates; empty if the message has none.
 
     Raises:
-        BotError: it is none, or too long.
+        BotError: the value is no text, or too long.
     """
-    value = storable(message.get(name, ""))
+    value = replace_surrogates(message.get(name, ""))
     if not isinstance(value, str):
         raise MalformedError
-    return bounded(value, max_characters)
+    return check_length(value, max_characters)
 
 
-def storable(value: object) -> object:
-    """Replace lone surrogates in a text, which nothing can store."""
+def replace_surrogates(value: object) -> object:
+    """Replace the lone surrogates of a text, which cannot be stored; return other values as is."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def bounded(text: str, max_characters: int) -> str:
-    """Return a text that is not too long.
+def check_length(text: str, max_characters: int) -> str:
+    """Return a text if it is not too long.
 
     Raises:
-        BotError: it is.
+        BotError: the text is too long.
     """
     if len(text) > max_characters:
         raise errors.BotError(page_words.too_long(len(text), max_characters))

@@ -40,8 +40,8 @@ _MAX_SEEN_IDS: Final = 1000
 _MESSAGE_COMMANDS: Final = frozenset({"stop", "reset", "undo", "fork"})
 
 
-class TabConnection:
-    """The websockets of all tabs. Requests run in tasks that outlive their tab."""
+class TabConnections:
+    """The websockets of all tabs. Requests run in tasks that outlive the tab that sent them."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class TabConnection:
         *,
         approval: requests.Approval = "never",
     ) -> None:
-        """`approval` is the default policy of the page."""
+        """Connect no tab yet; `approval` is the default policy of the page."""
         self._service = service
         self._approval = approval
         self._hub = hub
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
-        self._running = set[asyncio.Task[None]]()
+        self._running_tasks = set[asyncio.Task[None]]()
         self._seen_ids = collections.deque[str](maxlen=_MAX_SEEN_IDS)
         self._session_actions = session_actions.SessionActions(service, hub)
 
@@ -68,7 +68,7 @@ class TabConnection:
         self._sockets.add(socket)
         sender = asyncio.create_task(_send_batches(socket, tab), name="web: sending to a tab")
         try:
-            tab.send(tab_contents.greeting(self._service))
+            tab.send(tab_contents.make_greeting(self._service))
             await self._guard(tab, None, self._send_listing(tab))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
@@ -87,21 +87,21 @@ class TabConnection:
 
     def cancel(self) -> None:
         """Cancel every turn that still waits or runs."""
-        for task in self._running:
+        for task in self._running_tasks:
             task.cancel()
 
     async def _send_listing(self, tab: tab_hub.Tab) -> None:
-        listing = await tab_contents.listing(self._service)
-        tab.send(tab_hub.encoded_message("conversations", listing))
+        listing = await tab_contents.list_sessions(self._service)
+        tab.send(tab_hub.encode_message("conversations", listing))
 
     async def _receive(self, tab: tab_hub.Tab, data: str) -> None:
         message = tab_messages.decode(data)
-        await self._guard(tab, message, self._carry_out_action(tab, message))
+        await self._guard(tab, message, self._dispatch(tab, message))
 
-    async def _carry_out_action(self, tab: tab_hub.Tab, document: object) -> None:
+    async def _dispatch(self, tab: tab_hub.Tab, document: object) -> None:
         match tab_messages.parse(document):
             case tab_messages.Watch() as message:
-                await tab_contents.show(
+                await tab_contents.show_session(
                     self._service, self._hub, tab, key=message.key, limit=message.max_turns
                 )
             case tab_messages.SendRequest() as message:
@@ -125,7 +125,7 @@ class TabConnection:
             case tab_messages.ReadData() as message:
                 # In a task, as it may take seconds.
                 read_data = session_actions.prepare_read(self._service, tab, message)
-                self.start(read_data, "web: read data of Python")
+                self.start_task(read_data, "web: read data of Python")
             case message:
                 await self._session_actions.act(tab, message)
 
@@ -158,18 +158,18 @@ class TabConnection:
         )
         if await self._is_new_request(request):
             # Checked now, as other messages of the tab may be handled at the next await.
-            is_first = not self._hub.turns_of(key.thread) and await self._has_no_turns(key)
-            heading = tab_contents.heading(
+            is_first = not self._hub.list_turns(key.thread) and await self._has_no_turns(key)
+            heading = tab_contents.make_heading(
                 text, request.files, is_code=is_code, started=time.time()
             )
             turn = self._hub.begin_turn(key.thread, request.id, heading)
-            title = tab_contents.title(text or ", ".join(request.files)) if is_first else ""
-            work = self._carry_out(request, turn, title=title)
-            claimed_work = functools.partial(self._carry_out_claimed, request.id, work)
-            self.start(claimed_work, f"web: turn {request.id}")
+            title = tab_contents.make_title(text or ", ".join(request.files)) if is_first else ""
+            work = self._run_turn(request, turn, title=title)
+            claimed_work = functools.partial(self._run_claimed, request.id, work)
+            self.start_task(claimed_work, f"web: turn {request.id}")
             if title:
                 rename = functools.partial(self._service.rename, key, title)
-                self.start(rename, f"web: title of {request.id}")
+                self.start_task(rename, f"web: title of {request.id}")
         _accept(tab, request.id)
 
     def _check_content(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
@@ -179,16 +179,16 @@ class TabConnection:
             raise errors.BotError(page_words.NO_MODEL)
 
     async def _branch_off(self, tab: tab_hub.Tab, message: tab_messages.BranchOff) -> None:
-        """Send a request that replaces an earlier one in a branch, and switch the tab to that."""
+        """Send a request in a new branch, in place of an earlier one; switch the tab to it."""
         self._check_content(message.text, message.files, is_code=message.is_code)
-        new_key = validation.new_key()
+        new_key = validation.make_key()
         cells = await self._service.branches.branch(
             message.key, message.turn_id, new_key=new_key, person=validation.PERSON.id
         )
         thread = new_key.thread
-        tab.send(tab_hub.encoded_message("forked", {"to": thread}))
+        tab.send(tab_hub.encode_message("forked", {"to": thread}))
         for joined_cells in _join_cells(cells):
-            cell_id = validation.new_key().thread
+            cell_id = validation.make_key().thread
             cell = tab_messages.SendRequest(
                 thread=thread, id=cell_id, text=joined_cells, is_code=True
             )
@@ -220,8 +220,8 @@ class TabConnection:
     async def _is_new_request(self, request: requests.Request) -> bool:
         """Return whether a request is new, as a tab repeats it after a lost connection.
 
-        A request that a killed bot had claimed is new, too: its tab or `handle_again`, whichever
-        comes first, has it carried out.
+        A request that a killed bot had claimed is new, too: its tab sends it again, or
+        `handle_lost_event` runs it, whichever comes first.
         """
         key, turn_id = request.key, request.id
         if turn_id in self._seen_ids:
@@ -241,13 +241,13 @@ class TabConnection:
             raise
         return all(turn.record.request_id != turn_id for turn in turns)
 
-    async def _carry_out_claimed(self, turn_id: str, work: Awaitable[None]) -> None:
-        """Carry out a request that was claimed, and settle the claim."""
+    async def _run_claimed(self, turn_id: str, work: Awaitable[None]) -> None:
+        """Run a claimed request, and settle the claim."""
         async with self._service.events.settling("web", turn_id):
             await work
 
-    def handle_again(self, event: event_claims.LostEvent) -> None:
-        """Carry out a lost request of a dead bot."""
+    def handle_lost_event(self, event: event_claims.LostEvent) -> None:
+        """Run a request that a dead bot had claimed but not finished."""
         content = event.content
         if event.event_id in self._seen_ids:
             return
@@ -259,12 +259,12 @@ class TabConnection:
             is_code=content["is_code"],
         )
         self._seen_ids.append(request.id)
-        work = functools.partial(self._carry_out_claimed, request.id, self.run_request(request))
-        self.start(work, f"web: turn {request.id} again")
+        work = functools.partial(self._run_claimed, request.id, self.run_request(request))
+        self.start_task(work, f"web: turn {request.id} again")
 
     async def run_request(self, request: requests.Request) -> None:
-        """Run and show a request that was not sent by a tab just now."""
-        heading = tab_contents.heading(
+        """Run and show a request that does not come from a tab, such as a schedule's."""
+        heading = tab_contents.make_heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
         thread = request.key.thread
@@ -273,7 +273,7 @@ class TabConnection:
             return self._hub.begin_turn(thread, request.id, heading, is_new=False)
 
         if not request.is_scheduled:
-            await self._carry_out(request, begin())
+            await self._run_turn(request, begin())
             return
         hidden_turn = live_turns.HiddenTurn(begin)
         try:
@@ -282,13 +282,13 @@ class TabConnection:
             if hidden_turn.live_turn is not None:
                 self._hub.end_turn(thread, hidden_turn.live_turn)
 
-    def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run some work in a task, which outlives the tab."""
+    def start_task(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task that outlives the tab."""
         task = self._tasks.create_task(_log_failures(work, name), name=name)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running_tasks.add(task)
+        task.add_done_callback(self._running_tasks.discard)
 
-    async def _carry_out(
+    async def _run_turn(
         self,
         request: requests.Request,
         turn: live_turns.LiveTurn,
@@ -301,13 +301,13 @@ class TabConnection:
         finally:
             self._hub.end_turn(request.key.thread, turn)
         if title and await self._service.improve_title(request, end, title=title):
-            self._hub.is_changed.set()
+            self._hub.sessions_changed.set()
 
     async def _has_no_turns(self, key: values.SessionKey) -> bool:
         try:
             return not await self._service.queries.history(key, limit=1)
         except errors.BotError:
-            _log.exception("a conversation may have no title")
+            _log.exception("a conversation may get no title")
             return False
 
     async def _run_command(
@@ -317,15 +317,13 @@ class TabConnection:
         match name:
             case "model" if argument:
                 title = preferences.model_title(argument, self._service.queries.models)
-                await self._carry_out_action(
-                    tab, {"do": "choose_model", "thread": thread, "model": title}
-                )
+                await self._dispatch(tab, {"do": "choose_model", "thread": thread, "model": title})
             case "settings" if argument:
                 await self._choose_setting(tab, key, argument)
             case "notebook":
-                tab.send(tab_hub.encoded_message("download", {}))
+                tab.send(tab_hub.encode_message("download", {}))
             case _ if name in _MESSAGE_COMMANDS:
-                await self._carry_out_action(
+                await self._dispatch(
                     tab, {"do": name, "thread": thread, "files": argument == "files"}
                 )
             case _:
@@ -362,10 +360,10 @@ class TabConnection:
             "argument": message.argument,
             "is_renewal": message.is_renewal,
         }
-        tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
+        tab.send(tab_hub.encode_message("panel", content, thread=message.thread))
 
     async def _submit_form(self, tab: tab_hub.Tab, message: tab_messages.SubmitForm) -> None:
-        """Handle a form; it stays open if its input is refused."""
+        """Submit a form; if its input is refused, the form stays open."""
         content: dict[str, object] = {
             "panel": message.panel,
             "argument": message.argument,
@@ -376,7 +374,7 @@ class TabConnection:
             )
         except errors.BotError as error:
             content["problem"] = str(error)
-        tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
+        tab.send(tab_hub.encode_message("panel", content, thread=message.thread))
 
     def _place(
         self, key: values.SessionKey, person: requests.Person = validation.PERSON
@@ -385,10 +383,10 @@ class TabConnection:
             self._service,
             key,
             person,
-            validation.HERE,
+            validation.PAGE_SCOPE,
             {preferences.APPROVAL: self._approval},
             is_own=True,
-            format_time=command_panels.utc_time,
+            format_time=command_panels.format_utc,
         )
 
 
@@ -412,13 +410,13 @@ async def _send_batches(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None
 
 
 def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
-    tab.send(tab_hub.encoded_message("accepted", {"id": turn_id}))
+    tab.send(tab_hub.encode_message("accepted", {"id": turn_id}))
 
 
 def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
     message_id = str(message["id"]) if isinstance(message, dict) and "id" in message else None
     sentence = run_words.error_sentence(error)
-    tab.send(tab_hub.encoded_message("refused", {"id": message_id, "sentence": sentence}))
+    tab.send(tab_hub.encode_message("refused", {"id": message_id, "sentence": sentence}))
 
 
 def _join_cells(cells: Iterable[str]) -> Iterator[str]:

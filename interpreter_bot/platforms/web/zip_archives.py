@@ -1,4 +1,4 @@
-"""All files of a session in one zip file, which is made while it is read."""
+"""All files of a session in one zip file, which is made while the browser downloads it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from interpreter_bot.sessions import session_service
 from interpreter_bot.text import file_names
 from interpreter_bot.wording import page_words
 
-_FIRST_SECOND: Final = 315_532_800
-_LAST_SECOND: Final = 4_354_819_199
-# Incompressible files become a little larger, and members without "zip64" are limited to 2 GiB.
-_LARGE_BYTES: Final = 2**30
+# Archives support times of 1980 to 2107.
+_MIN_ZIP_SECONDS: Final = 315_532_800
+_MAX_ZIP_SECONDS: Final = 4_354_819_199
+# Members without "zip64" are limited to 2 GiB, and incompressible files become a little larger.
+_MIN_ZIP64_BYTES: Final = 2**30
 _OMISSIONS_FILE: Final = "left-out.txt"
-_MAX_SESSION_ARCHIVES: Final = 2
-_MAX_COMPRESSING: Final = 1
+_MAX_ARCHIVES_PER_SESSION: Final = 2
+_MAX_COMPRESSIONS: Final = 1
 
 
 class ZipArchives:
@@ -34,17 +35,17 @@ class ZipArchives:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
-        self._slots = session_slots.SessionSlots(_MAX_SESSION_ARCHIVES)
-        # Reading and compressing takes threads and processors that others share.
-        self._compressing = asyncio.Semaphore(_MAX_COMPRESSING)
+        self._slots = session_slots.SessionSlots(_MAX_ARCHIVES_PER_SESSION)
+        # All sessions share the threads and processors that reading and compressing take.
+        self._compression_slots = asyncio.Semaphore(_MAX_COMPRESSIONS)
 
-    async def archive(self, request: web.Request) -> web.StreamResponse:
-        """Serve all files of a session in one zip file, which is made while it is read."""
-        key, title = files.session_and_name(request)
+    async def send_archive(self, request: web.Request) -> web.StreamResponse:
+        """Serve all files of a session in one zip file."""
+        key, title = files.parse_session_and_name(request)
         with self._slots.hold(key, visit=files.visit_id(request)):
-            return await self._archive(request, key, title)
+            return await self._send_archive(request, key, title)
 
-    async def _archive(
+    async def _send_archive(
         self, request: web.Request, key: values.SessionKey, title: str
     ) -> web.StreamResponse:
         infos = await self._service.queries.files(key)
@@ -61,12 +62,12 @@ class ZipArchives:
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             omissions = []
             paths = file_names.PortablePaths()
-            left_bytes = self._service.queries.limits.workspace_bytes
+            remaining_bytes = self._service.queries.limits.workspace_bytes
             for info in infos:
-                if info.size_bytes > left_bytes:
+                if info.size_bytes > remaining_bytes:
                     omissions.append(f"{info.name}: {page_words.ARCHIVE_FULL}\n")
                     continue
-                left_bytes -= info.size_bytes
+                remaining_bytes -= info.size_bytes
                 path = paths.path(info.name)
                 if problem := await self._add_file(key, info, path, archive, buffer, write):
                     omissions.append(f"{info.name}: {problem}\n")
@@ -84,34 +85,37 @@ class ZipArchives:
         buffer: _ArchiveBuffer,
         write: Callable[[bytes], Awaitable[None]],
     ) -> str:
-        """Add a file to an archive, at its size when it is opened; return a problem, if any."""
-        # Code may set any time; archives support those of 1980 to 2107.
-        seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
+        """Add a file to an archive; return why it is missing or incomplete, or an empty text.
+
+        A file that grows meanwhile is added up to the size that it had when it was opened.
+        """
+        # Code may set any time.
+        seconds = min(max(info.modified_ns // 10**9, _MIN_ZIP_SECONDS), _MAX_ZIP_SECONDS)
         entry = zipfile.ZipInfo(path, time.gmtime(seconds)[:6])
         entry.compress_type = zipfile.ZIP_DEFLATED
         async with contextlib.AsyncExitStack() as stack:
-            # Holes take no room in a workspace, but they do in an archive.
+            # The holes of a sparse file take no room in a workspace, but they do in an archive.
             reading = self._service.queries.reading(key, info.name, may_be_sparse=False)
             try:
-                current, pieces = await stack.enter_async_context(reading)
+                opened_info, pieces = await stack.enter_async_context(reading)
             except errors.FileMissingError:
                 # Code deleted it meanwhile.
                 return ""
             except errors.WorkspaceError as error:
                 return str(error)
-            bytes_left = current.size_bytes
-            is_large = bytes_left >= _LARGE_BYTES
+            remaining_bytes = opened_info.size_bytes
+            is_large = remaining_bytes >= _MIN_ZIP64_BYTES
             with archive.open(entry, "w", force_zip64=is_large) as member:
-                while bytes_left > 0:
-                    async with self._compressing:
+                while remaining_bytes > 0:
+                    async with self._compression_slots:
                         piece = await anext(pieces, b"")
                         # A file that has grown might exceed the limit of its header.
-                        await cancellation.in_thread(member.write, piece[:bytes_left])
+                        await cancellation.in_thread(member.write, piece[:remaining_bytes])
                     await write(buffer.take())
-                    bytes_left -= len(piece)
+                    remaining_bytes -= len(piece)
                     if not piece:
                         break
-        return page_words.FILE_SHRANK if bytes_left > 0 else ""
+        return page_words.FILE_SHRANK if remaining_bytes > 0 else ""
 
 
 class _ArchiveBuffer(io.RawIOBase):
@@ -119,18 +123,18 @@ class _ArchiveBuffer(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unread = bytearray()
+        self._unsent = bytearray()
 
     def writable(self) -> bool:
-        """Return that it is writable; it cannot seek."""
+        """Return True: the buffer can be written to, but not sought."""
         return True
 
     def write(self, data: Any) -> int:  # noqa: ANN401
         """Add bytes."""
-        self._unread += data
+        self._unsent += data
         return len(data)
 
     def take(self) -> bytes:
         """Return and forget the bytes since the last call."""
-        data, self._unread = bytes(self._unread), bytearray()
+        data, self._unsent = bytes(self._unsent), bytearray()
         return data

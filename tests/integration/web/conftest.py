@@ -37,7 +37,7 @@ class Client:
         async with self.session.ws_connect(
             self.origin + "/live",
             headers={"Origin": self.origin} | headers,
-            protocols=[access.PROTOCOL, self.key],
+            protocols=[access.WEBSOCKET_PROTOCOL, self.key],
             max_msg_size=0,
         ) as socket:
             tab = Tab(socket, thread)

@@ -72,7 +72,7 @@ async def test_who_was_sent_the_cookie_on_another_port_can_do_nothing_with_it(se
         where = f"{client.origin}/upload?thread={THREAD}&name=x"
         async with client.session.post(where, headers=known | header, data=b"x") as response:
             assert response.status == 403
-        offered = [access.PROTOCOL, *([given] if given else [])]
+        offered = [access.WEBSOCKET_PROTOCOL, *([given] if given else [])]
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await client.session.ws_connect(
                 f"{client.origin}/live", headers=known, protocols=offered

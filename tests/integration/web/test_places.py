@@ -60,7 +60,7 @@ async def test_a_note_is_proposed_confirmed_and_told_in_the_next_conversation(tm
             assert "expired" in (await tab.next("refused"))["sentence"]
             await tab.send("answer", question=question["id"], text="x" * 501)
             assert "500 characters" in (await tab.next("refused"))["sentence"]
-            assert await service.places.notes(validation.HERE) == ()
+            assert await service.places.notes(validation.PAGE_SCOPE) == ()
             await tab.send("answer", question=question["id"], text=NOTE)
             await tab.event("over")
         async with client.tab(NEXT) as tab:
@@ -128,7 +128,7 @@ async def test_panels_and_forms_in_a_browser(serving_fake, browsing):
         assert await page.value("document.querySelector('#panel-body img') === null")
         await page.click("#panel-body td button:last-child")
         await page.until(SAYS.format("Forgotten"))
-        assert await service.places.notes(validation.HERE) == ()
+        assert await service.places.notes(validation.PAGE_SCOPE) == ()
         await page.click("#panel-close")
         await visits.say(page, "/place edit")
         await page.until("document.querySelector('.command-form select')")
@@ -136,5 +136,5 @@ async def test_panels_and_forms_in_a_browser(serving_fake, browsing):
         await page.type("Be brief.")
         await page.click(".command-form .strong")
         await page.until(SAYS.format("Saved"))
-        choices = await service.queries.choices(validation.HERE)
+        choices = await service.queries.choices(validation.PAGE_SCOPE)
         assert choices == {"instructions": "Be brief."}

@@ -14,7 +14,7 @@ TURN = past_turns.make_past_turn(
 
 
 def test_a_past_turn_is_told_like_one_that_runs():
-    told = tab_contents.events_of(TURN)
+    told = tab_contents.describe_past_turn(TURN)
     assert (told["id"], told["turn_id"], told["files"]) == ("past-7", 7, ["data.csv"])
     assert (told["request_id"], told["is_running"]) == ("m" * 16, True)
     assert told["started"] == past_turns.START.timestamp()

@@ -45,12 +45,12 @@ def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_whil
     recorded = hub.begin_turn(THREAD, "r" * 16, HEAD)
     recorded.emit(_ended(7))
     hub.end_turn(THREAD, recorded)
-    assert hub.turns_of(THREAD) == ()
+    assert hub.list_turns(THREAD) == ()
     for number in range(30):
         refused = hub.begin_turn(THREAD, f"{number:016}", HEAD)
         refused.emit(_ended(0))
         hub.end_turn(THREAD, refused)
-    assert [turn.id for turn in hub.turns_of(THREAD)] == [
+    assert [turn.id for turn in hub.list_turns(THREAD)] == [
         f"{number:016}" for number in range(10, 30)
     ]
     assert hub.end_count(THREAD) == 31
@@ -69,7 +69,7 @@ def test_pictures_are_kept_within_a_budget():
 
 def test_what_is_written_survives_broken_characters():
     output = values.Text("stdout", "\ud800 half")
-    message = tab_hub.encoded_message(
+    message = tab_hub.encode_message(
         "event", {"event": event_json.to_json(events.OutputShown(0, output))}
     )
     assert message.isascii()
@@ -85,8 +85,12 @@ def test_conversations_that_are_over_take_no_room():
         turn.emit(_ended(number + 1))
         hub.end_turn(thread, turn)
         hub.notify(thread, "Hear again!")
-    assert (hub.turns_of("0" * 16), hub.notices("0" * 16), hub.end_count("0" * 16)) == ((), [], 0)
-    assert hub.notices(f"{4999:016}") == ["Hear again!"]
+    assert (hub.list_turns("0" * 16), hub.list_notices("0" * 16), hub.end_count("0" * 16)) == (
+        (),
+        [],
+        0,
+    )
+    assert hub.list_notices(f"{4999:016}") == ["Hear again!"]
     assert hub.end_count(f"{4999:016}") != hub.end_count(f"{4998:016}")
 
 
@@ -94,6 +98,6 @@ def test_a_turn_may_end_after_it_was_forgotten():
     hub = tab_hub.Hub()
     turn = hub.begin_turn(THREAD, "t" * 16, HEAD)
     turn.emit(_ended(7))
-    hub.forget_finished(THREAD)
+    hub.forget_finished_turns(THREAD)
     hub.end_turn(THREAD, turn)
-    assert hub.turns_of(THREAD) == ()
+    assert hub.list_turns(THREAD) == ()

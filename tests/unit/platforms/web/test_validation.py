@@ -46,15 +46,15 @@ def test_any_name_makes_a_whole_header(name):
 @pytest.mark.parametrize("thread", [None, 1, "", "short", "x" * 65, "a/b" * 8, "../" * 8, "é" * 20])
 def test_a_made_up_thread_is_refused(thread):
     with pytest.raises(validation.MalformedError):
-        validation.key(thread)
+        validation.parse_key(thread)
 
 
 def test_a_text_is_measured():
-    assert validation.text({"text": "x\ud800"}, "text") == "x?"
+    assert validation.read_text({"text": "x\ud800"}, "text") == "x?"
     with pytest.raises(validation.MalformedError):
-        validation.text({"text": 1}, "text")
+        validation.read_text({"text": 1}, "text")
     with pytest.raises(Exception, match="100,001 characters, and the limit is 100,000"):
-        validation.text({"text": "x" * 100_001}, "text")
+        validation.read_text({"text": "x" * 100_001}, "text")
 
 
 HERE = {"thread": "0" * 16}
