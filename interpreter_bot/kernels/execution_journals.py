@@ -3,8 +3,8 @@
 Appending an event does not wait for the disk; one task writes for all journals. Any number of
 readers follow a journal from any event on. They read the newest events from memory and older ones
 from disk, so a slow reader costs no memory. If an execution shows more than a journal may store,
-its middle is left out. On a full disk, only events that memory has no room for are lost: journals
-share the memory fairly, and each keeps its end.
+its middle is left out. If the disk is full, events stay in memory, which journals share fairly;
+the oldest events that do not fit are lost.
 
 Without a directory nothing is written, and a journal keeps only its newest events, in memory.
 """
@@ -37,11 +37,11 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READ_BYTES: Final = settings.MIB
 # Size of a row without its record.
 _ROW_BYTES: Final = 64
-# A full journal drops one chunk of this many at a time.
+# A full journal drops one of this many chunks at a time.
 _CHUNKS_PER_JOURNAL: Final = 16
-# Limits are checked this often while as much as a limit is appended.
+# Limits are checked this many times while the size of a limit is appended.
 _CHECKS_PER_LIMIT: Final = 8
-# Writing is delayed by this, so a quick execution is often acknowledged before it is written.
+# Writes are delayed by this pause, so a quick execution is often acknowledged before its write.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 
@@ -51,11 +51,11 @@ class Bounds:
     """Bounds of the journals of one host.
 
     Attributes:
-        execution_bytes: of one execution: half for its beginning, half for its end.
-        total_bytes: of all executions; those that ended longest ago are dropped first.
-        executions: number of executions; those that ended longest ago are dropped first.
+        execution_bytes: size of one journal: half for its beginning, half for its end.
+        total_bytes: size of all journals; those that ended longest ago are dropped first.
+        executions: number of journals; those that ended longest ago are dropped first.
         keep_seconds: how long a journal is kept after its execution ended.
-        memory_bytes: of all executions' events in memory.
+        memory_bytes: size of the events of all journals in memory.
     """
 
     execution_bytes: int = 64 * settings.MIB
@@ -65,7 +65,7 @@ class Bounds:
     memory_bytes: int = 256 * settings.MIB
 
 
-IN_MEMORY: Final = Bounds(executions=100)
+MEMORY_BOUNDS: Final = Bounds(executions=100)
 """Bounds of journals that are not written."""
 
 
@@ -102,7 +102,7 @@ class Journal:
         last: number of the last event, 0 before the first.
         ended_at: end of the execution in seconds since the epoch; None while it runs.
         size_bytes: size on disk.
-        is_stored: whether any of it is on disk, or is about to be.
+        is_stored: whether any event is on disk, or is about to be.
         memory_bytes: size in memory.
     """
 
@@ -128,7 +128,7 @@ class Journal:
         # The newest events, including all unwritten ones.
         self._tail: collections.deque[bytes] = collections.deque()
         self._written_number = 0
-        # The first chunk is kept; of the others, the oldest is dropped first.
+        # The first chunk is kept; the second is dropped first.
         self._chunks: collections.deque[_Chunk] = collections.deque()
         self._deleted_ranges: list[tuple[int, int]] = []
         self._changed = asyncio.Event()
@@ -156,58 +156,60 @@ class Journal:
 
     async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the events after a number as they are appended, until the end."""
-        expected = after + 1
+        next_number = after + 1
         while True:
             changed = self._changed
-            if expected <= self.last:
-                events = await self._read(expected)
+            if next_number <= self.last:
+                events = await self._read(next_number)
                 if not events:
                     if self.ended_at is not None:
-                        return  # The disk has lost the end.
+                        return  # The last events were lost on disk.
                     await changed.wait()
                 for number, record in events:
-                    yield Entry(number, record, dropped_count=number - expected)
-                    expected = number + 1
+                    yield Entry(number, record, dropped_count=number - next_number)
+                    next_number = number + 1
             elif self.ended_at is None:
                 await changed.wait()
             else:
                 return
 
     @property
-    def _first_in_memory(self) -> int:
+    def _first_number_in_memory(self) -> int:
         return self.last + 1 - len(self._tail)
 
-    async def _read(self, first: int) -> Sequence[tuple[int, bytes]]:
+    async def _read(self, first_number: int) -> Sequence[tuple[int, bytes]]:
         """Return some events from `first` on; if these were dropped, later ones."""
-        first_in_memory = self._first_in_memory
-        if first < first_in_memory and self._database is not None:
+        first_number_in_memory = self._first_number_in_memory
+        if first_number < first_number_in_memory and self._database is not None:
             try:
-                read = self._database.read
+                read_rows = self._database.read
                 events = await cancellation.in_thread(
-                    read, self.id, first, first_in_memory, _READ_BYTES
+                    read_rows, self.id, first_number, first_number_in_memory, _READ_BYTES
                 )
             except sqlite3.Error:
                 _log.exception("the output of execution %s cannot be read again", self.id)
             else:
                 if events:
                     return events
-        return self._in_memory(first)
+        return self._read_from_memory(first_number)
 
-    def _in_memory(self, first: int) -> list[tuple[int, bytes]]:
-        first = max(first, self._first_in_memory)
-        return list(enumerate(list(self._tail)[first - self._first_in_memory :], first))
+    def _read_from_memory(self, first_number: int) -> list[tuple[int, bytes]]:
+        first_number = max(first_number, self._first_number_in_memory)
+        return list(
+            enumerate(list(self._tail)[first_number - self._first_number_in_memory :], first_number)
+        )
 
     def trim_memory(self, max_bytes: float = math.inf) -> None:
         """Drop the oldest written events, and unwritten ones over `max_bytes`, from memory."""
         max_written_bytes = min(max_bytes, 0 if self.ended_at is not None else _READ_BYTES)
         while len(self._tail) > (self.ended_at is not None):
-            is_written = self._first_in_memory <= self._written_number
+            is_written = self._first_number_in_memory <= self._written_number
             if self.memory_bytes <= (max_written_bytes if is_written else max_bytes):
                 return
             self.memory_bytes -= len(self._tail.popleft())
 
     def keep_in_memory(self) -> None:
-        """Stop writing to disk, because another host has a journal of this id."""
+        """Stop writing to disk, because another host has a journal with this id."""
         self._database = None
         self.is_stored = False
 
@@ -216,11 +218,11 @@ class Journal:
             self._request_write(self)
 
     def pending_change(self) -> journal_databases.Change:
-        """Return the unwritten changes, for `note_written`."""
+        """Return the unwritten changes; once written, they are passed to `note_written`."""
         self.is_stored = True
-        events = self._in_memory(self._written_number + 1)
-        added = sum(len(record) + _ROW_BYTES for _, record in events)
-        size_bytes = self.size_bytes + added
+        events = self._read_from_memory(self._written_number + 1)
+        added_bytes = sum(len(record) + _ROW_BYTES for _, record in events)
+        size_bytes = self.size_bytes + added_bytes
         deleted_ranges = tuple(self._deleted_ranges)
         return journal_databases.Change(
             self.id, self.began_at, events, deleted_ranges, size_bytes, self.ended_at
@@ -255,11 +257,11 @@ class Journal:
         if self._deleted_ranges:
             self._request_write_if_stored()
 
-    def restore(self, stored: journal_databases.StoredJournal) -> None:
+    def restore(self, stored_journal: journal_databases.StoredJournal) -> None:
         """Continue the journal of a dead process."""
-        self.last = self._written_number = stored.last
-        self.began_at, self.ended_at = stored.began_at, stored.ended_at
-        self.size_bytes = stored.size_bytes
+        self.last = self._written_number = stored_journal.last
+        self.began_at, self.ended_at = stored_journal.began_at, stored_journal.ended_at
+        self.size_bytes = stored_journal.size_bytes
         self.is_stored = True
 
 
@@ -268,14 +270,14 @@ class Journals:
 
     def __init__(
         self,
-        bounds: Bounds = IN_MEMORY,
+        bounds: Bounds = MEMORY_BOUNDS,
         database: journal_databases.JournalDatabase | None = None,
     ) -> None:
         self._bounds = bounds
         self._database = database
         self._journals: dict[str, Journal] = {}
-        self._unwritten: dict[str, Journal] = {}
-        self._removed: set[str] = set()
+        self._unwritten_journals: dict[str, Journal] = {}
+        self._removed_ids: set[str] = set()
         self._has_work = asyncio.Event()
         self._is_closing = False
         self._is_disk_writable = True
@@ -301,11 +303,11 @@ class Journals:
             journal_databases.JournalDatabase, directory, busy_seconds=busy_seconds
         )
         journals = cls(bounds, database)
-        writing = asyncio.create_task(journals._write_all(), name="journals")
+        write_task = asyncio.create_task(journals._write_all(), name="journals")
         try:
             yield journals
         finally:
-            await cancellation.shielded(journals._close(writing, database))
+            await cancellation.shielded(journals._close(write_task, database))
 
     def __iter__(self) -> Iterator[Journal]:
         return iter(list(self._journals.values()))
@@ -318,7 +320,7 @@ class Journals:
         """Begin the journal of an execution.
 
         Raises:
-            ValueError: the id is used, or not of at most 64 letters, digits, - and _.
+            ValueError: the id exists, or it is not 1 to 64 letters, digits, - and _.
         """
         if not _ID.fullmatch(id) or id in self._journals:
             raise ValueError("an execution's id cannot be used")
@@ -333,13 +335,13 @@ class Journals:
         """Delete a journal; its readers still get the events in memory."""
         journal = self._journals.pop(id, None)
         if journal is not None:
-            self._unwritten.pop(id, None)
+            self._unwritten_journals.pop(id, None)
             if journal.is_stored:
-                self._removed.add(id)
+                self._removed_ids.add(id)
                 self._has_work.set()
 
     async def take_over(self) -> bool:
-        """Continue the journals of dead hosts; those of unfinished executions have no end.
+        """Continue the journals of dead hosts. Journals of unfinished executions have no end.
 
         Returns:
             Whether no other host is alive.
@@ -357,7 +359,7 @@ class Journals:
             return True
         for stored_journal in stored_journals:
             if stored_journal.id in self._journals:
-                self._removed.add(stored_journal.id)
+                self._removed_ids.add(stored_journal.id)
             else:
                 self.begin(stored_journal.id).restore(stored_journal)
         self._make_room()
@@ -377,22 +379,22 @@ class Journals:
             (journal.ended_at, journal) for journal in self if journal.ended_at is not None
         ]
         min_ended_at = time.time() - self._bounds.keep_seconds
-        total = sum(journal.size_bytes for journal in self)
+        total_bytes = sum(journal.size_bytes for journal in self)
         for ended_at, journal in sorted(ended_journals, key=operator.itemgetter(0)):
             is_old = ended_at < min_ended_at
             is_over_count = len(self._journals) > self._bounds.executions
-            if is_old or is_over_count or total > self._bounds.total_bytes:
-                total -= journal.size_bytes
+            if is_old or is_over_count or total_bytes > self._bounds.total_bytes:
+                total_bytes -= journal.size_bytes
                 self.remove(journal.id)
-        if total > self._bounds.total_bytes:
+        if total_bytes > self._bounds.total_bytes:
             # The remaining executions still run: each keeps its beginning and its end.
             for journal in self:
                 journal.shrink(0)
-        # Small journals leave the rest of their share to larger ones.
+        # Small journals leave the unused part of their share to larger ones.
         free_bytes = self._bounds.memory_bytes
-        by_size = sorted(self, key=operator.attrgetter("memory_bytes"))
-        for index, journal in enumerate(by_size):
-            journal.trim_memory(free_bytes / (len(by_size) - index))
+        journals_by_size = sorted(self, key=operator.attrgetter("memory_bytes"))
+        for index, journal in enumerate(journals_by_size):
+            journal.trim_memory(free_bytes / (len(journals_by_size) - index))
             free_bytes -= journal.memory_bytes
 
     def _note_appended(self, size_bytes: int) -> None:
@@ -404,7 +406,7 @@ class Journals:
 
     def _write_soon(self, journal: Journal) -> None:
         if self._journals.get(journal.id) is journal:
-            self._unwritten[journal.id] = journal
+            self._unwritten_journals[journal.id] = journal
             self._has_work.set()
 
     async def _write_all(self) -> None:
@@ -417,28 +419,28 @@ class Journals:
 
     async def _write(self) -> None:
         """Write all changes; if the disk refuses, keep them for the next attempt."""
-        if self._database is None or not (self._unwritten or self._removed):
+        if self._database is None or not (self._unwritten_journals or self._removed_ids):
             return
-        unwritten, self._unwritten = self._unwritten, {}
-        removed, self._removed = self._removed, set()
-        changes = [journal.pending_change() for journal in unwritten.values()]
+        journals, self._unwritten_journals = self._unwritten_journals, {}
+        removed_ids, self._removed_ids = self._removed_ids, set()
+        changes = [journal.pending_change() for journal in journals.values()]
         try:
-            refused_ids = await cancellation.in_thread(self._database.write, changes, removed)
+            refused_ids = await cancellation.in_thread(self._database.write, changes, removed_ids)
         except Exception as error:
             # Catch everything: if this task ended, nothing would be written any more.
             if self._is_disk_writable:
                 _log.exception("the output of executions cannot be written")
             if type(error) in (sqlite3.DatabaseError, sqlite3.ProgrammingError):
-                # Unlike a full disk, damage does not go away, nor do connections that were closed.
+                # A full disk may recover; a damaged file or a closed connection does not.
                 await self._replace_damaged(self._database)
             self._is_disk_writable = False
-            self._removed |= removed
+            self._removed_ids |= removed_ids
             self._has_work.set()
-            for journal in unwritten.values():
+            for journal in journals.values():
                 self._write_soon(journal)
             return
         self._is_disk_writable = True
-        for journal, change in zip(unwritten.values(), changes, strict=True):
+        for journal, change in zip(journals.values(), changes, strict=True):
             if journal.id in refused_ids:
                 journal.keep_in_memory()
             else:
@@ -446,18 +448,18 @@ class Journals:
 
     async def _replace_damaged(self, database: journal_databases.JournalDatabase) -> None:
         try:
-            await cancellation.in_thread(database.replace_damaged)
+            await cancellation.in_thread(database.replace_damaged_file)
         except (sqlite3.Error, OSError):
             _log.exception("the damaged database of journals cannot be replaced")
 
     async def _close(
-        self, writing: asyncio.Task[None], database: journal_databases.JournalDatabase
+        self, write_task: asyncio.Task[None], database: journal_databases.JournalDatabase
     ) -> None:
         # Do not cancel: a cancelled write would not know how much was written.
         self._is_closing = True
         self._has_work.set()
         try:
-            await writing
+            await write_task
             await self._write()
         finally:
             await asyncio.to_thread(database.close)

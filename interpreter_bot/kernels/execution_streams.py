@@ -1,7 +1,7 @@
 """The message streams of one execution: its outputs, its reply, its input requests.
 
-Every message is hostile: messages of other requests are dropped, and a kernel that floods the bot
-is slowed down and then ended. The caller bounds the time of every wait here.
+Every message may be hostile: messages about other requests are dropped, and a kernel that floods
+the bot is slowed down, then ended. The caller limits the total time of an execution.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _log = logging.getLogger(__name__)
 
 _PAUSE_EVERY_MESSAGES: Final = 16
 _PAUSE_EVERY_BYTES: Final = 256 * 1024
-_PAUSE_EVERY_READING_SECONDS: Final = 0.005
+_PAUSE_EVERY_SECONDS: Final = 0.005
 _MAX_MESSAGES: Final = 100_000
-# The largest allowed number of the largest displays takes half of it.
+# Reading the allowed number of the largest displays takes half of this.
 _MAX_READING_SECONDS: Final = 4.0
-_MAX_MALFORMED: Final = 100
+_MAX_MALFORMED_MESSAGES: Final = 100
 _MAX_QUESTIONS: Final = 100
 _MAX_TOOL_REQUESTS: Final = 10_000
 _IDLE_SECONDS: Final = 5.0
-# If output was lost, the idle status may be lost, too.
-_LOST_IDLE_SECONDS: Final = 0.5
+# If output was lost, the idle status may be lost, too, so wait only briefly.
+_IDLE_AFTER_LOSS_SECONDS: Final = 0.5
 _MAX_RENEWALS: Final = 10
 # The sockets of a dying kernel close before its death is noticed.
 _DEATH_SECONDS: Final = 1.0
-_MARK_SECONDS: Final = 1.0
+_OUTPUT_MARK_SECONDS: Final = 1.0
 _MAX_MESSAGE_MIB: Final = zmtp.MAX_BYTES // settings.MIB
 _FLOOD_PAUSE_SECONDS: Final = 0.005
-_FLOOD_MESSAGES: Final = 2000
+_MIN_FLOOD_MESSAGES: Final = 2000
 
 Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
@@ -49,7 +49,7 @@ KillKernel = Callable[[values.Ending, str], None]
 
 
 async def _refuse_call() -> str:
-    """Answer a malformed call of a tool in the bot's name, as no person could answer it."""
+    """Refuse a malformed tool call without asking a person."""
     return json.dumps({"error": tool_words.CALL_MALFORMED})
 
 
@@ -90,10 +90,10 @@ class ExecutionStream:
         self._kill = kill
         self._interrupt = interrupt
         self._request_id = ""
-        self._idle = asyncio.Event()
-        self._idle_wait: asyncio.Timeout | None = None
-        self._renewals = 0
-        self._notices: set[str] = set()
+        self._idle_received = asyncio.Event()
+        self._idle_timeout: asyncio.Timeout | None = None
+        self._renewal_count = 0
+        self._shown_notices: set[str] = set()
         self._message_count = 0
         self._bytes_at_pause = connection.received_bytes
         self._seconds_at_pause = connection.reading_seconds
@@ -101,11 +101,11 @@ class ExecutionStream:
         self._max_seconds = connection.reading_seconds + _MAX_READING_SECONDS
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
-        self._answered_seconds = 0.0
+        self._earlier_asking_seconds = 0.0
         self._ask_lock = asyncio.Lock()
         self._output_marks = asyncio.Semaphore(0)
-        self._mark_seconds = _MARK_SECONDS
-        self._bot_questions: list[asyncio.Task[str]] = []
+        self._output_mark_seconds = _OUTPUT_MARK_SECONDS
+        self._question_tasks: list[asyncio.Task[str]] = []
         self.next_answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
         self.namespace: outputs.VariableNames | None = None
@@ -119,8 +119,10 @@ class ExecutionStream:
     @property
     def seconds_asking(self) -> float:
         """How long people have taken to answer so far."""
-        since = self._asking_since
-        return self._answered_seconds + (time.monotonic() - since if since is not None else 0.0)
+        started = self._asking_since
+        return self._earlier_asking_seconds + (
+            time.monotonic() - started if started is not None else 0.0
+        )
 
     def start(
         self, code: str, *, is_counted: bool = True, is_silent: bool = False
@@ -139,17 +141,17 @@ class ExecutionStream:
 
     async def _run(self, content: dict[str, object]) -> None:
         content |= {"user_expressions": {}, "stop_on_error": True}
-        # With `echo` false, which is not part of Jupyter's protocol, our kernels send neither
-        # `busy` nor `execute_input`.
+        # `echo` is not part of Jupyter's protocol: false tells our kernels to send neither `busy`
+        # nor `execute_input`.
         content |= {"allow_stdin": self._ask is not None, "echo": False}
         # A kernel that does not read its socket delays this; the delay counts as the code's time.
-        self._request_id = await self._request(content)
+        self._request_id = await self._send_request(content)
         self._tasks.append(asyncio.create_task(self._receive_output(), name="output"))
         if self._ask is not None or self._install is not None:
             self._tasks.append(asyncio.create_task(self._receive_questions(), name="input"))
         await self._wait_for_end()
 
-    async def _request(self, content: dict[str, object]) -> str:
+    async def _send_request(self, content: dict[str, object]) -> str:
         """Send the request; if the connections are broken, try once more on new ones.
 
         Raises:
@@ -172,23 +174,23 @@ class ExecutionStream:
             await asyncio.wait(output_task, timeout=seconds)
 
     async def close(self) -> None:
-        for task in (*self._tasks, *self._bot_questions):
+        for task in (*self._tasks, *self._question_tasks):
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
                 raise result
 
-    async def _next(self, name: clients.Name) -> jupyter_messages.Message:
-        """Return the next message about this execution's request."""
-        malformed = 0
+    async def _receive(self, channel: clients.Name) -> jupyter_messages.Message:
+        """Return the next message of a channel about this execution's request."""
+        malformed_count = 0
         while True:
-            # Dropped messages count, too, as they cost time.
+            # Messages that are dropped count, too, as reading them takes time.
             self._message_count += 1
             if self._message_count % _PAUSE_EVERY_MESSAGES == 0 or self._needs_pause():
                 await self._pause()
             try:
-                return await self._connection.receive(name, expected_parent=self._request_id)
+                return await self._connection.receive(channel, expected_parent=self._request_id)
             except jupyter_messages.ForeignMessage:
                 await asyncio.sleep(0)
             except jupyter_messages.OversizedMessage:
@@ -196,17 +198,17 @@ class ExecutionStream:
             except jupyter_messages.MalformedMessage as error:
                 if isinstance(error, jupyter_messages.IntricateMessage):
                     self._notify_once(run_words.OUTPUT_TOO_COMPLEX)
-                malformed += 1
-                if malformed > _MAX_MALFORMED:
+                malformed_count += 1
+                if malformed_count > _MAX_MALFORMED_MESSAGES:
                     self._end_kernel(run_words.MALFORMED_MESSAGES)
                     await asyncio.sleep(_IDLE_SECONDS)
             except sockets.LostSocket:
-                await self._reconnect_or_end(name)
+                await self._reconnect_or_end(channel)
 
-    async def _reconnect_or_end(self, name: clients.Name) -> None:
+    async def _reconnect_or_end(self, channel: clients.Name) -> None:
         """Reconnect the output channel; end the kernel if another channel is lost."""
-        self._renewals += 1
-        if name == "iopub" and self._renewals <= _MAX_RENEWALS:
+        self._renewal_count += 1
+        if channel == "iopub" and self._renewal_count <= _MAX_RENEWALS:
             try:
                 await self._connection.renew_output()
             except sockets.LostSocket as error:
@@ -215,7 +217,8 @@ class ExecutionStream:
                 self._notify_once(run_words.OUTPUT_LOST)
                 self._expect_idle_soon()
                 return
-        # Reconnecting another channel would not help: the reply goes to the former socket identity.
+        # On another channel, reconnecting would not help: the reply goes to the old socket
+        # identity.
         await self._end_silent_kernel()
 
     async def _end_silent_kernel(self) -> None:
@@ -226,14 +229,14 @@ class ExecutionStream:
 
     def _expect_idle_soon(self) -> None:
         """Shorten the wait for the idle status, which may be lost."""
-        if self._idle_wait is not None:
+        if self._idle_timeout is not None:
             now = asyncio.get_running_loop().time()
-            self._idle_wait.reschedule(now + _LOST_IDLE_SECONDS)
+            self._idle_timeout.reschedule(now + _IDLE_AFTER_LOSS_SECONDS)
 
     def _notify_once(self, sentence: str) -> None:
         """Show a notice about the output, each sentence at most once."""
-        if sentence not in self._notices:
-            self._notices.add(sentence)
+        if sentence not in self._shown_notices:
+            self._shown_notices.add(sentence)
             self._show(values.Notice(sentence))
 
     def _end_kernel(self, reason: str) -> None:
@@ -241,53 +244,57 @@ class ExecutionStream:
 
     async def _wait_for_end(self) -> None:
         while True:
-            message = await self._next("shell")
+            message = await self._receive("shell")
             if message.msg_type == "execute_reply":
                 break
         status = message.content.get("status")
-        seconds = _LOST_IDLE_SECONDS if run_words.OUTPUT_LOST in self._notices else _IDLE_SECONDS
+        seconds = (
+            _IDLE_AFTER_LOSS_SECONDS
+            if run_words.OUTPUT_LOST in self._shown_notices
+            else _IDLE_SECONDS
+        )
         try:
-            async with asyncio.timeout(seconds) as self._idle_wait:
-                await self._idle.wait()
+            async with asyncio.timeout(seconds) as self._idle_timeout:
+                await self._idle_received.wait()
         except TimeoutError:
-            self.has_lost_output = run_words.OUTPUT_LOST not in self._notices
+            self.has_lost_output = run_words.OUTPUT_LOST not in self._shown_notices
             self._notify_once(run_words.OUTPUT_LOST)
         self.namespace = outputs.read_names(message.content)
         self.status = status if isinstance(status, str) else "aborted"
 
     async def _receive_output(self) -> None:
         while True:
-            message = await self._next("iopub")
+            message = await self._receive("iopub")
             if message.msg_type == "status":
                 if message.content.get("execution_state") == "idle":
-                    self._idle.set()
+                    self._idle_received.set()
                 continue
             if message.msg_type == "input_request":
                 # The kernel sends this mark on the output channel before it asks a question.
                 self._output_marks.release()
                 continue
             if message.size_bytes > _PAUSE_EVERY_BYTES:
-                # Decoding and cleaning take long, and must not block the event loop.
+                # Decoding a large message takes long, and must not block the event loop.
                 new_outputs = await asyncio.to_thread(self._read, message)
             else:
                 new_outputs = self._read(message)
-            began = time.thread_time()
+            started = time.thread_time()
             for output in new_outputs:
                 self._show(output)
-            self._connection.reading_seconds += time.thread_time() - began
+            self._connection.reading_seconds += time.thread_time() - started
 
     def _read(self, message: jupyter_messages.Message) -> outputs.Outputs:
-        began = time.thread_time()
+        started = time.thread_time()
         try:
             return self._reader.read(message)
         finally:
-            self._connection.reading_seconds += time.thread_time() - began
+            self._connection.reading_seconds += time.thread_time() - started
 
     def _needs_pause(self) -> bool:
         """Return whether the messages since the last pause took long to read."""
         size_bytes = self._connection.received_bytes - self._bytes_at_pause
         seconds = self._connection.reading_seconds - self._seconds_at_pause
-        return size_bytes > _PAUSE_EVERY_BYTES or seconds > _PAUSE_EVERY_READING_SECONDS
+        return size_bytes > _PAUSE_EVERY_BYTES or seconds > _PAUSE_EVERY_SECONDS
 
     async def _pause(self) -> None:
         """Let other tasks run, for as long as reading took; end a kernel that sends too much."""
@@ -303,20 +310,22 @@ class ExecutionStream:
         ):
             self._end_kernel(run_words.TOO_MANY_MESSAGES)
             await asyncio.sleep(_IDLE_SECONDS)
-        is_flood = self._message_count > _FLOOD_MESSAGES or size_bytes > _PAUSE_EVERY_BYTES
+        is_flood = self._message_count > _MIN_FLOOD_MESSAGES or size_bytes > _PAUSE_EVERY_BYTES
         await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
 
     async def _receive_questions(self) -> None:
-        questions = tool_requests = 0
-        while questions < _MAX_QUESTIONS and tool_requests < _MAX_TOOL_REQUESTS:
-            message = await self._next("stdin")
-            if outputs.tool_request(message):
-                tool_requests += 1
+        question_count = tool_request_count = 0
+        while question_count < _MAX_QUESTIONS and tool_request_count < _MAX_TOOL_REQUESTS:
+            message = await self._receive("stdin")
+            if outputs.read_tool_request(message):
+                tool_request_count += 1
             else:
-                questions += 1
+                question_count += 1
                 await self._wait_for_earlier_output()
-            answerer = self._find_answerer(message) if message.msg_type == "input_request" else None
-            if answerer is not None and (answer := await self._answer(answerer)) is not None:
+            get_answer = (
+                self._find_answerer(message) if message.msg_type == "input_request" else None
+            )
+            if get_answer is not None and (answer := await self._answer(get_answer)) is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
                 parent = message.msg_id
                 # If the channel is lost, the next receive notices and handles it.
@@ -325,39 +334,39 @@ class ExecutionStream:
         self._end_kernel(run_words.TOO_MANY_QUESTIONS)
 
     async def _wait_for_earlier_output(self) -> None:
-        """Wait until the output before a question is read: the question's channel is faster."""
+        """Wait until the output before a question is read: questions come by a faster channel."""
         try:
-            async with asyncio.timeout(self._mark_seconds):
+            async with asyncio.timeout(self._output_mark_seconds):
                 await self._output_marks.acquire()
         except TimeoutError:
-            self._mark_seconds = 0.0
+            self._output_mark_seconds = 0.0
 
     def _find_answerer(
         self, message: jupyter_messages.Message
     ) -> Callable[[], Awaitable[str]] | None:
-        """Return a function that answers a question; None if nobody can."""
+        """Return a function that gets the answer to a question; None if nobody can answer."""
         prompt = message.content.get("prompt")
         request = prompt.get("install") if isinstance(prompt, dict) else None
         if isinstance(request, list | str) and self._install is not None:
             return functools.partial(self._install, request, show_text=self._print, ask=self._ask)
         if self._ask is None:
             return None
-        if request := outputs.tool_request(message):
+        if request := outputs.read_tool_request(message):
             return functools.partial(
                 self._ask, values.InputRequested("", False, tool_request=request)
             )
         if isinstance(prompt, dict):
             return _refuse_call
-        text = outputs.prompt(prompt) if isinstance(prompt, str) else ""
+        text = outputs.clean_prompt(prompt) if isinstance(prompt, str) else ""
         is_password = message.content.get("password") is True
         return functools.partial(self._ask, values.InputRequested(text, is_password))
 
     def _print(self, text: str) -> None:
         self._show(values.Text("stdout", text))
 
-    async def _answer(self, answerer: Callable[[], Awaitable[str]]) -> str | None:
+    async def _answer(self, get_answer: Callable[[], Awaitable[str]]) -> str | None:
         try:
-            return await self._ask_uncounted(answerer)
+            return await self._ask_uncounted(get_answer)
         except errors.BotError as error:
             self._interrupt(str(error))
         return None
@@ -369,21 +378,23 @@ class ExecutionStream:
             KernelError: nobody can be asked, or the execution ended.
             BotError: there is no answer.
         """
-        if self._ask is None or len(self._bot_questions) >= _MAX_QUESTIONS:
+        if self._ask is None or len(self._question_tasks) >= _MAX_QUESTIONS:
             raise errors.KernelError
-        asking = asyncio.create_task(self._ask_uncounted(functools.partial(self._ask, request)))
-        self._bot_questions.append(asking)
+        question_task = asyncio.create_task(
+            self._ask_uncounted(functools.partial(self._ask, request))
+        )
+        self._question_tasks.append(question_task)
         try:
-            await asyncio.wait({asking})
+            await asyncio.wait({question_task})
         finally:
-            asking.cancel()
-        if asking.cancelled():
+            question_task.cancel()
+        if question_task.cancelled():
             raise errors.KernelError
-        if isinstance(error := asking.exception(), errors.UnansweredError):
+        if isinstance(error := question_task.exception(), errors.UnansweredError):
             self._interrupt(str(error))
-        return asking.result()
+        return question_task.result()
 
-    async def _ask_uncounted(self, answerer: Callable[[], Awaitable[str]]) -> str:
+    async def _ask_uncounted(self, get_answer: Callable[[], Awaitable[str]]) -> str:
         """Ask one question at a time, without counting the wait as the code's time.
 
         Raises:
@@ -393,11 +404,11 @@ class ExecutionStream:
             self._asking_since = time.monotonic()
             try:
                 async with asyncio.timeout(self._input_seconds):
-                    return await answerer()
+                    return await get_answer()
             except TimeoutError as error:
                 raise errors.UnansweredError from error
             finally:
-                self._answered_seconds = self.seconds_asking
+                self._earlier_asking_seconds = self.seconds_asking
                 self._asking_since = None
                 if not self.next_answer.done():
                     self.next_answer.set_result(None)

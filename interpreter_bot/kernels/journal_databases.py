@@ -1,7 +1,7 @@
 """Database of journals: one SQLite file for all hosts of a data directory.
 
-Each host owns the executions that it runs, and takes over those of dead hosts. All methods block;
-`execution_journals` calls them in threads.
+Each host owns the journals of its executions, and takes over the journals of dead hosts. All
+methods block; `execution_journals` calls them in threads.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 BUSY_SECONDS: Final = 10.0
 """How long a write waits for another host's, by default."""
 
-_FILE: Final = "journals.sqlite"
-_DAMAGED: Final = "journals.damaged"
+_FILE_NAME: Final = "journals.sqlite"
+_DAMAGED_FILE_NAME: Final = "journals.damaged"
 _LOCK_SUFFIX: Final = ".lock"
 _MAX_FREED_PAGES: Final = 4096
 _MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
@@ -106,14 +106,14 @@ class JournalDatabase:
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         try:
             self._writer, self._reader = self._connect_or_replace()
-            # In a transaction, because an unlocked lock file looks like that of a dead host.
+            # Lock in a transaction: until then, other hosts would take this one for dead.
             with self._transaction():
                 self._lock = os.open(
                     self._lock_file(self._host), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
                 )
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
         except sqlite3.Error as error:
-            raise OSError(f"{directory / _FILE} cannot be opened: {error}") from error
+            raise OSError(f"{directory / _FILE_NAME} cannot be opened: {error}") from error
 
     def _connect_or_replace(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
@@ -121,7 +121,7 @@ class JournalDatabase:
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
-            path = self._directory / _FILE
+            path = self._directory / _FILE_NAME
             _log.exception("%s is damaged; its executions are lost", path)
             _move_aside(self._directory)
             return _connect(self._directory, self._busy_seconds)
@@ -163,7 +163,7 @@ class JournalDatabase:
                     )
         return [StoredJournal(*row) for row in rows], len(live_hosts) == 1
 
-    def write(self, changes: Collection[Change], removed: Collection[str]) -> set[str]:
+    def write(self, changes: Collection[Change], removed_ids: Collection[str]) -> set[str]:
         """Write changes and delete journals of this host.
 
         Returns:
@@ -174,9 +174,9 @@ class JournalDatabase:
         """
         refused_ids = set()
         with self._transaction() as connection:
-            for id in removed:
-                delete_own = "DELETE FROM executions WHERE id = ? AND host = ?"
-                if connection.execute(delete_own, (id, self._host)).rowcount:
+            for id in removed_ids:
+                statement = "DELETE FROM executions WHERE id = ? AND host = ?"
+                if connection.execute(statement, (id, self._host)).rowcount:
                     connection.execute("DELETE FROM events WHERE execution = ?", (id,))
             for change in changes:
                 connection.execute("SAVEPOINT change")
@@ -207,7 +207,9 @@ class JournalDatabase:
             ((change.id, first, last) for first, last in change.deleted_ranges),
         )
 
-    def read(self, id: str, first: int, end: int, max_bytes: int) -> list[tuple[int, bytes]]:
+    def read(
+        self, id: str, first_number: int, end_number: int, max_bytes: int
+    ) -> list[tuple[int, bytes]]:
         """Read events from `first` to below `end` that fit, at least one if there is any.
 
         Raises:
@@ -216,7 +218,7 @@ class JournalDatabase:
         events: list[tuple[int, bytes]] = []
         size_bytes = 0
         with self._read_lock, contextlib.closing(self._reader.cursor()) as rows:
-            for number, record in rows.execute(_SELECT_EVENTS, (id, first, end)):
+            for number, record in rows.execute(_SELECT_EVENTS, (id, first_number, end_number)):
                 if events and size_bytes + len(record) > max_bytes:
                     break
                 events.append((number, record))
@@ -233,7 +235,7 @@ class JournalDatabase:
             # Some pages at a time, as other hosts wait for the lock.
             self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
 
-    def replace_damaged(self) -> None:
+    def replace_damaged_file(self) -> None:
         """Set a damaged file aside and create another; its executions are lost.
 
         Raises:
@@ -255,7 +257,7 @@ class JournalDatabase:
 def _connect(
     directory: pathlib.Path, busy_seconds: float
 ) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    path = directory / _FILE
+    path = directory / _FILE_NAME
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     with contextlib.ExitStack() as stack:
         connections = []
@@ -264,7 +266,7 @@ def _connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
             stack.callback(connection.close)
-            # Before the first table exists; later it has no effect.
+            # This must precede the first table; later it has no effect.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             # A killed process loses nothing; a crash of the machine may lose the last moment.
@@ -278,9 +280,9 @@ def _connect(
 
 def _move_aside(directory: pathlib.Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        (directory / _FILE).replace(directory / _DAMAGED)
+        (directory / _FILE_NAME).replace(directory / _DAMAGED_FILE_NAME)
     for suffix in ("-wal", "-shm"):
-        (directory / f"{_FILE}{suffix}").unlink(missing_ok=True)
+        (directory / f"{_FILE_NAME}{suffix}").unlink(missing_ok=True)
 
 
 def _is_locked(path: pathlib.Path) -> bool:

@@ -35,7 +35,7 @@ FORMS = strategies.sampled_from([*(mime for mime, _, _ in mime_bundles._FORMS), 
 
 
 def choose(data, max_bytes=1_000_000):
-    return mime_bundles.choose(data, max_bytes=max_bytes)
+    return mime_bundles.choose_form(data, max_bytes=max_bytes)
 
 
 def encoded(data):
@@ -214,7 +214,7 @@ def test_updates_of_what_was_never_shown_count_as_displays():
         for output in reader.read(display("update_display_data", display_id=f"{number}"))
     ]
     assert [type(output) for output in shown] == [values.Result, values.Result, values.Notice]
-    assert reader.dropped_displays == 48
+    assert reader.dropped_display_count == 48
 
 
 def test_errors_end_in_name_and_message():
@@ -300,8 +300,8 @@ def test_displays_never_exceed_their_budgets(sent, displays):
     results = [output for output in shown if isinstance(output, values.Result)]
     assert sum(not output.is_update for output in results) <= displays
     assert sum(output.is_update for output in results) <= 20 * displays
-    assert len(shown) - len(results) == (reader.dropped_displays > 0)
-    assert len(results) + reader.dropped_displays == len(sent)
+    assert len(shown) - len(results) == (reader.dropped_display_count > 0)
+    assert len(results) + reader.dropped_display_count == len(sent)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ RICH = {
 
 
 def choose(data):
-    return mime_bundles.choose(data, max_bytes=10_000_000)
+    return mime_bundles.choose_form(data, max_bytes=10_000_000)
 
 
 def encoded(data):
