@@ -45,12 +45,12 @@ class Proposals:
     def __init__(
         self,
         services: session_dependencies.SessionDependencies,
-        approved_by: approvals.Approvals,
+        all_approvals: approvals.Approvals,
         request: requests.Request,
         session: records.Session,
     ) -> None:
         self._services = services
-        self._approvals = approved_by
+        self._approvals = all_approvals
         self._request = request
         self._session = session
 

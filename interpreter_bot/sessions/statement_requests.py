@@ -36,11 +36,11 @@ class StatementRequests:
     """Answers the statement requests of one turn's code."""
 
     def __init__(
-        self, connections: ConnectionService, key: str, approved_by: approvals.Approvals
+        self, connections: ConnectionService, key: str, all_approvals: approvals.Approvals
     ) -> None:
         self._connections = connections
         self._key = key
-        self._approvals = approved_by
+        self._approvals = all_approvals
 
     async def answer(self, request: values.InputRequested) -> str | None:
         """Answer what code asks, as JSON; None if it asks for something else."""
@@ -79,9 +79,9 @@ class StatementRequests:
 
 
 def of_turn(
-    services: session_dependencies.SessionDependencies, key: str, approved_by: approvals.Approvals
+    services: session_dependencies.SessionDependencies, key: str, all_approvals: approvals.Approvals
 ) -> StatementRequests | None:
     """Return the statement requests of a turn; None if there are no data connections."""
     if services.connections is None:
         return None
-    return StatementRequests(services.connections, key, approved_by)
+    return StatementRequests(services.connections, key, all_approvals)

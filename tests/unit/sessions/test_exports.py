@@ -57,6 +57,6 @@ def test_questions_stand_where_they_were_asked():
         "*Your code asked: Key: This question has expired.*",
     ]
     turn = past_turns.make_past_turn(*happened)
-    page = html_exports.write("T", [turn], {}, {}).decode()
+    page = html_exports.write_page("T", [turn], {}, {}).decode()
     assert "<pre>Key: •••\n</pre>" in page
     assert "Run this code? Approved." in page
