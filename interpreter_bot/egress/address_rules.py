@@ -1,4 +1,4 @@
-"""The addresses that may be dialled: public ones, and others that a rule names.
+"""The addresses that may be dialled: public ones, and those that a rule names.
 
 `ipaddress.is_global` alone misses several IPv6 forms of private IPv4 addresses.
 """
@@ -16,8 +16,8 @@ from interpreter_bot.wording import network_words
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Link-local addresses, and others at which clouds hand out their machines' credentials.
-_RESERVED: Final = tuple(
+# Link-local addresses, and others at which clouds serve their machines' credentials.
+_RESERVED_NETWORKS: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
         *("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
@@ -25,13 +25,13 @@ _RESERVED: Final = tuple(
         *("fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128"),
     )
 )
-# Not single hosts.
-_NO_HOST: Final = tuple(
+# Not addresses of single hosts.
+_NON_HOST_NETWORKS: Final = tuple(
     ipaddress.ip_network(text)
     for text in ("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8")
 )
 # IPv6 networks whose last 32 bits are an address of IPv4.
-_ENDING_IN_IPV4: Final = tuple(
+_NETWORKS_ENDING_IN_IPV4: Final = tuple(
     map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
 )
 _SIX_TO_FOUR: Final = ipaddress.IPv6Network("2002::/16")
@@ -39,11 +39,11 @@ _SITE_LOCAL: Final = ipaddress.IPv6Network("fec0::/10")
 _LOCAL_NAT64: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
-def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """Read addresses and networks of the settings.
 
     Raises:
-        SettingsError: one is neither.
+        SettingsError: a text is neither.
     """
     parsed = []
     for text in texts:
@@ -55,50 +55,52 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def is_reserved(address: str) -> bool:
-    """Whether an address is link-local, or one at which a cloud hands out credentials."""
+    """Return whether an address is link-local, or serves the credentials of a cloud."""
     forms = _forms(ipaddress.ip_address(address))
-    return any(form in network for form in forms for network in _RESERVED)
+    return any(form in network for form in forms for network in _RESERVED_NETWORKS)
 
 
-def is_allowed(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Whether an address may be dialled: a public one, or one that `allowed` has.
+def is_allowed(address: str, allowed_networks: Sequence[Network] = ()) -> bool:
+    """Return whether an address may be dialled, because it is public or in `allowed_networks`.
 
-    An address of this machine's own has to be listed by itself, not as part of a network.
+    This machine's own addresses have to be listed one by one, not as part of a network.
     """
     try:
         forms = list(_forms(ipaddress.ip_address(address)))
     except ValueError:
         return False
-    return all(_is_form_allowed(form, allowed) for form in forms)
+    return all(_is_form_allowed(form, allowed_networks) for form in forms)
 
 
-def _is_form_allowed(form: Address, allowed: Sequence[Network]) -> bool:
-    around = [network for network in allowed if form in network]
-    # No setting opens these.
-    if any(form in network for network in (*_RESERVED, *_NO_HOST)):
+def _is_form_allowed(form: Address, allowed_networks: Sequence[Network]) -> bool:
+    listed_networks = [network for network in allowed_networks if form in network]
+    # No setting allows these.
+    if any(form in network for network in (*_RESERVED_NETWORKS, *_NON_HOST_NETWORKS)):
         return False
-    if form.is_loopback or _is_own(form):
-        return any(network.num_addresses == 1 for network in around)
-    is_odd = form in _SITE_LOCAL or form in _LOCAL_NAT64
-    return bool(around) or (form.is_global and not form.is_multicast and not is_odd)
+    if form.is_loopback or _is_own_address(form):
+        return any(network.num_addresses == 1 for network in listed_networks)
+    is_special_use = form in _SITE_LOCAL or form in _LOCAL_NAT64
+    return bool(listed_networks) or (
+        form.is_global and not form.is_multicast and not is_special_use
+    )
 
 
 def _forms(address: Address) -> Iterator[Address]:
-    """Yield an address, and the IPv4 address that it carries if it is such an IPv6 address."""
+    """Yield an address and, if it is an IPv6 form of an IPv4 address, that one too."""
     if isinstance(address, ipaddress.IPv6Address):
         number = int(address)
         if address in _SIX_TO_FOUR:
             yield ipaddress.IPv4Address(number >> 80 & 0xFFFFFFFF)
-        if number > 1 and any(address in network for network in _ENDING_IN_IPV4):
-            carried = ipaddress.IPv4Address(number & 0xFFFFFFFF)
-            yield carried
+        if number > 1 and any(address in network for network in _NETWORKS_ENDING_IN_IPV4):
+            ipv4_address = ipaddress.IPv4Address(number & 0xFFFFFFFF)
+            yield ipv4_address
             if address.ipv4_mapped is not None:
                 return
     yield address
 
 
-def _is_own(address: Address) -> bool:
-    """Whether an address is one of this machine's now, which is tried by binding to it."""
+def _is_own_address(address: Address) -> bool:
+    """Return whether an address belongs to this machine, by trying to bind to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""The broker, which serves the doors of all kernels by the policies of their conversations."""
+"""The broker: it serves the doors of all kernels according to their conversations' policies."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ class Broker:
         self.on_contact: Callable[[code_activity.Contact], None] | None = None
         """Called with each finished attempt of code to reach a host."""
         self.find_grants: approvals.FindGrants | None = None
-        """Finds approvals from before this process."""
+        """Finds approvals that people gave before this process began."""
         self._lookups = outbound_connections.NameLookups()
         self._resolve = resolve
-        self._upstream = ssl.create_default_context()
-        self._upstream.set_alpn_protocols(["http/1.1"])
+        self._outside_tls = ssl.create_default_context()
+        self._outside_tls.set_alpn_protocols(["http/1.1"])
         self._refusal = ""
-        self._refused = cachetools.LRUCache[str, bool](_MAX_ENTRIES)
-        """Kernels whose code knows of the refusal."""
-        self._opening: set[str] = set()
-        self.kernels: dict[str, asyncio.Task[None]] = {}
+        self._informed_kernels = cachetools.LRUCache[str, bool](_MAX_ENTRIES)
+        """Kernels in which the setup that explains the refusal has run."""
+        self._opening_kernels: set[str] = set()
+        self.door_tasks: dict[str, asyncio.Task[None]] = {}
         """Tasks that serve the open doors, by kernel."""
-        # Kept until the setup ran, because the caller may be cancelled or not reach the host.
+        # Kept until they ran in their kernels, because a caller may be cancelled.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._approvals_by_kernel = cachetools.LRUCache[tuple[str, str], approvals.Approvals](
@@ -113,8 +113,8 @@ class Broker:
             )
             for rule in self.policy(key).rules
         )
-        counted = self._traffic.get(key)
-        used_bytes = 0 if counted is None else counted.today_bytes
+        session_traffic = self._traffic.get(key)
+        used_bytes = 0 if session_traffic is None else session_traffic.today_bytes
         grants = (
             kernel_approvals.list_grants()
             for session, kernel_approvals in self._approvals.values()
@@ -137,31 +137,31 @@ class Broker:
         kernel_id: str,
         obtain_doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
     ) -> kernel_doors.DoorSetup | None:
-        """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
-        if kernel_id in self.kernels:
+        """Open the doors of a kernel unless they are open; see `kernel_doors.Doorkeeper.open`."""
+        if kernel_id in self.door_tasks:
             return self._pending_setups.get(kernel_id)
-        if kernel_id in self._opening:
+        if kernel_id in self._opening_kernels:
             return None
         if not (self.policy(key) or self._offers(key)):
             return None
         if self._refusal:
-            if kernel_id in self._refused:
+            if kernel_id in self._informed_kernels:
                 return None
             code = kernel_calls.refuse_doors(self._refusal)
             return kernel_doors.DoorSetup(code, self._refusal)
-        self._opening.add(kernel_id)
+        self._opening_kernels.add(kernel_id)
         try:
-            if (opened := await obtain_doors()) is not None:
-                self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, opened)
+            if (doors := await obtain_doors()) is not None:
+                self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, doors)
         finally:
-            self._opening.discard(kernel_id)
+            self._opening_kernels.discard(kernel_id)
         return self._pending_setups.get(kernel_id)
 
     def note_setup_done(self, kernel_id: str) -> None:
         """Record that the setup ran in a kernel."""
         self._pending_setups.pop(kernel_id, None)
         if self._refusal:
-            self._refused[kernel_id] = True
+            self._informed_kernels[kernel_id] = True
 
     def _open_doors(
         self, key: str, kernel_id: str, doors: kernel_doors.Doors
@@ -169,7 +169,7 @@ class Broker:
         for service in self.services:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
-        # Kept for a kernel whose host reconnects.
+        # Approvals outlive doors, which are opened again if the kernel's host reconnects.
         session_approvals = self._approvals_by_kernel.setdefault(
             (key, kernel_id), approvals.Approvals(find_grants=self._find_grants)
         )
@@ -177,42 +177,42 @@ class Broker:
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
-            policy=functools.partial(self.policy, key),
+            find_policy=functools.partial(self.policy, key),
             traffic=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
             dialler=outbound_connections.Dialler(self._resolve or self._lookups.for_session()),
             authority=authority,
             approvals=session_approvals,
-            upstream=self._upstream,
-            record=self._record,
+            outside_tls=self._outside_tls,
+            record_contact=self._report_contact,
         )
         self._approvals[kernel_id] = key, session_approvals
         task = asyncio.create_task(self._serve(doors, context), name=f"doors of {kernel_id}")
-        self.kernels[kernel_id] = task
+        self.door_tasks[kernel_id] = task
         task.add_done_callback(functools.partial(self._close_doors, kernel_id, doors))
-        proxy, services = doors.ports
+        proxy_port, services_port = doors.ports
         if not self.policy(key):
-            # Without a proxy, programs fail sooner.
-            proxy = 0
-        kinds = sorted({offer.service for offer in self._offers(key)})
-        # The certificate differs each time, so the version is made from its key.
+            # If there is no proxy, programs fail sooner.
+            proxy_port = 0
+        service_names = sorted({offer.service for offer in self._offers(key)})
+        # From the key, because the certificate itself differs each time.
         version = hashlib.sha256(
-            repr((authority.key_identifier, kinds, proxy, services)).encode()
+            repr((authority.key_identifier, service_names, proxy_port, services_port)).encode()
         ).hexdigest()
         code = kernel_calls.open_doors(
-            proxy_port=proxy,
-            services_port=services,
+            proxy_port=proxy_port,
+            services_port=services_port,
             authority=authority.certificate,
-            service_kinds=kinds,
+            service_kinds=service_names,
         )
         return kernel_doors.DoorSetup(code, version)
 
     async def _find_grants(self, key: str, kernel_id: str) -> Collection[str]:
-        # Doors are open before the database is.
+        # Doors open before the database, so there may be no function yet.
         return await self.find_grants(key, kernel_id) if self.find_grants is not None else ()
 
     async def close(self) -> None:
         """Shut all doors."""
-        tasks = list(self.kernels.values())
+        tasks = list(self.door_tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -239,16 +239,16 @@ class Broker:
     def _close_doors(
         self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]
     ) -> None:
-        """Clean up after doors, even if their task never ran."""
+        """Close doors and forget their state, even if their task never ran."""
         doors.close()
-        del self.kernels[kernel_id], self._approvals[kernel_id]
+        del self.door_tasks[kernel_id], self._approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
         if self._refusal:
-            self._refused[kernel_id] = True
+            self._informed_kernels[kernel_id] = True
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("serving the doors of %s failed", kernel_id, exc_info=error)
 
-    def _record(self, contact: code_activity.Contact) -> None:
+    def _report_contact(self, contact: code_activity.Contact) -> None:
         """Log and report an attempt of code to reach a host."""
         if self.on_contact is not None:
             self.on_contact(contact)

@@ -16,24 +16,24 @@ _PARTIAL_STATUSES: Final = (206, 226)
 
 
 def secrets_of(headers: Mapping[str, str]) -> list[str]:
-    """Return the secrets in headers: values, and the part after a word like Bearer."""
+    """Return the secrets in headers: their values, also without a first word such as Bearer."""
     parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
     return [part for part in parts if len(part) >= _MIN_SECRET_CHARACTERS]
 
 
-class SecretsSieve:
-    """Finds secrets in a stream, even if they are split over several pieces."""
+class SecretFilter:
+    """Refuses a stream with secrets, even if they are split over several pieces."""
 
     def __init__(self, secrets: Sequence[str], host: str) -> None:
         self._secrets = [secret.encode("ascii") for secret in secrets]
         self._host = host
-        self._held_back = b""
+        self._held_back_data = b""
 
     def check(self, *texts: bytes) -> None:
         """Search whole texts.
 
         Raises:
-            Refusal: one holds a secret.
+            Refusal: a text contains a secret.
         """
         if any(secret in text for secret in self._secrets for text in texts):
             raise policies.Refusal(network_words.holds_secret(self._host), status=502)
@@ -42,7 +42,7 @@ class SecretsSieve:
         """Search the head of a response, and check that its body can be searched.
 
         Raises:
-            Refusal: it holds a secret, or the body is compressed or partial.
+            Refusal: it contains a secret, or the body is compressed or partial.
         """
         self.check(bytes(response.reason), *(value for _, value in response.headers))
         codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
@@ -52,22 +52,22 @@ class SecretsSieve:
             raise policies.Refusal(network_words.answer_partial(self._host), status=502)
 
     def filter(self, data: bytes) -> bytes:
-        """Return the part to pass on; the end is held back if a secret may begin there.
+        """Return the data to pass on; its end is held back if a secret may begin there.
 
         Raises:
-            Refusal: there is a secret.
+            Refusal: it contains a secret.
         """
         if not self._secrets:
             return data
-        data = self._held_back + data
+        data = self._held_back_data + data
         self.check(data)
         held_back_bytes = max(_overlap(data, secret) for secret in self._secrets)
-        self._held_back = data[len(data) - held_back_bytes :]
+        self._held_back_data = data[len(data) - held_back_bytes :]
         return data[: len(data) - held_back_bytes]
 
     def flush(self) -> bytes:
-        """Return what was held back, at the end of the stream."""
-        return self._held_back
+        """Return the data that was held back, once the stream has ended."""
+        return self._held_back_data
 
 
 def _overlap(data: bytes, secret: bytes) -> int:

@@ -24,15 +24,15 @@ from interpreter_bot.egress import (
 from interpreter_bot.wording import network_words
 
 _MAX_RECORDED_PATH_CHARACTERS: Final = 1000
-_TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
-# Servers resolve these differently, so an allowed path could be another path to them.
+_TARGET_PATTERN: Final = re.compile(rb"/[\x21-\x7e]*")
+# Servers interpret these in different ways, so an allowed path could be another path there.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
-_OMITTED_PORTS: Final = {80: ("",), 443: ("",)}
+_DEFAULT_PORTS: Final = frozenset((80, 443))
 # If a secret is added, answers are searched, so they must be neither compressed nor partial.
 _HIDING_HEADERS: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
 
 
-def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
+def check_request(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
     """Check a request to a host; return its path without the query.
 
     Raises:
@@ -49,7 +49,7 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
         raise policies.Refusal(network_words.NO_UPGRADE, status=501)
     if not _names_host(headers.get(b"host", b""), host, port):
         raise policies.Refusal(network_words.OTHER_TARGET, status=421)
-    if not _TARGET.fullmatch(request.target):
+    if not _TARGET_PATTERN.fullmatch(request.target):
         raise policies.Refusal(network_words.NOT_A_PATH, status=400)
     path = request.target.decode("ascii").partition("?")[0]
     if rule.paths:
@@ -66,16 +66,17 @@ def _names_host(value: bytes, host: str, port: int) -> bool:
     if not colon or text.endswith("]"):
         name, port_text = text, ""
     try:
-        is_host = host_names.normalized(name) == host
+        is_host = host_names.normalize(name) == host
     except host_names.NameRefusedError:
         return False
-    return is_host and port_text in (str(port), *_OMITTED_PORTS.get(port, ()))
+    is_port = port_text == str(port) or (not port_text and port in _DEFAULT_PORTS)
+    return is_host and is_port
 
 
-def authority(host: str, port: int) -> bytes:
+def host_header(host: str, port: int) -> bytes:
     """Return the value of the header Host."""
     name = f"[{host}]" if ":" in host else host
-    return (name if port in _OMITTED_PORTS else f"{name}:{port}").encode("ascii")
+    return (name if port in _DEFAULT_PORTS else f"{name}:{port}").encode("ascii")
 
 
 async def exchange(
@@ -94,26 +95,26 @@ async def exchange(
     """Send a checked request to a host, and pass its response back to the client.
 
     Args:
-        client: sent the request.
+        client: that sent the request.
         request: its head.
         server: the connection to the host.
-        host: normalized.
+        host: normalized name of the host.
         port: of the host.
         secret_headers: added to the request; code must not see them.
-        traffic: counts what the session exchanges.
-        contact: the record of this request.
-        idle_seconds: time without traffic after which it ends.
-        rewrite: prefix of the host's addresses, and what replaces it for the client.
+        traffic: counter of the session's bytes.
+        contact: record of this request.
+        idle_seconds: time without traffic after which the exchange ends.
+        rewrite: prefix of the host's URLs in redirects, and its replacement for the client.
 
     Raises:
-        Refusal: something may not be passed on.
-        OSError: a side is gone.
+        Refusal: a part may not be passed on.
+        OSError: a side has disconnected.
     """
-    headers = [(b"Host", authority(host, port))]
+    headers = [(b"Host", host_header(host, port))]
     headers += http_streams.forwardable_headers(
-        request.headers, without=[*secret_headers, "host", "content-length"]
+        request.headers, excluded_names=[*secret_headers, "host", "content-length"]
     )
-    headers += http_streams.framing(request.headers)
+    headers += http_streams.framing_headers(request.headers)
     headers += [
         (name.encode("ascii"), value.encode("ascii")) for name, value in secret_headers.items()
     ]
@@ -124,49 +125,49 @@ async def exchange(
     transfer = _Transfer(
         client, server, traffic, contact, asyncio.timeout(idle_seconds), idle_seconds
     )
-    sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(secret_headers), host)
+    secret_filter = echoed_secrets.SecretFilter(echoed_secrets.secrets_of(secret_headers), host)
     try:
-        async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), transfer.idle:
+        async with asyncio.timeout(opaque_tunnels.MAX_REQUEST_SECONDS), transfer.idle_timeout:
             target = request.target
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
-            await transfer.both_ways(request, sieve, rewrite)
+            await transfer.transfer_both_ways(request, secret_filter, rewrite)
     except TimeoutError as error:
         raise policies.Refusal(network_words.host_too_slow(host), status=504) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transfer:
-    """One exchange: passes on both bodies, counts bytes, and ends it if there is no traffic."""
+    """One exchange: passes on both bodies, counts their bytes, and ends without traffic."""
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream
     traffic: traffic_limits.Traffic
     contact: code_activity.Contact
-    idle: asyncio.Timeout
+    idle_timeout: asyncio.Timeout
     idle_seconds: float
 
-    async def both_ways(
+    async def transfer_both_ways(
         self,
         request: h11.Request,
-        sieve: echoed_secrets.SecretsSieve,
+        secret_filter: echoed_secrets.SecretFilter,
         rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         """Pass on the body of a request, and the response to it."""
         sending = asyncio.create_task(self._send(), name="egress request")
         receiving = asyncio.create_task(
-            self._receive(request, sieve, rewrite), name="egress response"
+            self._receive(request, secret_filter, rewrite), name="egress response"
         )
-        both = {sending, receiving}
+        tasks = {sending, receiving}
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            # A response may come before the request is complete, and then takes precedence.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # If a response comes before the request is complete, the response takes precedence.
             if sending.done() and isinstance(refusal := sending.exception(), policies.Refusal):
                 raise refusal
             await receiving
         finally:
-            for task in both:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(both)
+            await asyncio.wait(tasks)
 
     def _count_sent(self, byte_count: int) -> None:
         self._reset_idle()
@@ -177,7 +178,7 @@ class _Transfer:
         self.traffic.count_received(self.contact, byte_count)
 
     def _reset_idle(self) -> None:
-        self.idle.reschedule(asyncio.get_running_loop().time() + self.idle_seconds)
+        self.idle_timeout.reschedule(asyncio.get_running_loop().time() + self.idle_seconds)
 
     async def _send(self) -> None:
         async for data in self.client.body(self._count_sent):
@@ -187,7 +188,7 @@ class _Transfer:
     async def _receive(
         self,
         request: h11.Request,
-        sieve: echoed_secrets.SecretsSieve,
+        secret_filter: echoed_secrets.SecretFilter,
         rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         while isinstance(response := await _next_event(self.server), h11.InformationalResponse):
@@ -195,36 +196,36 @@ class _Transfer:
                 raise policies.Refusal(network_words.NO_UPGRADE, status=502)
         if not isinstance(response, h11.Response):
             raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502)
-        sieve.check_head(response)
+        secret_filter.check_head(response)
         self.contact.status = response.status_code
-        await self.client.send(_response(response, request.method, rewrite))
+        await self.client.send(_rebuild_response(response, request.method, rewrite))
         body = self.server.body(self._count_received)
         while (data := await _next_chunk(body)) is not None:
-            if visible := sieve.filter(data):
+            if visible := secret_filter.filter(data):
                 await self.client.send(h11.Data(data=visible))
-        if remainder := sieve.flush():
+        if remainder := secret_filter.flush():
             await self.client.send(h11.Data(data=remainder))
         await self.client.send(h11.EndOfMessage())
 
 
-def _response(
+def _rebuild_response(
     response: h11.Response, method: bytes, rewrite: tuple[bytes, bytes] | None
 ) -> h11.Response:
     """Rebuild the head of a response for the client."""
-    headers = http_streams.forwardable_headers(response.headers, without=["content-length"])
+    headers = http_streams.forwardable_headers(response.headers, excluded_names=["content-length"])
     if rewrite is not None:
         headers = [(name, _rewrite_location(name, value, *rewrite)) for name, value in headers]
-    lengths = http_streams.framing(response.headers)
+    framing = http_streams.framing_headers(response.headers)
     has_body = method != b"HEAD" and response.status_code not in (204, 304)
-    if not lengths and has_body:
-        lengths = [(b"Transfer-Encoding", b"chunked")]
-    headers += [*lengths, (b"Connection", b"close")]
+    if not framing and has_body:
+        framing = [(b"Transfer-Encoding", b"chunked")]
+    headers += [*framing, (b"Connection", b"close")]
     status, reason = response.status_code, response.reason
     return h11.Response(status_code=status, headers=headers, reason=reason)
 
 
 def _rewrite_location(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
-    """Return a header's value, with the client's name of the host in redirects."""
+    """Return a header's value; in redirects, replace the prefix of the host's URLs."""
     if name in (b"location", b"content-location") and value.startswith(old_prefix):
         return new_prefix + value.removeprefix(old_prefix)
     return value
@@ -237,7 +238,7 @@ async def _next_event(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 -
         Refusal: it is not valid HTTP.
     """
     try:
-        return await server.receive()
+        return await server.receive_event()
     except http_streams.MalformedError as error:
         raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
 

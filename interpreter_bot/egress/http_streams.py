@@ -1,6 +1,6 @@
 """HTTP/1.1 on streams by h11, with checks that h11 lacks.
 
-A connection carries one request, so that nothing sent after it can be a second request to one side
+A connection carries one request. So later bytes cannot be a second request to one of the two sides
 only (request smuggling).
 """
 
@@ -21,28 +21,28 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 MAX_HEAD_BYTES: Final = 64 * 1024
 _BAD_REQUEST: Final = 400
 # Lines without a carriage return, or that continue on the next line.
-_AMBIGUOUS: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
+_AMBIGUOUS_LINE_END: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
 # Headers about one connection, which are not passed on.
-_HOP_BY_HOP: Final = frozenset(
+_HOP_BY_HOP_HEADERS: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
     transfer-encoding upgrade expect http2-settings""".split()
 )
 # Headers that could override the checked request, or forge its sender.
-_OVERRIDING: Final = frozenset(
+_OVERRIDING_HEADERS: Final = frozenset(
     b"""x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url
     forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
 )
-_REASON: Final = re.compile(r"[^\x20-\x7e]")
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 _MAX_REASON_CHARACTERS: Final = 300
-_MAX_FIRST_BYTES: Final = 200
-# Of data that a client sends while its end is awaited.
+_MAX_BEGINNING_BYTES: Final = 200
+# Of data that a client sends while the bot waits for its end.
 _MAX_BUFFERED_BYTES: Final = 1024 * 1024
-# Then other tasks run: in a body of tiny chunks, each byte may be an event.
+# After this many events other tasks run: in a body of tiny chunks, each byte may be an event.
 _MAX_EVENTS_IN_A_ROW: Final = 32
 
 
 class MalformedError(policies.Refusal):
-    """This is not valid HTTP, so it is not passed on."""
+    """A message is not valid HTTP, and is not passed on."""
 
     def __init__(self, sentence: str = network_words.MALFORMED_REQUEST) -> None:
         super().__init__(sentence, status=_BAD_REQUEST)
@@ -52,43 +52,43 @@ class HttpStream:
     """One side of HTTP/1.1 for one request and its response.
 
     Attributes:
-        ends: reader and writer of the connection.
-        has_body: the request that was read has a body.
+        streams: reader and writer of the connection.
+        has_body: whether the request has a body.
     """
 
     def __init__(
-        self, ends: opaque_tunnels.Ends, role: type[h11.CLIENT] | type[h11.SERVER]
+        self, streams: opaque_tunnels.StreamPair, role: type[h11.CLIENT] | type[h11.SERVER]
     ) -> None:
-        self.ends = ends
+        self.streams = streams
         self._protocol = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._events = 0
         self._uncounted_bytes = 0
-        self._first_data = b""
+        self._body_beginning = b""
         self.has_body = False
 
     @property
-    def unread(self) -> bytes:
-        """The bytes that came after a request for a tunnel."""
+    def unread_bytes(self) -> bytes:
+        """Bytes that the client sent after its request for a tunnel."""
         return self._protocol.trailing_data[0]
 
-    async def request(self) -> h11.Request:
+    async def read_request(self) -> h11.Request:
         """Read the head of a request.
 
         Raises:
-            MalformedError: it is not valid, or the two sides could read it differently.
+            MalformedError: it is invalid, or client and host might parse it differently.
             EOFError: the client has disconnected.
         """
         try:
-            head = await self.ends.reader.readuntil(b"\r\n\r\n")
+            head = await self.streams.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError as error:
             raise MalformedError(network_words.HEAD_TOO_LONG) from error
         self._uncounted_bytes += len(head)
         if len(head) > MAX_HEAD_BYTES:
             raise MalformedError(network_words.HEAD_TOO_LONG)
-        if _AMBIGUOUS.search(head):
+        if _AMBIGUOUS_LINE_END.search(head):
             raise MalformedError
         self._protocol.receive_data(head)
-        event = self._event()
+        event = self._parse_event()
         if not isinstance(event, h11.Request):
             raise MalformedError
         # Python's own clients ask for tunnels by HTTP/1.0.
@@ -99,80 +99,81 @@ class HttpStream:
         self.has_body = not names.isdisjoint((b"content-length", b"transfer-encoding"))
         return event
 
-    def _event(self) -> Any:  # noqa: ANN401 - h11 says so.
+    def _parse_event(self) -> Any:  # noqa: ANN401 - h11 says so.
         try:
             return self._protocol.next_event()
         except h11.RemoteProtocolError as error:
             raise MalformedError from error
 
-    async def receive(self) -> Any:  # noqa: ANN401 - h11's events share no type.
+    async def receive_event(self) -> Any:  # noqa: ANN401 - h11's events share no type.
         """Return h11's next event.
 
         Raises:
             MalformedError: it is not valid HTTP.
         """
-        while (event := await self._next()) is h11.NEED_DATA:
+        while (event := await self._next_event()) is h11.NEED_DATA:
             await self._receive_bytes()
         return event
 
-    async def first_bytes(self) -> bytes:
+    async def read_body_beginning(self) -> bytes:
         """Return the beginning of a request's body, with its framing; empty if there is none."""
-        if self.has_body and not self._first_data:
+        if self.has_body and not self._body_beginning:
             await self._receive_bytes()
-        return self._first_data
+        return self._body_beginning
 
     async def wait_closed(self) -> None:
         """Wait until the client closes the connection; data that it sends meanwhile is buffered.
 
-        If it sends too much, the end cannot be noticed, and this waits until it is cancelled.
+        If it sends too much, its end is not noticed, and this waits until it is cancelled.
         """
-        buffered = 0
-        while buffered < _MAX_BUFFERED_BYTES:
-            if not (number := await self._receive_bytes()):
+        buffered_bytes = 0
+        while buffered_bytes < _MAX_BUFFERED_BYTES:
+            if not (byte_count := await self._receive_bytes()):
                 return
-            buffered += number
+            buffered_bytes += byte_count
         await asyncio.Event().wait()
 
-    async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
-        """Yield a body in pieces as they come. Trailers are dropped.
+    async def body(self, count_bytes: Callable[[int], None]) -> AsyncIterator[bytes]:
+        """Yield a body in pieces as they come, without trailers.
 
-        `count` receives the number of bytes read since its last call, heads and framing included.
+        `count_bytes` receives the number of bytes read since its last call, including heads and
+        framing.
 
         Raises:
             MalformedError: it is not valid HTTP.
         """
         pending = bytearray()
-        while not isinstance(event := await self._next(), h11.EndOfMessage):
+        while not isinstance(event := await self._next_event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 pending += event.data
                 continue
             if event is not h11.NEED_DATA:
                 raise MalformedError
-            self._report_bytes(count)
+            self._report_bytes(count_bytes)
             if pending:
                 yield bytes(pending)
                 pending.clear()
             await self._receive_bytes()
-        self._report_bytes(count)
+        self._report_bytes(count_bytes)
         if pending:
             yield bytes(pending)
 
-    def _report_bytes(self, count: Callable[[int], None]) -> None:
-        number, self._uncounted_bytes = self._uncounted_bytes, 0
-        count(number)
+    def _report_bytes(self, count_bytes: Callable[[int], None]) -> None:
+        byte_count, self._uncounted_bytes = self._uncounted_bytes, 0
+        count_bytes(byte_count)
 
-    async def _next(self) -> Any:  # noqa: ANN401 - h11's events share no type.
+    async def _next_event(self) -> Any:  # noqa: ANN401 - h11's events share no type.
         self._events += 1
         if not self._events % _MAX_EVENTS_IN_A_ROW:
             await asyncio.sleep(0)
-        return self._event()
+        return self._parse_event()
 
     async def _receive_bytes(self) -> int:
         if self._protocol.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
-        data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
+        data = await self.streams.reader.read(opaque_tunnels.CHUNK_BYTES)
         self._uncounted_bytes += len(data)
-        self._first_data = self._first_data or data[:_MAX_FIRST_BYTES]
+        self._body_beginning = self._body_beginning or data[:_MAX_BEGINNING_BYTES]
         self._protocol.receive_data(data)
         return len(data)
 
@@ -180,7 +181,7 @@ class HttpStream:
         """Send h11's events.
 
         Raises:
-            MalformedError: they are not a valid sequence, as when a body has another length.
+            MalformedError: they are no valid sequence, for example if a body has a wrong length.
         """
         for event in events:
             try:
@@ -188,8 +189,8 @@ class HttpStream:
             except h11.LocalProtocolError as error:
                 raise MalformedError from error
             if data:
-                self.ends.writer.write(data)
-        await self.ends.writer.drain()
+                self.streams.writer.write(data)
+        await self.streams.writer.drain()
 
     @property
     def can_refuse(self) -> bool:
@@ -197,9 +198,9 @@ class HttpStream:
         return self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def refuse(self, refusal: policies.Refusal) -> None:
-        """Answer a request with the reason of its refusal, in places that clients show."""
+        """Refuse a request, with the reason in each place of the answer that some client shows."""
         sentence = str(refusal)
-        reason = _REASON.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
+        reason = _UNPRINTABLE.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()
         headers = [
             (b"Content-Type", b"text/plain; charset=utf-8"),
@@ -211,45 +212,46 @@ class HttpStream:
             # h11 cannot answer a request that it could not parse.
             lines = [b"HTTP/1.1 %d %s" % (refusal.status, reason)]
             lines += [b"%s: %s" % header for header in headers]
-            self.ends.writer.write(b"\r\n".join([*lines, b"", body]))
-            await self.ends.writer.drain()
+            self.streams.writer.write(b"\r\n".join([*lines, b"", body]))
+            await self.streams.writer.drain()
             return
         response = h11.Response(status_code=refusal.status, headers=headers, reason=reason)
         await self.send(response, h11.Data(data=body), h11.EndOfMessage())
 
 
 def forwardable_headers(
-    headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()
+    headers: Iterable[tuple[bytes, bytes]], *, excluded_names: Collection[str] = ()
 ) -> Headers:
-    """Return the headers that are not about one connection, except those of `without`.
+    """Return the headers to pass on, without those about one connection and `excluded_names`.
 
     Names in `headers` are in lower case.
     """
     entries = list(headers)
-    dropped = {
+    connection_headers = {
         name.strip().lower()
         for key, value in entries
         if key == b"connection"
         for name in value.split(b",")
     }
-    folded = {fold(name) for name in _OVERRIDING}
-    folded |= {fold(name.encode("ascii")) for name in without}
+    dropped_names = {fold_header_name(name) for name in _OVERRIDING_HEADERS}
+    dropped_names |= {fold_header_name(name.encode("ascii")) for name in excluded_names}
     return [
         (name, value)
         for name, value in entries
-        if name not in _HOP_BY_HOP | dropped and fold(name) not in folded
+        if name not in _HOP_BY_HOP_HEADERS | connection_headers
+        and fold_header_name(name) not in dropped_names
     ]
 
 
-def fold(name: bytes) -> bytes:
-    """Normalize the name of a header, so that names that some server treats as equal are equal."""
+def fold_header_name(name: bytes) -> bytes:
+    """Normalize the name of a header, so that names are equal if any server takes them as equal."""
     return re.sub(rb"[-_.]", b"", name.lower())
 
 
-def framing(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+def framing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """Return the header that gives the length of a body, if there is one."""
     for name, value in headers:
         if name == b"content-length":
             return [(b"Content-Length", value)]
-    chunked = any(name == b"transfer-encoding" for name, _ in headers)
-    return [(b"Transfer-Encoding", b"chunked")] if chunked else []
+    is_chunked = any(name == b"transfer-encoding" for name, _ in headers)
+    return [(b"Transfer-Encoding", b"chunked")] if is_chunked else []

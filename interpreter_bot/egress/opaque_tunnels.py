@@ -1,6 +1,6 @@
-"""TLS tunnels that the bot does not read: only the host name in the first message is checked.
+"""TLS tunnels that the bot does not read: only the host name in the client hello is checked.
 
-OpenSSL reads that name, in a handshake that is never finished.
+OpenSSL parses that name, in a handshake that is never finished.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from interpreter_bot.egress import host_names, policies, traffic_limits
 from interpreter_bot.wording import network_words
 
 CHUNK_BYTES: Final = 128 * 1024
-# Of one connection in one pass of the event loop: with asyncio's 256 KiB, fifty that download at
-# once hold it for 30 ms.
+# Read from one connection in one pass of the event loop. With asyncio's 256 KiB, fifty downloads at
+# once would block the loop for 30 ms.
 _MAX_PASS_BYTES: Final = 48 * 1024
 _MAX_HELLO_BYTES: Final = 16 * 1024
-_CLOSING_SECONDS: Final = 2.0
-REQUEST_SECONDS: Final = 600.0
-"""The longest time for one connection or request."""
+_MAX_CLOSING_SECONDS: Final = 2.0
+MAX_REQUEST_SECONDS: Final = 600.0
+"""Longest time of one connection or request."""
 
 _Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
-class _ShortReads(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Streams that read a little in each pass of the event loop, into one buffer."""
+class _ShortReadProtocol(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
+    """Stream protocol that reads little in each pass of the event loop, into one buffer."""
 
     def __init__(self, reader: asyncio.StreamReader, connected: _Connected | None = None) -> None:
         super().__init__(reader, connected)
@@ -40,23 +40,23 @@ class _ShortReads(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what was read."""
+        """Pass on the bytes that were read."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ends:
-    """Both ends of one connection of streams."""
+class StreamPair:
+    """Reader and writer of one connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @classmethod
-    async def open(cls, endpoint: socket.socket, **options: Any) -> Ends:
+    async def open(cls, endpoint: socket.socket, **options: Any) -> StreamPair:
         """Take over a connected socket; `options` are those of TLS."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK_BYTES)
-        protocol = _ShortReads(reader)
+        protocol = _ShortReadProtocol(reader)
         try:
             transport, _ = await loop.create_connection(lambda: protocol, sock=endpoint, **options)
         except BaseException:
@@ -65,15 +65,15 @@ class Ends:
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     @classmethod
-    async def accepted(cls, endpoint: socket.socket) -> Ends:
+    async def accept(cls, endpoint: socket.socket) -> StreamPair:
         """Take over an accepted socket, whose writer can start TLS as a server.
 
         Raises:
-            OSError: it is gone.
+            OSError: the client has disconnected.
         """
         loop = asyncio.get_running_loop()
-        ready: asyncio.Future[Ends] = loop.create_future()
-        protocol = _ShortReads(
+        ready: asyncio.Future[StreamPair] = loop.create_future()
+        protocol = _ShortReadProtocol(
             asyncio.StreamReader(limit=CHUNK_BYTES),
             lambda reader, writer: ready.set_result(cls(reader, writer)),
         )
@@ -85,11 +85,10 @@ class Ends:
             raise
 
     async def close(self) -> None:
-        """Send what is buffered, and close; a side that reads nothing is not waited for."""
+        """Send buffered data, and close; abort if the other side does not read it soon."""
         self.writer.close()
-        # The other side is gone.
         try:
-            async with asyncio.timeout(_CLOSING_SECONDS):
+            async with asyncio.timeout(_MAX_CLOSING_SECONDS):
                 await self.writer.wait_closed()
         except OSError:  # TimeoutError is one.
             self.writer.transport.abort()
@@ -98,102 +97,102 @@ class Ends:
             raise
 
 
-async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
-    """Read the first TLS message of a client, check that it is for `host`, and return it.
+async def read_client_hello(client: StreamPair, host: str, first_bytes: bytes) -> bytes:
+    """Read a client hello, the first message of TLS, check that it is for `host`, and return it.
 
-    `first_bytes` are what the client has sent already.
+    `first_bytes` are bytes that were received already.
 
     Raises:
-        Refusal: it is for another host, or no TLS; the client gets an alert.
-        EOFError: the client is gone.
+        Refusal: it is for another host, of which a TLS alert tells the client, or it is not TLS.
+        EOFError: the client has disconnected.
     """
     names: list[str | None] = []
 
-    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+    def record_name(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
         names.append(name)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sni_callback = note
+    context.sni_callback = record_name
     incoming, alert = ssl.MemoryBIO(), ssl.MemoryBIO()
     handshake = context.wrap_bio(incoming, alert, server_side=True)
-    raw = b""
+    hello = b""
     while not names:
         data, first_bytes = first_bytes or await client.reader.read(_MAX_HELLO_BYTES), b""
         if not data:
             raise EOFError
-        raw += data
+        hello += data
         incoming.write(data)
         try:
             handshake.do_handshake()
         except ssl.SSLWantReadError:
-            if len(raw) < _MAX_HELLO_BYTES:
+            if len(hello) < _MAX_HELLO_BYTES:
                 continue
         except ssl.SSLError:
-            pass  # It ends so in any case.
+            pass  # The handshake always fails; only the name matters.
         if not names:
             raise policies.Refusal(network_words.not_tls(host))
-    if not _is_for(names[0], host):
+    if not _is_name_of(names[0], host):
         client.writer.write(alert.read())
         raise policies.Refusal(network_words.other_name(host))
-    return raw
+    return hello
 
 
-def _is_for(name: str | None, host: str) -> bool:
-    """Whether the name in a first message is the host's; for an address there is none."""
+def _is_name_of(name: str | None, host: str) -> bool:
+    """Return whether the name in a client hello is the host's; an address has none."""
     if name is None:
-        return host_names.literal(host) is not None
+        return host_names.parse_address(host) is not None
     try:
-        return host_names.normalized(name) == host
+        return host_names.normalize(name) == host
     except host_names.NameRefusedError:
         return False
 
 
 async def relay(
-    client: Ends,
-    server: Ends,
+    client: StreamPair,
+    server: StreamPair,
     *,
     traffic: traffic_limits.Traffic,
     contact: code_activity.Contact,
     idle_seconds: float,
 ) -> None:
-    """Pass on what both sides send until both have ended or one breaks off.
+    """Pass on data both ways until both sides have ended, or one breaks off.
 
     Raises:
-        Refusal: it was too much, or took too long.
-        OSError: a side is gone.
+        Refusal: a limit is exceeded.
+        OSError: a side has disconnected.
     """
     loop = asyncio.get_running_loop()
-    idle = asyncio.timeout(idle_seconds)
+    idle_timeout = asyncio.timeout(idle_seconds)
 
-    def sent(byte_count: int) -> None:
-        idle.reschedule(loop.time() + idle_seconds)
+    def count_sent(byte_count: int) -> None:
+        idle_timeout.reschedule(loop.time() + idle_seconds)
         traffic.count_sent(contact, byte_count)
 
-    def received(byte_count: int) -> None:
-        idle.reschedule(loop.time() + idle_seconds)
+    def count_received(byte_count: int) -> None:
+        idle_timeout.reschedule(loop.time() + idle_seconds)
         traffic.count_received(contact, byte_count)
 
-    both = (
-        asyncio.create_task(_copy(client, server, sent), name="egress up"),
-        asyncio.create_task(_copy(server, client, received), name="egress down"),
+    copy_tasks = (
+        asyncio.create_task(_copy(client, server, count_sent), name="egress up"),
+        asyncio.create_task(_copy(server, client, count_received), name="egress down"),
     )
     try:
-        async with asyncio.timeout(REQUEST_SECONDS), idle:
-            await asyncio.gather(*both)
+        async with asyncio.timeout(MAX_REQUEST_SECONDS), idle_timeout:
+            await asyncio.gather(*copy_tasks)
     except TimeoutError as error:
         raise policies.Refusal(network_words.idle_too_long(idle_seconds)) from error
     finally:
-        for task in both:
+        for task in copy_tasks:
             task.cancel()
-        await asyncio.wait(both)
+        await asyncio.wait(copy_tasks)
 
 
-async def _copy(source: Ends, target: Ends, count: Callable[[int], None]) -> None:
+async def _copy(source: StreamPair, target: StreamPair, count_bytes: Callable[[int], None]) -> None:
     while data := await source.reader.read(CHUNK_BYTES):
-        count(len(data))
+        count_bytes(len(data))
         target.writer.write(data)
-        # A slow reader slows its sender down.
+        # A slow reader slows the sender down.
         await target.writer.drain()
     if target.writer.can_write_eof():
         target.writer.write_eof()

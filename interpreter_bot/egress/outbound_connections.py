@@ -1,4 +1,4 @@
-"""Connections to outside hosts: a name is looked up once, and the checked address is dialled."""
+"""Connections to outside hosts: each name is looked up once, and its checked address is dialled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Addresses]]
 _MAX_THREADS: Final = 32
 _MAX_THREADS_OF_SESSION: Final = 2
 # Including the look-up.
-_CONNECT_SECONDS: Final = 10.0
+_MAX_CONNECTING_SECONDS: Final = 10.0
 _BAD_GATEWAY: Final = 502
 
 
@@ -38,14 +38,14 @@ class NameLookups:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def for_session(self) -> Resolve:
-        """Return a resolver for one session, which uses few threads at a time."""
+        """Return a resolver for one session, which may use only a few threads at a time."""
         slots = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
         async def look_up(host: str, port: int) -> Addresses:
             await slots.acquire()
             call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
-            # After a timeout the thread is still busy, and counts for the session until it ends.
+            # After a timeout, the thread is still busy, so it keeps its slot until it ends.
             lookup.add_done_callback(lambda _: slots.release())
             return await asyncio.shield(lookup)
 
@@ -53,7 +53,7 @@ class NameLookups:
 
 
 class Dialler:
-    """Opens connections."""
+    """Opens connections to outside hosts."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -64,37 +64,37 @@ class Dialler:
         The checked address is dialled: the name is not looked up again.
 
         Raises:
-            Refusal: it has no allowed address, or does not answer. The sentence has no address.
+            Refusal: it has no allowed address, or does not answer; the sentence names no address.
         """
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(_MAX_CONNECTING_SECONDS):
                 addresses = await self._resolve(host, port)
-                allowed = [
+                allowed_addresses = [
                     entry
                     for entry in addresses
                     if address_rules.is_allowed(entry[4][0], rule.networks)
                 ]
-                if not allowed:
+                if not allowed_addresses:
                     _log.warning("%s is at no allowed address: %s", host, addresses)
                     raise policies.Refusal(network_words.private_address(host))
-                return await self._connect_first(allowed)
+                return await self._connect_first(allowed_addresses)
         except socket.gaierror as error:
             raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
         except OSError as error:  # TimeoutError is one.
             sentence = network_words.host_not_answering(host, port)
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
-    async def _connect_first(self, allowed: Addresses) -> socket.socket:
+    async def _connect_first(self, allowed_addresses: Addresses) -> socket.socket:
         """Connect to the first address that answers."""
         error: OSError = ConnectionError("no address")
-        for family, kind, protocol, _, address in allowed:
+        for family, kind, protocol, _, address in allowed_addresses:
             endpoint = socket.socket(family, kind, protocol)
             try:
                 endpoint.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(endpoint, address)
-            except OSError as refused:
+            except OSError as connect_error:
                 endpoint.close()
-                error = refused
+                error = connect_error
             except BaseException:
                 endpoint.close()
                 raise

@@ -1,4 +1,4 @@
-"""Policies of conversations: the rules of the settings that hold in their places."""
+"""Policies of conversations: the rules of the settings that apply to their places."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from interpreter_bot.egress import address_rules, host_names
 from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import network_words
 
-_METHOD: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
-_FIELD: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
-_VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", re.ASCII)
+_METHOD_PATTERN: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_HEADER_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
+_HEADER_VALUE_PATTERN: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", re.ASCII)
 
 
 class Refusal(errors.BotError):
-    """Code may not do that.
+    """A request of code is refused.
 
     Attributes:
-        status: of HTTP.
+        status: HTTP status of the answer.
     """
 
     def __init__(self, sentence: str | None = None, *, status: int = 403) -> None:
@@ -35,13 +35,13 @@ class Rule:
 
     Attributes:
         pattern: a name, an address, or `*.` and a name.
-        ports: its ports.
-        places: where the rule holds; none means everywhere.
-        networks: where it may be, beside public addresses.
-        methods: that are let through; none means all.
-        paths: beginnings of those that are let through; none means all.
-        headers: added to each request. Nothing else than the request may get to know them.
-        needs_approval: a person is asked before a request is sent.
+        ports: allowed ports.
+        places: places where the rule applies; empty for all.
+        networks: allowed addresses besides public ones.
+        methods: allowed methods; empty for all.
+        paths: beginnings of allowed paths; empty for all.
+        headers: added to each request, and secret from code.
+        needs_approval: whether a person is asked before a request is sent.
     """
 
     pattern: str
@@ -54,14 +54,14 @@ class Rule:
     needs_approval: bool = False
 
     @property
-    def is_read(self) -> bool:
-        """Whether requests have to be read, rather than passed on encrypted."""
+    def must_be_read(self) -> bool:
+        """Whether the bot has to read requests, rather than pass them on encrypted."""
         return bool(self.methods or self.paths or self.headers or self.needs_approval)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
-    """What one conversation may reach."""
+    """The rules of one conversation."""
 
     rules: tuple[Rule, ...] = ()
 
@@ -69,20 +69,20 @@ class Policy:
         return bool(self.rules)
 
     def find(self, host: str, port: int) -> tuple[str, Rule]:
-        """Return a host's normalized name and the first rule for it. Nothing is looked up.
+        """Return a host's normalized name and its first rule, without looking up the name.
 
         Raises:
-            Refusal: there is none.
+            Refusal: there is no rule.
         """
         try:
-            name = host_names.normalized(host)
+            name = host_names.normalize(host)
         except host_names.NameRefusedError as error:
             raise Refusal(network_words.HOST_NOT_REACHABLE) from error
-        matching = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
-        for rule in matching:
+        matching_rules = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
+        for rule in matching_rules:
             if port in rule.ports:
                 return name, rule
-        raise Refusal(network_words.not_listed(name, port, is_port=bool(matching)))
+        raise Refusal(network_words.not_listed(name, port, is_port=bool(matching_rules)))
 
 
 def policy_for(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
@@ -95,23 +95,23 @@ def compile_rules(
 ) -> tuple[Rule, ...]:
     """Turn the settings into rules.
 
-    `environment` holds the secrets that `headers` name.
+    `environment` has the secrets that `headers` name.
 
     Raises:
-        SettingsError: an entry cannot be used; the sentence has no secret in it.
+        SettingsError: an entry cannot be used; the sentence contains no secret.
     """
     return tuple(_compile_rule(entry, environment) for entry in entries)
 
 
 def _compile_rule(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
-    pattern = host_names.pattern(entry.host)
-    networks = address_rules.networks(entry.addresses)
-    is_whole = all(path.startswith("/") for path in entry.paths)
+    pattern = host_names.normalize_pattern(entry.host)
+    networks = address_rules.parse_networks(entry.addresses)
+    are_paths_absolute = all(path.startswith("/") for path in entry.paths)
     for is_wrong, flaw in (
         (pattern.startswith("*") and networks, network_words.WILDCARD_WITH_ADDRESSES),
-        (not all(map(_METHOD.fullmatch, entry.methods)), network_words.METHODS_IN_CAPITALS),
+        (not all(map(_METHOD_PATTERN.fullmatch, entry.methods)), network_words.METHODS_IN_CAPITALS),
         ("CONNECT" in entry.methods or "TRACE" in entry.methods, network_words.NEVER_ALLOWED),
-        (not is_whole, network_words.PATHS_BEGIN_WITH_SLASH),
+        (not are_paths_absolute, network_words.PATHS_BEGIN_WITH_SLASH),
         (bool(entry.headers) and not entry.paths, network_words.HEADERS_NEED_PATHS),
         (bool(entry.headers) and pattern.startswith("*"), network_words.HEADERS_NEED_HOST),
     ):
@@ -125,21 +125,23 @@ def _compile_rule(entry: settings.Egress, environment: Mapping[str, str]) -> Rul
         methods=frozenset(entry.methods),
         paths=entry.paths,
         headers={
-            name: _header(entry.host, name, text, environment)
+            name: _fill_header(entry.host, name, text, environment)
             for name, text in entry.headers.items()
         },
         needs_approval=entry.approval == "ask",
     )
 
 
-def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> str:
+def _fill_header(host: str, name: str, text: str, environment: Mapping[str, str]) -> str:
     """Return the value of a header that a rule adds."""
     try:
         value = header_values.fill_variables(text, environment)
     except header_values.VariableError as error:
         raise errors.SettingsError(network_words.bad_entry(host, str(error))) from None
     fault = header_values.header_fault(value)
-    if not fault and not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
+    if not fault and not (
+        _HEADER_NAME_PATTERN.fullmatch(name) and _HEADER_VALUE_PATTERN.fullmatch(value)
+    ):
         fault = network_words.UNSENDABLE_HEADER
     if fault:
         flaw = network_words.bad_header(name, fault)

@@ -1,6 +1,6 @@
-"""The proxy behind one kernel's door, which allows code's requests or refuses them with a reason.
+"""The proxy at one kernel's door, which forwards requests of code or refuses them with a reason.
 
-Only that kernel's code can come through the door, so there is no authentication.
+Only that kernel's code can connect to the door, so there is no authentication.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from interpreter_bot.wording import network_words
 
 _log = logging.getLogger(__name__)
 
-_HANDSHAKE_SECONDS: Final = 10.0
-# A refusal is delayed, because clients would ask again at once.
-_REFUSAL_SECONDS: Final = 0.1
-_LINGER_SECONDS: Final = 1.0
+_MAX_HANDSHAKE_SECONDS: Final = 10.0
+# Refusals are delayed, because clients may retry at once.
+_REFUSAL_PAUSE_SECONDS: Final = 0.1
+_MAX_LINGER_SECONDS: Final = 1.0
 _ACCEPT_PAUSE_SECONDS: Final = 1.0
 
 
@@ -46,26 +46,26 @@ class ProxyContext:
     Attributes:
         key: of its session.
         kernel_id: of the kernel.
-        policy: returns the rules of the session.
+        find_policy: returns the present rules of the session.
         traffic: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.
-        approvals: of people for this kernel.
-        upstream: for TLS to the outside.
-        record: is called with the contact of each ended connection.
-        max_connections: at a time.
+        approvals: of people, for this kernel.
+        outside_tls: context for TLS to outside hosts.
+        record_contact: called with the contact of each ended connection.
+        max_connections: number of connections at a time.
         idle_seconds: a connection without traffic for this long is closed.
     """
 
     key: str
     kernel_id: str
-    policy: Callable[[], policies.Policy]
+    find_policy: Callable[[], policies.Policy]
     traffic: traffic_limits.Traffic
     dialler: outbound_connections.Dialler
     authority: certificates.Authority
     approvals: approvals.Approvals
-    upstream: ssl.SSLContext
-    record: Callable[[code_activity.Contact], None]
+    outside_tls: ssl.SSLContext
+    record_contact: Callable[[code_activity.Contact], None]
     max_connections: int = 32
     idle_seconds: float = 60.0
 
@@ -86,7 +86,7 @@ class Proxy:
                 try:
                     endpoint = await accept()
                 except OSError:
-                    # Probably the process has no descriptors left, which need not end this kernel.
+                    # Probably the process has no descriptors left, so try again later.
                     _log.exception("no connection of a kernel can be accepted")
                     self._slots.release()
                     await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
@@ -111,17 +111,17 @@ class Proxy:
     async def _serve_connection(self, endpoint: socket.socket) -> None:
         """Serve one connection, and record its outcome."""
         contact = code_activity.Contact(self._context.key, self._context.kernel_id)
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
-            ends = await opaque_tunnels.Ends.accepted(endpoint)
+            streams = await opaque_tunnels.StreamPair.accept(endpoint)
         except OSError:
             return  # The client has disconnected.
-        client = http_streams.HttpStream(ends, h11.SERVER)
+        client = http_streams.HttpStream(streams, h11.SERVER)
         try:
             await self._serve_request(client, contact)
         except policies.Refusal as refusal:
             contact.status, contact.reason = refusal.status, str(refusal)
-            await asyncio.sleep(_REFUSAL_SECONDS)
+            await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
             await _refuse(client, refusal)
         except TimeoutError:
             contact.reason = network_words.TOOK_TOO_LONG
@@ -129,77 +129,79 @@ class Proxy:
             contact.reason = network_words.BROKE_OFF
             _log.debug("a connection broke off", exc_info=error)
         finally:
-            contact.seconds = time.monotonic() - began
+            contact.seconds = time.monotonic() - started_at
             if contact.host:
-                self._context.record(contact)
-            await client.ends.close()
+                self._context.record_contact(contact)
+            await client.streams.close()
 
     async def _serve_request(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
-        """Read one request, and carry it out if that is allowed."""
+        """Read one request, and forward it if that is allowed."""
         async with asyncio.timeout(self._context.idle_seconds):
-            request = await client.request()
+            request = await client.read_request()
         contact.method = request.method[:40].decode("ascii")
         self._context.traffic.admit()
         if request.method == b"CONNECT":
-            await self._connect(client, request, contact)
+            await self._open_tunnel(client, request, contact)
             return
         scheme, _, location = request.target.partition(b"://")
         if scheme.lower() != b"http":
             raise policies.Refusal(network_words.ONLY_HTTP, status=400)
         host_and_port, slash, path = location.partition(b"/")
-        host, rule = self._find(host_and_port, 80, contact)
-        plain = h11.Request(
+        host, rule = self._find_rule(host_and_port, 80, contact)
+        direct_request = h11.Request(
             method=request.method, target=slash + path or b"/", headers=request.headers
         )
         if rule.headers:
             # Secrets would be sent in the clear.
             raise policies.Refusal(network_words.only_https(host, contact.port))
-        contact.path = forwarded_requests.check(plain, host, contact.port, rule)
-        await self._approve(client, plain, rule, contact)
-        async with self._dialled(host, contact.port, rule, is_encrypted=False) as server:
-            await self._exchange(client, plain, server, rule, contact)
+        contact.path = forwarded_requests.check_request(direct_request, host, contact.port, rule)
+        await self._approve(client, direct_request, rule, contact)
+        async with self._open_host_stream(host, contact.port, rule, is_encrypted=False) as server:
+            await self._exchange(client, direct_request, server, rule, contact)
 
-    def _find(
+    def _find_rule(
         self, host_and_port: bytes, port: int, contact: code_activity.Contact
     ) -> tuple[str, policies.Rule]:
-        """Find the rule for a host and port, as written in a request."""
+        """Return the host and its rule, for a host and port as written in a request."""
         text = host_and_port.decode("latin-1")
         name, colon, port_text = text.rpartition(":")
         if not colon or text.endswith("]"):
             name, port_text = text, str(port)
         is_port = port_text.isascii() and port_text.isdigit() and len(port_text) < 6
         contact.host, contact.port = name[:253], int(port_text) if is_port else 0
-        contact.host, rule = self._context.policy().find(name, contact.port)
+        contact.host, rule = self._context.find_policy().find(name, contact.port)
         return contact.host, rule
 
-    async def _connect(
+    async def _open_tunnel(
         self, client: http_streams.HttpStream, request: h11.Request, contact: code_activity.Contact
     ) -> None:
-        """Open a tunnel: opaque, or read by the bot."""
-        host, rule = self._find(request.target, 443, contact)
+        """Open a tunnel, which is opaque or read by the bot, as the rule says."""
+        host, rule = self._find_rule(request.target, 443, contact)
         host_header = dict(request.headers).get(b"host", b"")
         is_same_host = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
         if client.has_body or not is_same_host:
             raise http_streams.MalformedError
         response = h11.Response(status_code=200, reason=b"Connection established", headers=[])
-        await client.receive()  # The end of the request.
-        if rule.is_read:
+        await client.receive_event()  # This is the end of the request.
+        if rule.must_be_read:
             await client.send(response)
             await self._answer_for_host(client, host, rule, contact)
             return
-        raw = await self._context.dialler.dial(host, contact.port, rule)
-        server = await opaque_tunnels.Ends.open(raw)
+        endpoint = await self._context.dialler.dial(host, contact.port, rule)
+        server = await opaque_tunnels.StreamPair.open(endpoint)
         try:
             await client.send(response)
             contact.status = 200
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                hello = await opaque_tunnels.read_hello(client.ends, host, client.unread)
-            self._context.traffic.count_sent(contact, len(hello))
-            server.writer.write(hello)
+            async with asyncio.timeout(_MAX_HANDSHAKE_SECONDS):
+                client_hello = await opaque_tunnels.read_client_hello(
+                    client.streams, host, client.unread_bytes
+                )
+            self._context.traffic.count_sent(contact, len(client_hello))
+            server.writer.write(client_hello)
             await opaque_tunnels.relay(
-                client.ends,
+                client.streams,
                 server,
                 traffic=self._context.traffic,
                 contact=contact,
@@ -210,27 +212,29 @@ class Proxy:
 
     async def _answer_for_host(
         self,
-        outer: http_streams.HttpStream,
+        tunnel: http_streams.HttpStream,
         host: str,
         rule: policies.Rule,
         contact: code_activity.Contact,
     ) -> None:
-        """Answer in place of a host whose requests the bot reads."""
+        """Answer as if the bot were the host, to read and check the requests."""
         tls = self._context.authority.context(host)
-        async with asyncio.timeout(_HANDSHAKE_SECONDS):
-            await outer.ends.writer.start_tls(tls)
-        client = http_streams.HttpStream(outer.ends, h11.SERVER)
+        async with asyncio.timeout(_MAX_HANDSHAKE_SECONDS):
+            await tunnel.streams.writer.start_tls(tls)
+        client = http_streams.HttpStream(tunnel.streams, h11.SERVER)
         try:
             async with asyncio.timeout(self._context.idle_seconds):
-                request = await client.request()
+                request = await client.read_request()
             contact.method = request.method[:40].decode("ascii")
-            contact.path = forwarded_requests.check(request, host, contact.port, rule)
+            contact.path = forwarded_requests.check_request(request, host, contact.port, rule)
             await self._approve(client, request, rule, contact)
-            async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
+            async with self._open_host_stream(
+                host, contact.port, rule, is_encrypted=True
+            ) as server:
                 await self._exchange(client, request, server, rule, contact)
         except policies.Refusal as refusal:
             contact.status, contact.reason = refusal.status, str(refusal)
-            await asyncio.sleep(_REFUSAL_SECONDS)
+            await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
             await _refuse(client, refusal)
 
     async def _approve(
@@ -240,33 +244,37 @@ class Proxy:
         rule: policies.Rule,
         contact: code_activity.Contact,
     ) -> None:
-        """Ask a person if the rule demands it, before the name is looked up.
+        """Ask a person if the rule needs approval, before the name is looked up.
 
         Raises:
             Refusal: the person did not allow it.
-            EOFError: the client has disconnected; it may ask for the same again.
+            EOFError: the client has disconnected.
         """
         if not rule.needs_approval:
             return
         async with asyncio.timeout(self._context.idle_seconds):
-            first = await client.first_bytes()
+            body_beginning = await client.read_body_beginning()
         target = request.target.decode("ascii")
-        approval = self._context.approvals.require(contact, target=target, first=first)
+        approval = self._context.approvals.require(
+            contact, target=target, body_beginning=body_beginning
+        )
         if not await cancellation.run_until(
             approval, client.wait_closed(), name="approval of a request"
         ):
             raise EOFError
 
     @contextlib.asynccontextmanager
-    async def _dialled(
+    async def _open_host_stream(
         self, host: str, port: int, rule: policies.Rule, *, is_encrypted: bool
     ) -> AsyncIterator[http_streams.HttpStream]:
-        """Connect to a host for a request."""
-        raw = await self._context.dialler.dial(host, port, rule)
-        options = {"ssl": self._context.upstream, "server_hostname": host} if is_encrypted else {}
+        """Connect to a host, and yield its stream for one request."""
+        endpoint = await self._context.dialler.dial(host, port, rule)
+        options = (
+            {"ssl": self._context.outside_tls, "server_hostname": host} if is_encrypted else {}
+        )
         try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                server = await opaque_tunnels.Ends.open(raw, **options)
+            async with asyncio.timeout(_MAX_HANDSHAKE_SECONDS):
+                server = await opaque_tunnels.StreamPair.open(endpoint, **options)
         except OSError as error:
             _log.info("no TLS with %s", host, exc_info=error)
             raise policies.Refusal(network_words.certificate_untrusted(host), status=502) from error
@@ -302,11 +310,11 @@ class Proxy:
 async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) -> None:
     """Answer with the reason of a refusal; abort an answer that has begun."""
     if not client.can_refuse:
-        client.ends.writer.transport.abort()
+        client.streams.writer.transport.abort()
         return
     with contextlib.suppress(OSError):  # TimeoutError is a subclass.
-        async with asyncio.timeout(_LINGER_SECONDS):
+        async with asyncio.timeout(_MAX_LINGER_SECONDS):
             await client.refuse(refusal)
             # Closing a connection with unread data would discard the answer.
-            while client.has_body and await client.ends.reader.read(opaque_tunnels.CHUNK_BYTES):
+            while client.has_body and await client.streams.reader.read(opaque_tunnels.CHUNK_BYTES):
                 pass

@@ -1,7 +1,7 @@
 """The services' door: plain HTTP to hosts as `/to/HOST/path`, and services of the bot.
 
-`/to/…` is for programs that cannot use a proxy or trust only their own authorities: the bot speaks
-TLS for them. The same rules hold as for the proxy.
+`/to/…` is for programs that cannot use a proxy, or that trust only their own certificate
+authorities: the bot speaks TLS for them. The same rules hold as for the proxy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interpreter_bot.egress import (
 from interpreter_bot.wording import network_words
 
 PREFIX: Final = b"/to/"
-_ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
+_ALIAS_PATTERN: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
 _MAX_BODY_BYTES: Final = 1024 * 1024
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
 
@@ -36,8 +36,8 @@ class ServiceCall:
     Attributes:
         key: of the session.
         kernel_id: of its kernel.
-        path: what follows the service's own part, without a slash before it.
-        client: that sent it.
+        path: the rest of the path after the name of the service, without a leading slash.
+        client: connection of the code.
     """
 
     key: str
@@ -49,7 +49,7 @@ class ServiceCall:
         """Return the body of the request.
 
         Raises:
-            Refusal: it is longer.
+            Refusal: it is longer than `max_bytes`.
         """
         body = bytearray()
         async for data in self.client.body(lambda _: None):
@@ -58,18 +58,18 @@ class ServiceCall:
                 raise policies.Refusal(network_words.BODY_TOO_LARGE, status=413)
         return bytes(body)
 
-    async def begin(self, kind: bytes = b"application/octet-stream") -> None:
-        """Begin an answer that ends with the connection; its content has to mark its end."""
-        await self.send(_HEAD % kind)
+    async def begin(self, content_type: bytes = b"application/octet-stream") -> None:
+        """Begin an answer without a length; its content has to mark its own end."""
+        await self.send(_HEAD % content_type)
 
     async def send(self, data: bytes) -> None:
         """Send a piece of the answer, as fast as code reads it."""
-        self.client.ends.writer.write(data)
-        await self.client.ends.writer.drain()
+        self.client.streams.writer.write(data)
+        await self.client.streams.writer.drain()
 
     async def wait_closed(self) -> None:
-        """Return once code has closed the connection; what it still sends is dropped."""
-        while await self.client.ends.reader.read(_MAX_BODY_BYTES):
+        """Return once code has closed the connection; drop the bytes that it still sends."""
+        while await self.client.streams.reader.read(_MAX_BODY_BYTES):
             pass
 
 
@@ -77,30 +77,30 @@ class DoorService(Protocol):
     """A service of the bot for code.
 
     Attributes:
-        name: of its part of the path, as `connections` of `/connections/…`.
+        name: first part of its paths, such as `connections` in `/connections/…`.
     """
 
     name: str
 
     def offers(self, key: str) -> Sequence[code_activity.Offer]:
-        """Return what a session may use of it, for people and models."""
+        """Return the parts that a session may use, for people and models."""
 
     def note_opened(self, key: str) -> None:
-        """Record that a session's doors were opened; another bot may have had them before."""
+        """Handle the opening of a session's doors, which another bot may have had before."""
 
     def is_offered(self, key: str) -> bool:
-        """Return whether a session may use any of it; otherwise its path does not exist."""
+        """Return whether a session may use the service; otherwise its paths do not exist."""
 
     async def answer(self, call: ServiceCall) -> None:
         """Answer a request of a session that may use the service.
 
         Raises:
-            Refusal: it is not done; the sentence is the answer, if none has begun.
+            Refusal: the request is refused; the sentence is the answer, unless one has begun.
         """
 
 
 class ServicesDoor(proxies.Proxy):
-    """Answers requests for `/to/HOST/…`, and to services, behind one kernel's door."""
+    """Answers requests for `/to/HOST/…` and for services, at one kernel's door."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class ServicesDoor(proxies.Proxy):
         """Answer one request, or forward it to the host in its path if that is allowed.
 
         Raises:
-            Refusal: it may not.
+            Refusal: the request is not allowed.
         """
         async with asyncio.timeout(self._context.idle_seconds):
-            request = await client.request()
+            request = await client.read_request()
         name, _, path = request.target.decode("latin-1").removeprefix("/").partition("/")
         service, key = self._services.get(name), self._context.key
         if service is not None and service.is_offered(key):
@@ -128,22 +128,22 @@ class ServicesDoor(proxies.Proxy):
             return
         contact.method = request.method[:40].decode("ascii")
         self._context.traffic.admit()
-        alias = _ALIAS.fullmatch(request.target)
+        alias = _ALIAS_PATTERN.fullmatch(request.target)
         if alias is None:
             raise policies.Refusal(network_words.HOW_TO_ADDRESS, status=404)
-        host, rule = self._find(alias[1], 443, contact)
-        local_host = dict(request.headers).get(b"host", b"")
-        remote_host = forwarded_requests.authority(host, contact.port)
+        host, rule = self._find_rule(alias[1], 443, contact)
+        door_host = dict(request.headers).get(b"host", b"")
+        outside_host = forwarded_requests.host_header(host, contact.port)
         headers = [(name, value) for name, value in request.headers if name != b"host"]
         renamed_request = h11.Request(
-            method=request.method, target=alias[2], headers=[(b"Host", remote_host), *headers]
+            method=request.method, target=alias[2], headers=[(b"Host", outside_host), *headers]
         )
-        contact.path = forwarded_requests.check(renamed_request, host, contact.port, rule)
+        contact.path = forwarded_requests.check_request(renamed_request, host, contact.port, rule)
         await self._approve(client, renamed_request, rule, contact)
-        async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
+        async with self._open_host_stream(host, contact.port, rule, is_encrypted=True) as server:
             # Redirects within the host lead through this door, too.
             rewrite = (
-                b"https://" + remote_host + b"/",
-                b"http://" + local_host + PREFIX + alias[1] + b"/",
+                b"https://" + outside_host + b"/",
+                b"http://" + door_host + PREFIX + alias[1] + b"/",
             )
             await self._exchange(client, renamed_request, server, rule, contact, rewrite=rewrite)

@@ -20,55 +20,58 @@ class Traffic:
 
     def __init__(self, limits: settings.EgressLimits) -> None:
         self._limits = limits
-        self._times: collections.deque[float] = collections.deque(maxlen=limits.requests)
-        self._since = time.monotonic()
-        self._bytes = 0
+        self._request_times: collections.deque[float] = collections.deque(maxlen=limits.requests)
+        self._day_started_at = time.monotonic()
+        self._day_bytes = 0
 
     @property
     def today_bytes(self) -> int:
-        """Bytes in both directions since the session's day began, which lasts 24 hours."""
+        """Bytes in both directions on the session's present day of 24 hours."""
         now = time.monotonic()
-        if now - self._since > _DAY_SECONDS:
-            self._since, self._bytes = now, 0
-        return self._bytes
+        if now - self._day_started_at > _DAY_SECONDS:
+            self._day_started_at, self._day_bytes = now, 0
+        return self._day_bytes
 
     def admit(self) -> None:
         """Count a connection or request.
 
         Raises:
-            Refusal: there were too many, or was too much.
+            Refusal: there were too many requests in the last hour, or too many bytes today.
         """
         now = time.monotonic()
-        if len(self._times) == self._limits.requests and now - self._times[0] < _HOUR_SECONDS:
+        if (
+            len(self._request_times) == self._limits.requests
+            and now - self._request_times[0] < _HOUR_SECONDS
+        ):
             raise policies.Refusal(
                 network_words.too_many_requests(self._limits.requests), status=_TOO_MANY_REQUESTS
             )
-        self._times.append(now)
-        self._add(0)
+        self._request_times.append(now)
+        self._count_bytes(0)
 
-    def count_sent(self, contact: code_activity.Contact, count: int) -> None:
+    def count_sent(self, contact: code_activity.Contact, byte_count: int) -> None:
         """Count what code sends.
 
         Raises:
-            Refusal: it is too much.
+            Refusal: a limit is exceeded.
         """
-        contact.sent_bytes += count
-        self._add(count)
+        contact.sent_bytes += byte_count
+        self._count_bytes(byte_count)
         if contact.sent_bytes > (limit := self._limits.sent_bytes):
             raise policies.Refusal(network_words.sent_too_much(limit), status=413)
 
-    def count_received(self, contact: code_activity.Contact, count: int) -> None:
+    def count_received(self, contact: code_activity.Contact, byte_count: int) -> None:
         """Count what code receives.
 
         Raises:
-            Refusal: it is too much.
+            Refusal: a limit is exceeded.
         """
-        contact.received_bytes += count
-        self._add(count)
+        contact.received_bytes += byte_count
+        self._count_bytes(byte_count)
         if contact.received_bytes > (limit := self._limits.received_bytes):
             raise policies.Refusal(network_words.received_too_much(limit), status=502)
 
-    def _add(self, count: int) -> None:
-        self._bytes += count
+    def _count_bytes(self, byte_count: int) -> None:
+        self._day_bytes += byte_count
         if self.today_bytes > self._limits.daily_bytes:
             raise policies.Refusal(network_words.TRAFFIC_USED_UP, status=_TOO_MANY_REQUESTS)

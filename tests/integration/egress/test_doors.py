@@ -149,10 +149,10 @@ async def test_a_door_is_gone_with_its_kernel(place):
         for name, status in (await place.host.statuses()).items()
         if name == values.format_key(key)
     }
-    assert kernel_id in place.broker.kernels
+    assert kernel_id in place.broker.door_tasks
     await place.host.forget(values.format_key(key))
     async with asyncio.timeout(20):
-        while kernel_id in place.broker.kernels:  # noqa: ASYNC110 - it is looked up.
+        while kernel_id in place.broker.door_tasks:  # noqa: ASYNC110 - it is looked up.
             await asyncio.sleep(0.01)
 
 
@@ -165,15 +165,15 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
         busy = asyncio.create_task(kernel.execute(code, show=lambda _: None))
         first = asyncio.create_task(lease.kernel())
         async with asyncio.timeout(20):
-            while kernel.id not in place.broker.kernels:  # noqa: ASYNC110 - nobody tells of it.
+            while kernel.id not in place.broker.door_tasks:  # noqa: ASYNC110 - nobody tells of it.
                 await asyncio.sleep(0)
         first.cancel()
         await asyncio.wait({first, busy})
         assert first.cancelled()
     assert await place.run("import os\nprint('HTTPS_PROXY' in os.environ)", key) == "True"
-    executions = kernel.executions
+    executions = kernel.execution_count
     await place.run("1", key)
-    assert kernel.executions == executions + 1, "it is told once"
+    assert kernel.execution_count == executions + 1, "it is told once"
     await place.host.forget(address)
 
 

@@ -12,7 +12,7 @@ from interpreter_bot.egress import http_streams, opaque_tunnels
 
 async def test_a_body_of_tiny_chunks_is_joined_counted_whole_and_holds_nobody_up():
     server, client = socket.socketpair()
-    ends = await opaque_tunnels.Ends.accepted(server)
+    ends = await opaque_tunnels.StreamPair.accept(server)
     _, writer = await asyncio.open_connection(sock=client)
     turns, counted, pieces = 0, [], []
     head = b"POST http://x/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -20,7 +20,7 @@ async def test_a_body_of_tiny_chunks_is_joined_counted_whole_and_holds_nobody_up
 
     async def read():
         stream = http_streams.HttpStream(ends, h11.SERVER)
-        await stream.request()
+        await stream.read_request()
         async for piece in stream.body(counted.append):
             pieces.append(piece)
 

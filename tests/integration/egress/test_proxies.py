@@ -86,15 +86,15 @@ async def door(
     shared = proxies.ProxyContext(
         key="web///x",
         kernel_id="kernel",
-        policy=lambda: policies.policy_for(listed, values.SessionKey("web", thread="x")),
+        find_policy=lambda: policies.policy_for(listed, values.SessionKey("web", thread="x")),
         traffic=traffic_limits.Traffic(limits or settings.EgressLimits()),
         dialler=dialler,
         authority=certificates.Authority(),
         approvals=approvals.Approvals(ask),
-        upstream=ssl.create_default_context(cadata=upstream.authority.certificate)
+        outside_tls=ssl.create_default_context(cadata=upstream.authority.certificate)
         if upstream
         else ssl.create_default_context(),
-        record=contacts.append,
+        record_contact=contacts.append,
         **context,
     )
     with socket.socket() as listener:

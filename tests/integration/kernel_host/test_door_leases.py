@@ -119,21 +119,21 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     assert "Code of this conversation may no longer connect" in told
     version = leased[kernel_id].version
     async with place.bot() as (host, keeper):
-        await until(lambda: kernel_id in keeper.kernels)
+        await until(lambda: kernel_id in keeper.door_tasks)
         assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
         assert leased[kernel_id].version == version
         await host.forget(KEY)
-        await until(lambda: not (leased or keeper.kernels))
+        await until(lambda: not (leased or keeper.door_tasks))
 
 
 async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
     async with place.bot() as (host, keeper):
         told = await host._doors._lease(KEY, "no-such-kernel")
         assert told is None
-        assert not keeper.kernels
+        assert not keeper.door_tasks
 
 
 async def test_code_waits_for_a_person_and_its_time_stands_still(place):
@@ -160,7 +160,7 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         assert "is not trusted" in await place.run(host, code, ask=allow)
         assert host.reach(KEY).grants == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
-        await until(lambda: not keeper.kernels)
+        await until(lambda: not keeper.door_tasks)
         assert not host.reach(KEY).grants
 
 
@@ -175,7 +175,9 @@ async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(pl
             finally:
                 dropped.set()
         if not asking:
-            held = host.ask_person(next(iter(keeper.kernels)), values.InputRequested("held", False))
+            held = host.ask_person(
+                next(iter(keeper.door_tasks)), values.InputRequested("held", False)
+            )
             asking.append(asyncio.create_task(held))
         await asyncio.sleep(0.1)
         return "end" if dropped.is_set() else "more"

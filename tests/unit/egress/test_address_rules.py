@@ -36,11 +36,13 @@ def test_no_other_may(address):
 
 @pytest.mark.parametrize("address", NEVER + LOOPBACK)
 def test_no_network_of_the_settings_opens_what_is_never_open(address):
-    assert not address_rules.is_allowed(address, address_rules.networks(["0.0.0.0/0", "::/0"]))
+    assert not address_rules.is_allowed(
+        address, address_rules.parse_networks(["0.0.0.0/0", "::/0"])
+    )
 
 
 def test_a_private_one_may_where_it_is_listed():
-    listed = address_rules.networks(["10.0.0.0/16"])
+    listed = address_rules.parse_networks(["10.0.0.0/16"])
     assert address_rules.is_allowed("10.0.3.4", listed)
     assert address_rules.is_allowed("::ffff:10.0.3.4", listed)
     assert not address_rules.is_allowed("10.1.0.1", listed)
@@ -48,14 +50,16 @@ def test_a_private_one_may_where_it_is_listed():
 
 
 def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
-    assert address_rules.is_allowed("127.0.0.1", address_rules.networks(["127.0.0.1"]))
-    assert not address_rules.is_allowed("127.0.0.2", address_rules.networks(["127.0.0.1"]))
-    assert not address_rules.is_allowed("127.0.0.1", address_rules.networks(["127.0.0.0/8"]))
+    assert address_rules.is_allowed("127.0.0.1", address_rules.parse_networks(["127.0.0.1"]))
+    assert not address_rules.is_allowed("127.0.0.2", address_rules.parse_networks(["127.0.0.1"]))
+    assert not address_rules.is_allowed("127.0.0.1", address_rules.parse_networks(["127.0.0.0/8"]))
     found = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
     for own in found:
-        assert not address_rules.is_allowed(own, address_rules.networks(["0.0.0.0/0", "::/0"]))
+        assert not address_rules.is_allowed(
+            own, address_rules.parse_networks(["0.0.0.0/0", "::/0"])
+        )
 
 
 def test_what_is_no_network_is_refused_at_the_start():
     with pytest.raises(errors.SettingsError, match="not an address"):
-        address_rules.networks(["10.0.0.1/8"])
+        address_rules.parse_networks(["10.0.0.1/8"])

@@ -327,10 +327,10 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         for _ in range(2):
             await doors.open("web:s", "k")
-            await keeper._approvals["k"][1].require(contact, target="/", first=b"")
+            await keeper._approvals["k"][1].require(contact, target="/", body_beginning=b"")
             assert keeper.reach("web:s").grants == ("GET a.example:443",)
             await (await host.links.get()).close()
-            while keeper.kernels:  # noqa: ASYNC110
+            while keeper.door_tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert not keeper.reach("web:s").grants
             host.answer = "no"  # Nobody is asked again.
@@ -349,10 +349,10 @@ async def test_what_people_allowed_a_kernel_outlives_the_bot(host):
         keeper.find_grants = find_grants
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         await doors.open("web:s", "k")
-        await keeper._approvals["k"][1].require(contact, target="/", first=b"")
+        await keeper._approvals["k"][1].require(contact, target="/", body_beginning=b"")
         assert keeper.reach("web:s").grants == ("GET a.example:443",)
         with pytest.raises(policies.Refusal):
-            await keeper._approvals["k"][1].require(other, target="/", first=b"")
+            await keeper._approvals["k"][1].require(other, target="/", body_beginning=b"")
         await doors.close()
 
 
