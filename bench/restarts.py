@@ -125,7 +125,7 @@ class Restarts:
         return any(event["type"] == kind for event in self._visitor.shown.get(name, ()))
 
     def _recorded(self, name: str) -> list[str]:
-        file = engines.file(engines.parse(engines.default_url(self._bot.paths.data)))
+        file = engines.database_file(engines.parse(engines.default_url(self._bot.paths.data)))
         query = (
             "select parts.output from parts join turns on turns.id = parts.turn_id "
             "where turns.request_id = ? and parts.output is not null order by parts.id"

@@ -53,7 +53,7 @@ async def run_on_new_connection() -> None:
     if engines.is_sqlite(url):
         engines.make_file(url)
     engine = engines.make_for_upgrade(url)
-    writers = engine.execution_options(**{engines.WRITING: True})
+    writers = engine.execution_options(**{engines.WRITING_OPTION: True})
     async with writers.begin() as connection:
         await connection.run_sync(run_migrations)
     await engine.dispose()

@@ -155,7 +155,7 @@ def _make_actions(
                 )
         except errors.BotError:
             if session is not None:
-                await database.sessions.note_files(session.id, session.files, instead_of=notice)
+                await database.sessions.note_files(session.id, session.files, expected=notice)
             raise
         if session is not None:
             await database.parts.release_files(session.id)

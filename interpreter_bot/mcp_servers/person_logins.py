@@ -259,7 +259,7 @@ class PersonLogins:
             return tokens.token.access_token
         new_ciphertext = await self._encrypt(account, _stored_tokens(tokens.issuer, token))
         # If the person logged out meanwhile, nothing is stored.
-        if await self._store.replace(account, new_ciphertext, instead_of=ciphertext):
+        if await self._store.replace(account, new_ciphertext, expected=ciphertext):
             return token.access_token
         return None
 

@@ -339,7 +339,7 @@ class SessionBranches:
 
         async def write() -> bool:
             try:
-                async with database.together(is_writing=True):
+                async with database.transaction(is_writing=True):
                     await database.sessions.note_kernel(session.id, row)
                     await database.turns.delete(*ids)
             except errors.StoreError:

@@ -123,8 +123,10 @@ async def _load_batch(
     database: databases.Database, turns: Sequence[records.Turn]
 ) -> Sequence[PastTurn]:
     ids = [turn.id for turn in turns]
-    async with database.together(is_writing=False):
-        parts = _by_turn(await database.parts.list_for_turns(ids, without=records.PartKind.MEMORY))
+    async with database.transaction(is_writing=False):
+        parts = _by_turn(
+            await database.parts.list_for_turns(ids, excluded_kind=records.PartKind.MEMORY)
+        )
         artifacts = _by_turn(await database.artifacts.list_for_turns(ids))
         executions = _by_turn(await database.executions.list_for_turns(ids))
         spent = await database.usage.sum_for_turns(ids)

@@ -121,7 +121,7 @@ class Places:
             checked_note(text),
             person=person.id,
             author=(person.name or person.id)[:_MAX_AUTHOR_CHARACTERS],
-            limit=self.max_notes,
+            max_notes=self.max_notes,
         ):
             raise errors.BotError(place_words.memory_full(self.max_notes))
 
@@ -146,7 +146,7 @@ class Places:
         """Delete instructions, notes and schedules of a place that is gone, not who may do what in
         it.
         """
-        async with self._database.together(is_writing=True):
+        async with self._database.transaction(is_writing=True):
             await self._database.notes.erase(scope)
             await self._database.choices.erase(scope, INSTRUCTIONS)
             await self._database.schedules.erase(scope)

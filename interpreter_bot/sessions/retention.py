@@ -183,7 +183,7 @@ class Retention:
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
         # Before the warning is sent, as another bot may be about to send it.
-        if not await sessions.note_files(session.id, row, instead_of=session.files):
+        if not await sessions.note_files(session.id, row, expected=session.files):
             return
         is_sent = False
         try:
@@ -193,7 +193,7 @@ class Retention:
                 self._unreachable_ids.discard(session.id)
             else:
                 self._unreachable_ids.add(session.id)
-                await sessions.note_files(session.id, session.files, instead_of=row)
+                await sessions.note_files(session.id, session.files, expected=row)
 
     async def _fit_limits(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
         """Delete files until each person, then all together, are within their limits; return the

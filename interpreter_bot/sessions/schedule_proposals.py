@@ -88,13 +88,13 @@ class Proposals:
             times=plan.times,
             cron=plan.recurrence.cron,
             zone=plan.recurrence.zone,
-            what=plan.what,
+            task=plan.task,
             code=code,
             condition=plan.condition,
             model=model,
             due=due,
         )
-        async with self._services.database.together(is_writing=True):
+        async with self._services.database.transaction(is_writing=True):
             # Checked again, because others may have been confirmed meanwhile.
             await self._services.database.schedules.lock_additions()
             await self._check_counts()

@@ -64,20 +64,20 @@ class Plan:
 
     Attributes:
         times: when, in the person's words.
-        what: what is done then, in theirs, too.
+        task: what is done then, also in their words.
         condition: the expression of an alert.
     """
 
     times: str
     recurrence: schedules.Recurrence
     kind: records.ScheduleKind
-    what: str
+    task: str
     condition: str = ""
 
     @property
     def text(self) -> str:
         """The plan as people write it."""
-        return f"{self.times} {self.recurrence.zone}: {self.what}"
+        return f"{self.times} {self.recurrence.zone}: {self.task}"
 
 
 def as_code(text: str) -> str:

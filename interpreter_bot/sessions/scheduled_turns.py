@@ -67,7 +67,7 @@ async def forget(
     """Delete a turn that had nothing to report; its run remembers how it ended."""
     is_done = end.status is values.TurnStatus.DONE
     outcome = records.RunOutcome.QUIET if is_done else records.RunOutcome.FAILED
-    async with database.together(is_writing=True):
+    async with database.transaction(is_writing=True):
         # No longer if another bot has taken the turn over.
         if await database.turns.finish(turn_id, end.status):
             await database.schedules.note_outcome(request.schedule_run_id, outcome, end.sentence)

@@ -98,7 +98,7 @@ class Schedules:
             state = schedule_words.next_run(
                 schedule_proposals.shown_time(schedule.due, schedule.zone)
             )
-        return schedule_words.list_entry(schedule.times, schedule.what, state)
+        return schedule_words.list_entry(schedule.times, schedule.task, state)
 
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return the periodic job of the active bot."""
@@ -128,7 +128,7 @@ class Schedules:
         if self._lanes.is_closed:
             return
         now = self.now()
-        async with self._services.database.together(is_writing=True):
+        async with self._services.database.transaction(is_writing=True):
             for schedule in await self._table.list_due(now, self._platforms):
                 # Times that were missed since then have no run of their own.
                 await self._table.claim(schedule, _next_time(schedule, now))
@@ -214,7 +214,7 @@ class Schedules:
         await hosts.release(address)
         session = await database.sessions.open(runs_key)
         await database.sessions.note_kernel(session.id, {})
-        await database.sessions.set_title(session.id, schedule.what)
+        await database.sessions.set_title(session.id, schedule.task)
 
     def _request(
         self,
@@ -227,7 +227,7 @@ class Schedules:
         return requests.Request(
             key=schedule.runs_key,
             person=requests.Person(schedule.person),
-            text=schedule.code or schedule.what,
+            text=schedule.code or schedule.task,
             is_code=bool(schedule.code),
             id=questions.question_id(0, run.id, "schedule run", ""),
             schedule_run_id=run.id,
@@ -235,7 +235,7 @@ class Schedules:
             approval=approval,
             # Its code was approved with the schedule, and would wait for an input for ever.
             is_attended=not schedule.code,
-            notice=schedule_words.run_heading(schedule.id, schedule.what, planned),
+            notice=schedule_words.run_heading(schedule.id, schedule.task, planned),
         )
 
     async def _finish(

@@ -98,7 +98,7 @@ class SessionFiles:
         session = await database.sessions.find(key)
         if session is None:
             return []
-        async with database.together(is_writing=False):
+        async with database.transaction(is_writing=False):
             turns = await database.turns.list_for_session(session.id, limit=_MAX_TURNS)
             artifacts = await database.artifacts.list_for_turns([turn.id for turn in turns])
         workspace = await self._services.hosts.workspace(values.format_key(key))
@@ -167,10 +167,10 @@ async def delete_unused(
     if not await _is_unused(services, session, uploads):
         return False
     # First: should the bot die now, the next pass finishes what the row says.
-    if not await sessions.note_files(session.id, row, instead_of=session.files):
+    if not await sessions.note_files(session.id, row, expected=session.files):
         return False
     if not await _is_unused(services, session, uploads):
-        await sessions.note_files(session.id, session.files, instead_of=row)
+        await sessions.note_files(session.id, session.files, expected=row)
         return False
     # Nothing is awaited in between: an upload that begins now waits until this is done.
     await services.hosts.forget(values.format_key(session.key))

@@ -228,7 +228,7 @@ class SessionService:
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET_DONE)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
             database = self.services.database
-            async with database.together(is_writing=True):
+            async with database.transaction(is_writing=True):
                 session = await database.sessions.open(key)
                 await database.sessions.note_kernel(session.id, {})
                 turn = await database.turns.start(session.id, person="", text="")

@@ -58,7 +58,7 @@ async def set_model_title(
             )
             new_title = await _ask_for_title(services, request, end, model=model, limits=limits)
             return bool(new_title) and await services.database.sessions.set_title(
-                session.id, new_title, instead_of=title
+                session.id, new_title, expected=title
             )
     except (errors.BotError, TimeoutError):
         _log.info("a conversation keeps its first words as title", exc_info=True)

@@ -54,7 +54,7 @@ async def load(
         before: id of the turn.
     """
     entries: list[chat_messages.Message] = []
-    async with database.together(is_writing=False):
+    async with database.transaction(is_writing=False):
         turns = await database.turns.list_for_session(
             session_id, limit=_MAX_TURNS + 1, before=before
         )
@@ -62,7 +62,7 @@ async def load(
             count = await database.turns.count(session_id, before=before)
             turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
         ids = [turn.id for turn in turns]
-        parts = await database.parts.list_for_turns(ids, only=records.PartKind.MEMORY)
+        parts = await database.parts.list_for_turns(ids, kind=records.PartKind.MEMORY)
         # Parts with an output are pictures, to which the memory refers.
         details = {part.turn_id: part.detail for part in parts if part.output is None}
         for turn in turns:

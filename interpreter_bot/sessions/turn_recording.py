@@ -109,7 +109,7 @@ class Recorder:
         Raises:
             StoreError: it cannot be recorded, so the turn must not run.
         """
-        async with self._database.together(is_writing=True):
+        async with self._database.transaction(is_writing=True):
             session = self._session = await self._database.sessions.open(request.key)
             turn = await self._database.turns.start(
                 session.id,
@@ -204,7 +204,7 @@ class Recorder:
                 self._artifacts.append(artifact)
             case events.UsageChanged(usage=spent):
                 # Rounded as a whole, not call by call, so that the differences add up to it.
-                money = usage.whole_micros(spent.money)
+                money = usage.round_up_to_micros(spent.money)
                 cpu_seconds = self._used.cpu_seconds
                 self._used = dataclasses.replace(spent, money=money, cpu_seconds=cpu_seconds)
                 self._is_urgent.set()
@@ -280,7 +280,7 @@ class Recorder:
     def follow_execution(self, execution: records.Execution) -> None:
         """Record the rest of an execution that another bot began."""
         self._execution_id, self._hosted_id = execution.id, execution.hosted_id
-        self._output_numbers[execution.id] = execution.heard
+        self._output_numbers[execution.id] = execution.last_output_number
 
     async def hand_over(self, progress: Mapping[str, Any], request_id: str) -> records.Turn:
         """Let a turn of its own go on with the code that runs; return that turn.
@@ -365,7 +365,7 @@ class Recorder:
             is_due, batch = self._is_due, self._take_batch()
             try:
                 rows = await self._database.parts.prepare_rows(self.turn_id, batch.parts)
-                async with self._database.together(is_writing=True):
+                async with self._database.transaction(is_writing=True):
                     await self._write(batch, rows)
                     result = await work()
             except errors.StoreError:
@@ -398,7 +398,7 @@ class Recorder:
             await database.executions.finish(execution_id, finished)
         await database.artifacts.add(turn_id, *batch.artifacts)
         if batch.used != self._written_usage:
-            increase = usage.difference(batch.used, self._written_usage)
+            increase = usage.subtract(batch.used, self._written_usage)
             await database.usage.add(turn_id, increase, model=self.model)
         if batch.kernel is not None and self._session is not None:
             await database.sessions.note_kernel(self._session.id, batch.kernel)

@@ -284,7 +284,7 @@ async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -
             return
         row = {**session.kernel, "reason": loss.reason}
         if row["names"] or row["more"]:
-            await database.sessions.note_kernel(session.id, row, instead_of=session.kernel)
+            await database.sessions.note_kernel(session.id, row, expected=session.kernel)
     except errors.StoreError:
         _log.exception("why a kernel ended could not be recorded")
 

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from interpreter_bot.store import columns, records, transactions
 
-_A = records.SealedAccount
-_L = records.Login
-_NAMES = [field.name for field in dataclasses.fields(records.Account)]
+_ACCOUNTS = records.SealedAccount
+_LOGINS = records.Login
+_KEY_COLUMNS = [field.name for field in dataclasses.fields(records.Account)]
 
 
 class Accounts(transactions.Aggregate):
@@ -23,15 +23,19 @@ class Accounts(transactions.Aggregate):
 
     async def find(self, account: records.Account) -> str | None:
         """Return the sealed text of an account; None if there is no account."""
-        return await self._transactions.first(sa.select(_A.sealed).where(*_matches(_A, account)))
+        return await self._transactions.first(
+            sa.select(_ACCOUNTS.sealed).where(*_matches(_ACCOUNTS, account))
+        )
 
     async def put(self, account: records.Account, sealed: str) -> None:
         """Store an account, replacing an earlier one."""
-        await self._replace(_A, account, {"sealed": sealed, "changed": columns.now()})
+        await self._replace(_ACCOUNTS, account, {"sealed": sealed, "changed": columns.now()})
 
-    async def replace(self, account: records.Account, sealed: str, *, instead_of: str) -> bool:
-        """Replace the sealed text `instead_of` of an account; return False if it has changed."""
-        update = sa.update(_A).where(*_matches(_A, account), _A.sealed == instead_of)
+    async def replace(self, account: records.Account, sealed: str, *, expected: str) -> bool:
+        """Replace the sealed text of an account; return False if it is not `expected` any more."""
+        update = sa.update(_ACCOUNTS).where(
+            *_matches(_ACCOUNTS, account), _ACCOUNTS.sealed == expected
+        )
         changed = await self._transactions.change(
             update.values(sealed=sealed, changed=columns.now())
         )
@@ -39,10 +43,14 @@ class Accounts(transactions.Aggregate):
 
     async def remove(self, account: records.Account) -> str | None:
         """Delete an account and its login; return the sealed text of the account."""
-        async with self._transactions.together(is_writing=True):
-            await self._transactions.change(sa.delete(_L).where(*_matches(_L, account)))
-            removed = sa.delete(_A).where(*_matches(_A, account)).returning(_A.sealed)
-            return await self._transactions.first(removed)
+        async with self._transactions.transaction(is_writing=True):
+            await self._transactions.change(sa.delete(_LOGINS).where(*_matches(_LOGINS, account)))
+            delete = (
+                sa.delete(_ACCOUNTS)
+                .where(*_matches(_ACCOUNTS, account))
+                .returning(_ACCOUNTS.sealed)
+            )
+            return await self._transactions.first(delete)
 
     async def begin_login(self, account: records.Account, digest: str, sealed: str) -> None:
         """Store a login that begins; it replaces an earlier one of that account.
@@ -53,33 +61,37 @@ class Accounts(transactions.Aggregate):
             sealed: its encrypted data.
         """
         fields = {"digest": digest, "sealed": sealed, "began": columns.now()}
-        await self._replace(_L, account, fields)
+        await self._replace(_LOGINS, account, fields)
 
     async def find_login(
-        self, digest: str, age: datetime.timedelta
+        self, digest: str, max_age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
-        """Return the account and the sealed text of a login; None if there is none that young."""
-        login = await self._transactions.first(sa.select(_L).where(*_is_young(digest, age)))
+        """Return the account and the sealed text of a login; None if it is missing or too old."""
+        login = await self._transactions.first(
+            sa.select(_LOGINS).where(*_is_valid_login(digest, max_age))
+        )
         return None if login is None else (_account(login), login.sealed)
 
     async def take_login(
-        self, digest: str, age: datetime.timedelta
+        self, digest: str, max_age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
-        """Return the same as `find_login` to one caller and delete the login, and all old ones."""
-        delete = sa.delete(_L).where(*_is_young(digest, age)).returning(_L)
-        async with self._transactions.together(is_writing=True):
+        """Find a login and delete it, so that one caller gets it; delete all that are too old."""
+        delete = sa.delete(_LOGINS).where(*_is_valid_login(digest, max_age)).returning(_LOGINS)
+        async with self._transactions.transaction(is_writing=True):
             login = await self._transactions.first(delete)
-            await self._transactions.change(sa.delete(_L).where(_L.began < columns.now() - age))
+            await self._transactions.change(
+                sa.delete(_LOGINS).where(_LOGINS.began < columns.now() - max_age)
+            )
         return None if login is None else (_account(login), login.sealed)
 
-    async def reseal(self, change: Callable[[str], str]) -> int:
+    async def reseal(self, encrypt_again: Callable[[str], str]) -> int:
         """Encrypt all accounts anew; return how many changed."""
         count = 0
-        async with self._transactions.together(is_writing=True):
+        async with self._transactions.transaction(is_writing=True):
             # Locked, because a token that is renewed now must not be replaced by the older one.
-            for account in await self._transactions.all(sa.select(_A).with_for_update()):
-                if (sealed := change(account.sealed)) != account.sealed:
-                    update = sa.update(_A).where(_A.id == account.id)
+            for account in await self._transactions.all(sa.select(_ACCOUNTS).with_for_update()):
+                if (sealed := encrypt_again(account.sealed)) != account.sealed:
+                    update = sa.update(_ACCOUNTS).where(_ACCOUNTS.id == account.id)
                     count += await self._transactions.change(update.values(sealed=sealed))
         return count
 
@@ -91,18 +103,18 @@ class Accounts(transactions.Aggregate):
     ) -> None:
         insert = self._transactions.insert(table).values(**dataclasses.asdict(account), **fields)
         await self._transactions.change(
-            insert.on_conflict_do_update(index_elements=_NAMES, set_=fields)
+            insert.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=fields)
         )
 
 
 def _matches(
     table: type[records.SealedAccount | records.Login], account: records.Account
 ) -> list[sa.ColumnElement[bool]]:
-    return [getattr(table, name) == getattr(account, name) for name in _NAMES]
+    return [getattr(table, name) == getattr(account, name) for name in _KEY_COLUMNS]
 
 
-def _is_young(digest: str, age: datetime.timedelta) -> list[sa.ColumnElement[bool]]:
-    return [_L.digest == digest, _L.began >= columns.now() - age]
+def _is_valid_login(digest: str, max_age: datetime.timedelta) -> list[sa.ColumnElement[bool]]:
+    return [_LOGINS.digest == digest, _LOGINS.began >= columns.now() - max_age]
 
 
 def _account(login: records.Login) -> records.Account:

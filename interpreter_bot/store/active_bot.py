@@ -1,9 +1,10 @@
 """The active bot of a database: one bot acts, and all others stand by until it ends.
 
-The active bot holds a lock, which the end of its process releases: on a file beside an SQLite
-database, or of a session of its own on a PostgreSQL server. That session is used every two seconds.
-The server ends it after eight seconds without use, and a bot that got no answer for five seconds
-writes nothing. So two bots never act at once, even if one is suspended or its machine is cut off.
+The active bot holds a lock until its process ends: a lock on a file beside an SQLite database, or
+an advisory lock of a separate session on a PostgreSQL server. The bot uses that session every two
+seconds. The server ends a session that is unused for eight seconds, and a bot that got no answer
+for five seconds writes nothing. So two bots never act at once, even if one is suspended or its
+machine loses its network.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from interpreter_bot.wording import storage_words
 
 _log = logging.getLogger(__name__)
 
-_TRY_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 0.2
 _RECONNECT_SECONDS: Final = 1.0
-_USE_SECONDS: Final = 2.0
-_CERTAIN_SECONDS: Final = 5.0
+_HEARTBEAT_SECONDS: Final = 2.0
+_LEASE_SECONDS: Final = 5.0
 _SET_IDLE_TIMEOUT: Final = sqlalchemy.text("select set_config('idle_session_timeout', '8s', false)")
 # The server may be started together with the bot.
 _SERVER_START_SECONDS: Final = 30.0
@@ -62,7 +63,7 @@ class ActiveBot:
             StoreError: it did not become certain in time.
         """
         try:
-            async with asyncio.timeout(_CERTAIN_SECONDS):
+            async with asyncio.timeout(_LEASE_SECONDS):
                 while _now() >= self._certain_until:
                     if self.lost.is_set():
                         raise TimeoutError
@@ -75,15 +76,15 @@ class ActiveBot:
         """Use the lock's session until it is lost."""
         used_at = _now()
         while True:
-            self._certain_until = used_at + _CERTAIN_SECONDS
+            self._certain_until = used_at + _LEASE_SECONDS
             self._is_certain.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_USE_SECONDS):
+                async with asyncio.timeout(_HEARTBEAT_SECONDS):
                     await lock.is_closed.wait()
             used_at = _now()
             attempt = asyncio.create_task(lock.try_acquire(), name="store: stay active")
             # Wait twice: if the process was suspended, the answer may be there but not read yet.
-            for seconds in (_CERTAIN_SECONDS - 1, 1):
+            for seconds in (_LEASE_SECONDS - 1, 1):
                 await asyncio.wait({attempt}, timeout=seconds)
             if not attempt.done():
                 attempt.cancel()
@@ -113,9 +114,9 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
     """
     address = engines.parse(url)
     bot = ActiveBot()
-    with transactions.translated(_CONNECTION_ERRORS):
+    with transactions.translate_errors(_CONNECTION_ERRORS):
         if engines.is_sqlite(address):
-            lock: _FileLock | _ServerLock = _FileLock(engines.file(address))
+            lock: _FileLock | _ServerLock = _FileLock(engines.database_file(address))
         else:
             lock = _ServerLock(address)
         try:
@@ -123,15 +124,15 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
         except BaseException:
             await lock.release()
             raise
-    watch = None
+    watch_task = None
     if isinstance(lock, _ServerLock):
-        watch = asyncio.create_task(bot._watch(lock), name="store: watch the lock")
+        watch_task = asyncio.create_task(bot._watch(lock), name="store: watch the lock")
     try:
         yield bot
     finally:
-        if watch is not None:
-            watch.cancel()
-            await asyncio.wait({watch})
+        if watch_task is not None:
+            watch_task.cancel()
+            await asyncio.wait({watch_task})
         await lock.release()
 
 
@@ -147,24 +148,24 @@ async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
         SQLAlchemyError: the server refuses, or has not been there for a while.
         OSError: likewise, or a file cannot be used.
     """
-    give_up_at = time.monotonic() + _SERVER_START_SECONDS
-    is_reported = is_absent = False
+    deadline = time.monotonic() + _SERVER_START_SECONDS
+    is_reported = is_unreachable = False
     while True:
-        seconds = _TRY_SECONDS
+        seconds = _RETRY_SECONDS
         try:
             # Statements that wait for the lock instead would keep the server from cleaning up.
-            async with asyncio.timeout(_CERTAIN_SECONDS):
+            async with asyncio.timeout(_LEASE_SECONDS):
                 if await lock.try_acquire():
                     return
         except _CONNECTION_ERRORS as error:
-            is_late = not is_reported and time.monotonic() > give_up_at
+            is_late = not is_reported and time.monotonic() > deadline
             if is_late or not (is_reported or _may_be_starting(error)):
                 raise
-            if not is_absent:
+            if not is_unreachable:
                 _log.warning("the database cannot be reached yet: %s", error)
-            is_absent, seconds = True, _RECONNECT_SECONDS
+            is_unreachable, seconds = True, _RECONNECT_SECONDS
         else:
-            is_absent = False
+            is_unreachable = False
             if not is_reported:
                 is_reported = True
                 on_wait()
@@ -180,7 +181,7 @@ class _FileLock:
     """Lock on a file beside an SQLite database."""
 
     def __init__(self, database: pathlib.Path) -> None:
-        # Of the file itself, however a link to it is called.
+        # Resolved, because bots may reach the same database by different links.
         database = database.resolve()
         path = database.with_name(f"{database.name}-active")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,15 +217,16 @@ class _ServerLock:
         self._connection: sa_asyncio.AsyncConnection | None = None
 
     async def try_acquire(self) -> bool:
-        # The session that has the lock gets it again; a pooler may meanwhile use another session.
+        # The session that holds the lock acquires it once more. Behind a pooler this may be another
+        # session, which fails.
         try:
             if self._connection is None:
                 self._connection = await self._engine.connect()
                 await self._prepare(self._connection)
-            attempt = sqlalchemy.select(
+            query = sqlalchemy.select(
                 sqlalchemy.func.pg_try_advisory_lock(engines.lock_number("active"))
             )
-            return bool((await self._connection.execute(attempt)).scalar_one())
+            return bool((await self._connection.execute(query)).scalar_one())
         except BaseException:
             await self._close()
             raise
@@ -248,5 +250,5 @@ class _ServerLock:
 
 
 def _now() -> float:
-    """Return a clock that also counts while the process or its machine is suspended."""
+    """Return the time in seconds, including those for which the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -19,9 +19,9 @@ from sqlalchemy import types
 
 from interpreter_bot import values
 
-NAME_CHARACTERS: Final = 128
+MAX_NAME_CHARACTERS: Final = 128
 """Five of these, in UTF-8, fit into one index entry of PostgreSQL (2,704 bytes)."""
-TEXT_CHARACTERS: Final = 4_000_000
+MAX_TEXT_CHARACTERS: Final = 4_000_000
 """Longer text is cut, and a note is appended."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -41,57 +41,56 @@ _OUTPUT_KINDS: Final[Mapping[str, type[Any]]] = {
 _OUTPUT_NAMES: Final = {kind: name for name, kind in _OUTPUT_KINDS.items()}
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """Replace characters that no database accepts, each by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Cut text that is too long, and append a note."""
-    excess = len(text) - TEXT_CHARACTERS
-    if excess <= 0:
+    excess_count = len(text) - MAX_TEXT_CHARACTERS
+    if excess_count <= 0:
         return text
-    return f"{text[:TEXT_CHARACTERS]}\n… [{excess:,} more characters were not kept]"
+    return f"{text[:MAX_TEXT_CHARACTERS]}\n… [{excess_count:,} more characters were not kept]"
 
 
-def storable_name(name: str) -> str:
-    """Make a name storable such that different names stay different.
+def make_name_storable(name: str) -> str:
+    """Make a name storable; different names stay different.
 
-    Short names without such characters, as all real ones are, are unchanged; others end in a
-    digest.
+    All real names are short and have no such characters, and are unchanged. Others are cut, and end
+    in a digest.
     """
-    if len(name) <= NAME_CHARACTERS and not _UNSTORABLE.search(name):
+    if len(name) <= MAX_NAME_CHARACTERS and not _UNSTORABLE.search(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    head = storable(name)[: NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
+    head = make_storable(name)[: MAX_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
     return f"{head}~{digest}"
 
 
-def document(value: object) -> str:
-    """Serialize a value as compact JSON; NUL and lone surrogates are escaped, so kept exactly."""
+def serialize(value: object) -> str:
+    """Serialize a value as compact JSON; NUL and lone surrogates are escaped, and not replaced."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # In JSON, surrogates can only be in a string, where the escape means the same. NUL is escaped
-    # already.
+    # In JSON, surrogates occur only in strings, and the escape means the same. `dumps` escapes NUL.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def output_document(output: values.StoredOutput) -> str:
+def serialize_output(output: values.StoredOutput) -> str:
     """Serialize an output."""
     fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
-    # Previews are not stored: the original is, and JSON holds no bytes.
+    # Previews are bytes, which JSON cannot hold. They are made again from the original.
     fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
-    return document({"type": _OUTPUT_NAMES[type(output)], **fields})
+    return serialize({"type": _OUTPUT_NAMES[type(output)], **fields})
 
 
 class Name(types.TypeDecorator[str]):
-    """Identifier from outside, which is compared and indexed; see `storable_name`."""
+    """Identifier from outside, which is compared and indexed; see `make_name_storable`."""
 
-    impl = sqlalchemy.String(NAME_CHARACTERS)
+    impl = sqlalchemy.String(MAX_NAME_CHARACTERS)
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
         """Make it storable."""
-        return None if value is None else storable_name(value)
+        return None if value is None else make_name_storable(value)
 
 
 class Prose(types.TypeDecorator[str]):
@@ -102,13 +101,13 @@ class Prose(types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
         """Make it storable."""
-        return None if value is None else storable(shortened(value))
+        return None if value is None else make_storable(shorten(value))
 
 
 class Document(types.TypeDecorator[Any]):
     """JSON document. It is text in both databases, as PostgreSQL's JSON types refuse NUL.
 
-    None is no document (NULL), so a JSON `null` cannot be told from it.
+    None means no document (NULL), so a JSON `null` cannot be stored.
     """
 
     impl = sqlalchemy.Text
@@ -116,7 +115,7 @@ class Document(types.TypeDecorator[Any]):
 
     def process_bind_param(self, value: object, dialect: sqlalchemy.Dialect) -> str | None:
         """Serialize it as JSON."""
-        return None if value is None else document(value)
+        return None if value is None else serialize(value)
 
     def process_result_value(
         self,
@@ -137,7 +136,7 @@ class Texts(types.TypeDecorator[tuple[str, ...]]):
         self, value: tuple[str, ...] | None, dialect: sqlalchemy.Dialect
     ) -> str | None:
         """Serialize them as JSON."""
-        return None if value is None else document([storable(text) for text in value])
+        return None if value is None else serialize([make_storable(text) for text in value])
 
     def process_result_value(
         self, value: str | None, dialect: sqlalchemy.Dialect
@@ -156,7 +155,7 @@ class Output(types.TypeDecorator[values.StoredOutput]):
         self, value: values.StoredOutput | None, dialect: sqlalchemy.Dialect
     ) -> str | None:
         """Serialize it as JSON."""
-        return None if value is None else output_document(value)
+        return None if value is None else serialize_output(value)
 
     def process_result_value(
         self, value: str | None, dialect: sqlalchemy.Dialect
@@ -166,7 +165,7 @@ class Output(types.TypeDecorator[values.StoredOutput]):
             return None
         fields = json.loads(value)
         kind = _OUTPUT_KINDS[fields.pop("type")]
-        output: values.StoredOutput = kind(**{name: _frozen(fields[name]) for name in fields})
+        output: values.StoredOutput = kind(**{name: _freeze(fields[name]) for name in fields})
         return output
 
 
@@ -197,9 +196,9 @@ class Moment(types.TypeDecorator[datetime.datetime]):
         return value.astimezone(datetime.UTC)
 
 
-def _frozen(value: object) -> object:
+def _freeze(value: object) -> object:
     """Convert JSON lists to the tuples of frozen values."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+    return tuple(_freeze(item) for item in value) if isinstance(value, list) else value
 
 
 def now() -> datetime.datetime:

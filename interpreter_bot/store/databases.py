@@ -45,8 +45,8 @@ from interpreter_bot.wording import storage_words
 if TYPE_CHECKING:
     import alembic.config
 
-_LOCK_NUMBER: Final = engines.lock_number("upgrading")
-_CLOSING_SECONDS: Final = 5.0
+_UPGRADE_LOCK_NUMBER: Final = engines.lock_number("upgrading")
+_CLOSE_TIMEOUT_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
 _upgrade_lock = threading.Lock()
 
@@ -58,7 +58,9 @@ def alembic_config(connection: sqlalchemy.Connection | None = None) -> alembic.c
     import alembic.config
 
     configuration = alembic.config.Config()
-    configuration.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    configuration.set_main_option(
+        "script_location", str(_migrations_directory()).replace("%", "%%")
+    )
     configuration.set_main_option("path_separator", "os")
     configuration.attributes["connection"] = connection
     return configuration
@@ -81,10 +83,10 @@ def upgrade(url: sqlalchemy.URL) -> None:
 async def _upgrade(url: sqlalchemy.URL) -> None:
     engine = engines.make_for_upgrade(url)
     try:
-        writers = engine.execution_options(**{engines.WRITING: True})
+        writers = engine.execution_options(**{engines.WRITING_OPTION: True})
         async with writers.begin() as connection:
             if not engines.is_sqlite(url):
-                lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK_NUMBER)
+                lock = sqlalchemy.func.pg_advisory_xact_lock(_UPGRADE_LOCK_NUMBER)
                 await connection.execute(sqlalchemy.select(lock))
             await connection.run_sync(_migrate)
     finally:
@@ -94,7 +96,8 @@ async def _upgrade(url: sqlalchemy.URL) -> None:
 def _migrate(connection: sqlalchemy.Connection) -> None:
     if _is_newest(connection):
         return
-    # Imported only if needed: it takes longer than all other work with a database at a start.
+    # Imported only if needed, because the import takes longer than all other database work at a
+    # start.
     import alembic.command
     import alembic.util
 
@@ -109,11 +112,11 @@ def _is_newest(connection: sqlalchemy.Connection) -> bool:
     version_table = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
     if not sqlalchemy.inspect(connection).has_table(version_table.name):
         return False
-    newest = max(file.name for file in _scripts().glob("versions/[0-9]*_*.py"))
+    newest = max(file.name for file in _migrations_directory().glob("versions/[0-9]*_*.py"))
     return connection.scalars(sqlalchemy.select(version_table.c.version_num)).all() == [newest[:4]]
 
 
-def _scripts() -> pathlib.Path:
+def _migrations_directory() -> pathlib.Path:
     """Return the directory of migrations: in an installed package, or at the top of a checkout."""
     package = pathlib.Path(__file__).parent
     installed = package / "migrations"
@@ -122,18 +125,21 @@ def _scripts() -> pathlib.Path:
 
 @contextlib.contextmanager
 def _locked_file(url: sqlalchemy.URL) -> Iterator[None]:
-    """Lock an SQLite file against other upgrades: enabling the write-ahead log would not wait."""
+    """Lock an SQLite file against other upgrades.
+
+    SQLite does not wait for another process when the write-ahead log is enabled.
+    """
     if not engines.is_sqlite(url):
         yield
         return
-    database = engines.file(url)
+    database = engines.database_file(url)
     path = database.with_name(f"{database.name}-upgrade")
-    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 async def _close(engine: sa_asyncio.AsyncEngine) -> None:
@@ -143,7 +149,7 @@ async def _close(engine: sa_asyncio.AsyncEngine) -> None:
     """
     connections = cast(pool.QueuePool, engine.pool)
     try:
-        async with asyncio.timeout(_CLOSING_SECONDS):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
             # Let tasks run that were cancelled just now.
             await asyncio.sleep(0)
             while connections.checkedout():  # noqa: ASYNC110 - a pool has no event for it.
@@ -156,13 +162,14 @@ async def _close(engine: sa_asyncio.AsyncEngine) -> None:
 class Database:
     """All persistent data. Use `open`.
 
-    Every method of an aggregate is one transaction, unless several calls are made `together`, and
-    raises StoreError if the database cannot be used. A cancelled one has done all or nothing.
+    Every method of an aggregate is one transaction, unless several calls are made within one
+    `transaction`. It raises StoreError if the database cannot be used. A cancelled call has done
+    everything or nothing.
 
     Attributes:
         engine: for libraries with tables of their own; all other code uses the aggregates.
-        together: makes several calls one transaction; see `transactions.Transactions`.
-        orphans: the turns that a dead bot left running; they are now interrupted, or ours.
+        transaction: makes one transaction of several calls; see `transactions.Transactions`.
+        orphans: the turns that a dead bot left running; they are now interrupted, or this bot's.
     """
 
     def __init__(
@@ -176,7 +183,7 @@ class Database:
             engines.check_commits(engine, bot.ensure_active)
         runner = transactions.Transactions(engine)
         owner = bot.id if bot is not None else uuid.uuid4().hex
-        self.together = runner.together
+        self.transaction = runner.transaction
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
         self.sessions = sessions.Sessions(runner)
@@ -213,8 +220,8 @@ class Database:
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default_url`.
             files: directory of blobs, created when needed.
-            takes_orphans: whether running turns of others are taken; not beside an active bot.
-            bot: for which it is opened, which owns its turns; None if no lock was taken.
+            takes_orphans: whether to take running turns of other bots; False beside an active bot.
+            bot: the active bot, which owns new turns; None if no lock was taken.
 
         Raises:
             SettingsError: the URL cannot be used.
@@ -222,7 +229,7 @@ class Database:
         """
         address = engines.parse(url)
         async with contextlib.AsyncExitStack() as stack:
-            with transactions.translated((exc.SQLAlchemyError, OSError)):
+            with transactions.translate_errors((exc.SQLAlchemyError, OSError)):
                 if engines.is_sqlite(address):
                     engines.make_file(address)
                 await asyncio.to_thread(upgrade, address)

@@ -30,15 +30,14 @@ _URL_OPTIONS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs"
 _FILE_NAME: Final = "interpreter-bot.db"
 
 
-WRITING: Final = "interpreter_bot_writing"
+WRITING_OPTION: Final = "interpreter_bot_writing"
 """Execution option: take SQLite's write lock at once.
 
-Otherwise a transaction that reads and then writes fails if another one wrote in between, without
-waiting.
+Otherwise a transaction that reads and then writes fails at once if another one wrote in between.
 """
 _BUSY_MILLISECONDS: Final = 30_000
 _POOL_SIZE: Final = 10
-# The transaction of a bot that was stopped ends before another bot is active (`active_bot`).
+# The transaction of a suspended bot ends before another bot becomes active (`active_bot`).
 _SERVER_SETTINGS: Final = {"idle_in_transaction_session_timeout": "5s"}
 
 
@@ -67,9 +66,9 @@ def parse(url: str) -> sqlalchemy.URL:
             raise errors.SettingsError(storage_words.NOT_A_FILE)
         return parsed
     # libpq calls this option `sslmode`, asyncpg `ssl`, with the same values.
-    mode = parsed.query.get("sslmode")
-    if mode is not None:
-        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    ssl_mode = parsed.query.get("sslmode")
+    if ssl_mode is not None:
+        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": ssl_mode})
     unknown = parsed.query.keys() - _URL_OPTIONS
     if unknown:
         names = ", ".join(sorted(unknown))
@@ -78,11 +77,11 @@ def parse(url: str) -> sqlalchemy.URL:
 
 
 def is_sqlite(url: sqlalchemy.URL) -> bool:
-    """Return whether it is an SQLite file, rather than a server."""
+    """Return whether a URL is of an SQLite file, rather than a server."""
     return url.get_backend_name() == "sqlite"
 
 
-def file(url: sqlalchemy.URL) -> pathlib.Path:
+def database_file(url: sqlalchemy.URL) -> pathlib.Path:
     """Return the file of an SQLite database."""
     return pathlib.Path(url.database or "")
 
@@ -110,7 +109,7 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
 def check_commits(
     engine: sa_asyncio.AsyncEngine, check: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """Await `check` before each commit, also of libraries; if it raises, all is rolled back."""
+    """Await `check` before each commit, also of libraries; if it raises, the commit fails."""
 
     @event.listens_for(engine.sync_engine, "commit")
     def commit(connection: sqlalchemy.Connection) -> None:
@@ -137,11 +136,11 @@ def make_file(url: sqlalchemy.URL) -> None:
     Raises:
         OSError: it cannot be created.
     """
-    path = file(url)
+    path = database_file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its -wal and -shm files the same mode. An existing file is not opened: closing it
-    # would release the locks of all connections of this process, and the next process would delete
-    # the log that they write to.
+    # SQLite gives its -wal and -shm files the same mode. An existing file must not be opened here:
+    # closing it would release the locks of all connections of this process, and another process
+    # would delete the log that they write to.
     with contextlib.suppress(FileExistsError):
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
         # Resolved, because SQLite follows a link to a missing file and would create that itself.
@@ -151,7 +150,7 @@ def make_file(url: sqlalchemy.URL) -> None:
 def _wrap_system_errors(engine: sqlalchemy.Engine) -> None:
     """Let SQLAlchemy raise a driver's OSError as its own.
 
-    An OSError in a transaction is then one of the caller, not of the database.
+    An OSError that leaves a transaction then comes from the caller, not from the database.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -172,7 +171,8 @@ def _wrap_system_errors(engine: sqlalchemy.Engine) -> None:
 def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: object) -> None:  # noqa: ANN401
-        # The driver would begin transactions by itself, too late and only before some statements.
+        # By default, the driver itself begins transactions: too late, and only before some
+        # statements.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
@@ -184,13 +184,13 @@ def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:
 
     @event.listens_for(engine, "begin")
     def begin(connection: sqlalchemy.Connection) -> None:
-        is_writing = connection.get_execution_options().get(WRITING, False)
+        is_writing = connection.get_execution_options().get(WRITING_OPTION, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
     @event.listens_for(engine, "handle_error")
-    def keep_cancelled(context: sqlalchemy.ExceptionContext) -> None:
-        # The connection's thread ends the statement and then accepts the ROLLBACK. If it were
-        # closed instead, as by default, it would hold the write lock until the statement is
+    def keep_connection(context: sqlalchemy.ExceptionContext) -> None:
+        # The connection's thread ends the statement and then accepts the ROLLBACK. By default, the
+        # connection would be closed instead, and hold the write lock until the statement is
         # garbage-collected.
         if isinstance(context.original_exception, asyncio.CancelledError):
             context.is_disconnect = False
@@ -202,6 +202,6 @@ def _enable_write_ahead_log(engine: sqlalchemy.Engine) -> None:
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: object) -> None:  # noqa: ANN401
         cursor = connection.cursor()
-        # It must happen outside of a transaction.
+        # The log cannot be enabled inside a transaction.
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.close()

@@ -14,7 +14,7 @@ from interpreter_bot.store import columns, records, transactions
 _ARTIFACTS = records.Artifact
 _UNKNOWN_MEDIA_TYPE: Final = "application/octet-stream"
 
-_T = records.Execution
+_EXECUTIONS = records.Execution
 
 
 class Artifacts(transactions.Aggregate):
@@ -39,11 +39,11 @@ class Artifacts(transactions.Aggregate):
             }
             for artifact in artifacts
         ]
-        async with self._transactions.together(is_writing=True):
+        async with self._transactions.transaction(is_writing=True):
             await self._transactions.add(sa.insert(_ARTIFACTS), rows)
 
     async def list_for_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
-        """Return the artifacts of some turns, turn by turn, in the order they were given."""
+        """Return the artifacts of some turns, turn by turn, in the order of their creation."""
         query = (
             sa.select(_ARTIFACTS)
             .where(_ARTIFACTS.turn_id.in_(turn_ids))
@@ -74,7 +74,7 @@ class Executions(transactions.Aggregate):
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        insert = sa.insert(_T).values(
+        insert = sa.insert(_EXECUTIONS).values(
             turn_id=turn_id,
             code=code,
             hosted_id=hosted_id,
@@ -83,17 +83,17 @@ class Executions(transactions.Aggregate):
             kernel_lost=False,
             started=columns.now(),
         )
-        async with self._transactions.together(is_writing=True):
+        async with self._transactions.transaction(is_writing=True):
             if progress is not None:
                 update_query = sa.update(records.Turn).where(records.Turn.id == turn_id)
                 await self._transactions.change(update_query.values(progress=dict(progress)))
-            return await self._transactions.one(insert.returning(_T.id))
+            return await self._transactions.one(insert.returning(_EXECUTIONS.id))
 
     async def finish(self, execution_id: int, finished: values.Finished) -> None:
         """Record how an execution ended. The first end counts."""
         end = (
-            sa.update(_T)
-            .where(_T.id == execution_id, _T.ending.is_(None))
+            sa.update(_EXECUTIONS)
+            .where(_EXECUTIONS.id == execution_id, _EXECUTIONS.ending.is_(None))
             .values(
                 ending=finished.ending,
                 seconds=finished.seconds,
@@ -104,8 +104,11 @@ class Executions(transactions.Aggregate):
         await self._transactions.change(end)
 
     async def move(self, execution_id: int, turn_id: int) -> None:
-        """Let an execution, its code and what it showed belong to another turn."""
-        for column, table in ((_T.id, _T), (records.Part.execution_id, records.Part)):
+        """Move an execution to another turn, with its code and outputs."""
+        for column, table in (
+            (_EXECUTIONS.id, _EXECUTIONS),
+            (records.Part.execution_id, records.Part),
+        ):
             update_query = sa.update(table).where(column == execution_id)
             await self._transactions.change(update_query.values(turn_id=turn_id))
 
@@ -115,13 +118,17 @@ class Executions(transactions.Aggregate):
 
     async def list_for_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
         """Return the executions of some turns, in order."""
-        query = sa.select(_T).where(_T.turn_id.in_(turn_ids)).order_by(_T.id)
+        query = (
+            sa.select(_EXECUTIONS).where(_EXECUTIONS.turn_id.in_(turn_ids)).order_by(_EXECUTIONS.id)
+        )
         return await self._transactions.all(query)
 
     async def list_for_session(
         self, session_id: int, *, limit: int
     ) -> tuple[records.Execution, ...]:
         """Return the latest executions of a session, the latest first."""
-        query = sa.select(_T).join(records.Turn).where(records.Turn.session_id == session_id)
-        query = query.order_by(_T.id.desc()).limit(limit)
+        query = (
+            sa.select(_EXECUTIONS).join(records.Turn).where(records.Turn.session_id == session_id)
+        )
+        query = query.order_by(_EXECUTIONS.id.desc()).limit(limit)
         return await self._transactions.all(query)

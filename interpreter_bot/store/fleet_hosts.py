@@ -1,4 +1,4 @@
-"""Hosts of a cluster: its driver reports them, and bots read their addresses."""
+"""Hosts of a cluster: the cluster's driver reports them, and bots read their addresses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from interpreter_bot.store import columns, records, transactions
 
-_T = records.FleetHost
+_HOSTS = records.FleetHost
 _MAX_AGE: Final = datetime.timedelta(days=1)
-_FIELDS: Final = ("data_id", "boot_id", "free_bytes", "memory_bytes", "is_draining")
+_REPORTED_COLUMNS: Final = ("data_id", "boot_id", "free_bytes", "memory_bytes", "is_draining")
 
 
 class Report(Protocol):
@@ -30,18 +30,20 @@ class FleetHosts(transactions.Aggregate):
         """Store reports of hosts; hosts without a report for a day are deleted.
 
         Args:
-            reports: with the columns of the table as attributes.
+            reports: each has the table's columns as attributes.
         """
-        seen = columns.now()
-        async with self._transactions.together(is_writing=True):
+        now = columns.now()
+        async with self._transactions.transaction(is_writing=True):
             for report in reports:
-                fields = {name: getattr(report, name) for name in _FIELDS} | {"seen": seen}
-                insert = self._transactions.insert(_T).values(address=report.address, **fields)
+                fields = {name: getattr(report, name) for name in _REPORTED_COLUMNS} | {"seen": now}
+                insert = self._transactions.insert(_HOSTS).values(address=report.address, **fields)
                 await self._transactions.change(
                     insert.on_conflict_do_update(index_elements=["address"], set_=fields)
                 )
-            await self._transactions.change(sa.delete(_T).where(_T.seen < seen - _MAX_AGE))
+            await self._transactions.change(sa.delete(_HOSTS).where(_HOSTS.seen < now - _MAX_AGE))
 
     async def list_addresses(self) -> list[str]:
         """Return the addresses of all hosts, including those without a recent report."""
-        return list(await self._transactions.all(sa.select(_T.address).order_by(_T.address)))
+        return list(
+            await self._transactions.all(sa.select(_HOSTS.address).order_by(_HOSTS.address))
+        )

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
-_T = records.Placement
+_PLACEMENTS = records.Placement
 
 
 class Placements(transactions.Aggregate):
@@ -18,34 +18,43 @@ class Placements(transactions.Aggregate):
 
     async def find(self, key: str) -> values.Placement | None:
         """Return the placement of a session."""
-        row = await self._transactions.first(sa.select(_T).where(_T.session_digest == _digest(key)))
+        row = await self._transactions.first(
+            sa.select(_PLACEMENTS).where(_PLACEMENTS.session_digest == _digest(key))
+        )
         return None if row is None else _placement(row)
 
     async def find_all(self, keys: Collection[str]) -> dict[str, values.Placement]:
-        """Return the placements of sessions that have one; one query reads all placements."""
-        rows = await self._transactions.all(sa.select(_T))
+        """Return the placements of those sessions that have one, by one query for all."""
+        rows = await self._transactions.all(sa.select(_PLACEMENTS))
         placements = {row.session_digest: _placement(row) for row in rows}
         return {key: placements[digest] for key in keys if (digest := _digest(key)) in placements}
 
-    async def put(self, key: str, host: str, *, former_epoch: int) -> values.Placement:
+    async def put(self, key: str, data_id: str, *, former_epoch: int) -> values.Placement:
         """Place a session unless another bot did so first; return its placement.
 
         Args:
             key: of the session.
-            host: the host to place it on.
-            former_epoch: of the placement to replace; 0 if there is none.
+            data_id: of the data directory of the host to place it on.
+            former_epoch: epoch of the placement to replace; 0 if there is none.
         """
         fields = {
-            "host": host,
+            "host": data_id,
             "epoch": former_epoch + 1,
             "placed": columns.now(),
-            "is_told": former_epoch == 0,
+            "is_announced": former_epoch == 0,
         }
         if former_epoch:
-            current = (_T.session_digest == _digest(key), _T.epoch == former_epoch)
-            await self._transactions.change(sa.update(_T).where(*current).values(**fields))
+            is_former = (
+                _PLACEMENTS.session_digest == _digest(key),
+                _PLACEMENTS.epoch == former_epoch,
+            )
+            await self._transactions.change(
+                sa.update(_PLACEMENTS).where(*is_former).values(**fields)
+            )
         else:
-            insert = self._transactions.insert(_T).values(session_digest=_digest(key), **fields)
+            insert = self._transactions.insert(_PLACEMENTS).values(
+                session_digest=_digest(key), **fields
+            )
             await self._transactions.change(insert.on_conflict_do_nothing())
         placement = await self.find(key)
         assert placement is not None, "it was put there"  # noqa: S101
@@ -53,14 +62,21 @@ class Placements(transactions.Aggregate):
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
         """Record that people are told of a move; return False if that is recorded already."""
-        current = (_T.session_digest == _digest(key), _T.epoch == epoch, ~_T.is_told)
+        is_unannounced = (
+            _PLACEMENTS.session_digest == _digest(key),
+            _PLACEMENTS.epoch == epoch,
+            ~_PLACEMENTS.is_announced,
+        )
         return (
-            await self._transactions.change(sa.update(_T).where(*current).values(is_told=True)) == 1
+            await self._transactions.change(
+                sa.update(_PLACEMENTS).where(*is_unannounced).values(is_announced=True)
+            )
+            == 1
         )
 
 
 def _placement(row: records.Placement) -> values.Placement:
-    return values.Placement(row.host, row.epoch, row.is_told)
+    return values.Placement(row.host, row.epoch, row.is_announced)
 
 
 def _digest(key: str) -> str:

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
-_T = records.Choice
-_SCOPE: Final = ("platform", "workspace", "channel", "person", "thread")
+_CHOICES = records.Choice
+_SCOPE_COLUMNS: Final = ("platform", "workspace", "channel", "person", "thread")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,8 +20,9 @@ class Choice:
     """A choice that was made for a scope.
 
     Attributes:
-        author: name of who made it; chosen by them, never trusted. Empty if it is unknown.
-        is_fixed: the operator's settings made it, so that nobody else can.
+        author: name of the person who made it, which that person chose: never trust it. Empty if
+            unknown.
+        is_fixed: the operator's settings made it, so people cannot change it.
     """
 
     name: str
@@ -74,47 +75,55 @@ class Preferences(transactions.Aggregate):
 
         Args:
             value: any JSON value except None.
-            author: name of who chooses.
+            author: name of the person who chooses.
         """
         if value is None:
-            raise ValueError("None is no choice: remove it instead")
+            raise ValueError("None cannot be chosen: remove the choice instead")
         fields = {"value": value, "author": author, "changed": columns.now()}
-        insert = self._transactions.insert(_T).values(
+        insert = self._transactions.insert(_CHOICES).values(
             name=name, **dataclasses.asdict(scope), **fields
         )
-        statement = insert.on_conflict_do_update(index_elements=["name", *_SCOPE], set_=fields)
+        statement = insert.on_conflict_do_update(
+            index_elements=["name", *_SCOPE_COLUMNS], set_=fields
+        )
         await self._transactions.change(statement)
 
     async def remove(self, scope: values.Scope, name: str) -> None:
         """Delete the choice of that scope, so that the one of a wider scope applies again."""
-        await self._transactions.change(sa.delete(_T).where(_T.name == name, *is_of(_T, scope)))
+        await self._transactions.change(
+            sa.delete(_CHOICES).where(_CHOICES.name == name, *equals_scope(_CHOICES, scope))
+        )
 
     async def list_around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""
-        rows = await self._transactions.all(sa.select(_T).where(*is_around(_T, scope)))
+        rows = await self._transactions.all(
+            sa.select(_CHOICES).where(*encloses_scope(_CHOICES, scope))
+        )
         return Choices.ordered(Choice(row.name, row.value, row.scope, row.author) for row in rows)
 
     async def erase(self, scope: values.Scope, name: str) -> None:
         """Delete a choice of a scope and of all within it."""
-        where = (_T.name == name, *is_within(_T, scope))
-        await self._transactions.change(sa.delete(_T).where(*where))
+        conditions = (_CHOICES.name == name, *is_within_scope(_CHOICES, scope))
+        await self._transactions.change(sa.delete(_CHOICES).where(*conditions))
 
 
-def is_of(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that rows are of that very scope."""
-    return [getattr(table, part) == getattr(scope, part) for part in _SCOPE]
+def equals_scope(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for rows of exactly this scope."""
+    return [getattr(table, part) == getattr(scope, part) for part in _SCOPE_COLUMNS]
 
 
-def is_around(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that rows are of a scope or of one around it."""
-    return [getattr(table, part).in_({getattr(scope, part), ""}) for part in _SCOPE]
+def encloses_scope(
+    table: type[records.Scoped], scope: values.Scope
+) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for rows of a scope or of one around it."""
+    return [getattr(table, part).in_({getattr(scope, part), ""}) for part in _SCOPE_COLUMNS]
 
 
-def is_within(
+def is_within_scope(
     table: type[records.Scoped | records.Schedule], scope: values.Scope
 ) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that rows are of a scope or of one within it."""
+    """Return the conditions for rows of a scope or of one within it."""
     if not (scope.workspace or scope.channel or scope.person):
         raise ValueError("a whole platform is never erased")
-    named = [part for part in _SCOPE if getattr(scope, part)]
-    return [getattr(table, part) == getattr(scope, part) for part in named]
+    columns_of_scope = [part for part in _SCOPE_COLUMNS if getattr(scope, part)]
+    return [getattr(table, part) == getattr(scope, part) for part in columns_of_scope]

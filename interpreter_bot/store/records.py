@@ -41,7 +41,7 @@ _OPTIONS: Final[Any] = {"sqlite_autoincrement": True}
 
 
 class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_hash=True):
-    """Row of a table. It has all columns, and no attribute is set twice."""
+    """Row of a table. It has all columns, and its attributes cannot be changed."""
 
     metadata = sa.MetaData(
         # A constraint without a name cannot be altered by a migration.
@@ -96,10 +96,10 @@ class Session(Record):
         title: for lists; empty until it is set.
         model: the chosen model; None means the default.
         kernel: hints for finding the kernel or explaining its loss, as stored.
-        files: sentences about its files, by what happened: "warned" (they are about to go) or
-            "gone", and "at", when it was said (ISO 8601); empty if there is nothing to say.
+        files: sentences about its files: "warned" if they will be deleted soon, "gone" if they were
+            deleted; and "at", the time of the sentence (ISO 8601). Empty if there is none.
         mark: "pinned" or "archived" in lists; empty for most.
-        branch_of: id of the first session of its tree of branches; None for that one itself.
+        branch_of: id of the root session of its tree of branches; None if it is the root.
         used: when the session was last opened, or got a request.
     """
 
@@ -131,12 +131,12 @@ class Session(Record):
 
     @property
     def root_id(self) -> int:
-        """The id of the first session of its tree of branches."""
+        """The id of the root session of its tree of branches."""
         return self.branch_of or self.id
 
     @property
     def file_notice(self) -> str:
-        """The sentence about its files that is valid now: using them ends a warning."""
+        """The sentence about its files that applies now: a warning ends when they are used."""
         warned = "" if self.used_after_file_notice else self.files.get("warned", "")
         return self.files.get("gone") or warned
 
@@ -154,12 +154,12 @@ class Turn(Record):
         request: the person's words.
         attachments: names of the files that came along.
         schedule_run_id: of the run of a schedule that made its request; None for a message.
-        answer: the final text, or the sentence that it failed with; empty while it runs.
+        answer: the final text, or the sentence that says why it failed; empty while it runs.
         owner: the active bot that runs it.
         progress: while it runs, what another bot needs to continue it; None if none can.
-        original: id of the turn of which it is a copy in a branch; None for most.
-        instead_of: id of the original turn to which it, the first new turn of a branch, is an
-            alternative.
+        original: id of the turn that was copied into a branch as this one; None for most.
+        instead_of: for the first new turn of a branch, the id of the original turn that it
+            replaces; None for others.
         ended: None while it runs.
     """
 
@@ -193,13 +193,13 @@ class Alternatives:
     """A turn and its alternatives in other branches.
 
     Attributes:
-        turn_id: of the turn.
-        at: the index of the turn among all of them.
-        keys: of the session of each, including the turn itself.
+        turn_id: the id of the turn.
+        index: the position of the turn among its alternatives.
+        keys: the session of each alternative, including the turn itself.
     """
 
     turn_id: int
-    at: int
+    index: int
     keys: tuple[values.SessionKey, ...]
 
 
@@ -208,8 +208,8 @@ class Execution(Record):
 
     Attributes:
         hosted_id: its id at the host; empty if it has none.
-        heard: number of its last output that is recorded.
-        ending: None while it runs, and also if the bot died before its end.
+        last_output_number: number of its last recorded output.
+        ending: None while it runs, and if the bot died before its end.
     """
 
     __tablename__ = "executions"
@@ -218,7 +218,7 @@ class Execution(Record):
     turn_id: orm.Mapped[_OfTurn]
     code: orm.Mapped[_Prose]
     hosted_id: orm.Mapped[str]
-    heard: orm.Mapped[int] = orm.mapped_column(insert_default=0)
+    last_output_number: orm.Mapped[int] = orm.mapped_column(insert_default=0)
     ending: orm.Mapped[values.Ending | None]
     seconds: orm.Mapped[float]
     reason: orm.Mapped[_Prose]
@@ -256,7 +256,7 @@ class NewPart:
         output: for kinds OUTPUT and MEMORY, and for no other.
         detail: for MEMORY, the data to rebuild the transcript from; for QUERIES, the queries; for
             QUESTION, the question and its answer.
-        execution_id: for CODE and OUTPUT, where there is one.
+        execution_id: for CODE and OUTPUT that have an execution.
     """
 
     kind: PartKind
@@ -323,10 +323,10 @@ class Grant:
     """What a person allowed code of a session to do repeatedly while its kernel lives.
 
     Attributes:
-        person: who allowed it, only for code of their own turns.
+        person: the person who allowed it; it applies only to code of their own turns.
         subject: its kind; see `events.Subject`.
-        name: for lists.
-        digest: of everything that was allowed.
+        name: shown in lists.
+        digest: identifies exactly what was allowed.
     """
 
     person: str
@@ -380,7 +380,7 @@ class Placement(Record):
     """The host that has a session.
 
     Attributes:
-        session_digest: of its key, which may be too long for an index.
+        session_digest: digest of the session's key, which may be too long for an index.
     """
 
     __tablename__ = "placements"
@@ -389,7 +389,7 @@ class Placement(Record):
     session_digest: orm.Mapped[_Digest] = orm.mapped_column(unique=True)
     host: orm.Mapped[str]
     epoch: orm.Mapped[int]
-    is_told: orm.Mapped[bool]
+    is_announced: orm.Mapped[bool]
     placed: orm.Mapped[datetime.datetime]
 
 
@@ -412,7 +412,7 @@ class Choice(Scoped, Record):
     """A value that somebody chose for a scope.
 
     Attributes:
-        author: name of who chose it; empty if it is unknown.
+        author: name of the person who chose it; empty if unknown.
     """
 
     __tablename__ = "choices"
@@ -432,7 +432,7 @@ class Note(Scoped, Record):
     """What people let the bot remember in a scope.
 
     Attributes:
-        confirmed_by: id of the person without whom it would not be remembered.
+        confirmed_by: id of the person who confirmed it.
         author: their name.
     """
 
@@ -456,7 +456,7 @@ class ClaimedEvent(Record):
         event_id: unique within the platform.
         owner: the bot that claimed it.
         request_id: of the request that it becomes.
-        address: of the session whose people wait for an answer; empty when they no longer do.
+        address: key of the session whose people wait for an answer; empty when nobody waits.
         content: what the platform needs to handle it again; None if it cannot.
     """
 
@@ -480,7 +480,7 @@ class Delivery(Record):
         position: within the answer.
         nonce: the key that it is posted with.
         digest: identifies its content.
-        tried: when it was posted first, in wall-clock time.
+        first_tried_at: when it was posted first, in wall-clock time.
         message: its id on the platform; empty while it is unknown whether it was posted.
     """
 
@@ -491,7 +491,7 @@ class Delivery(Record):
     position: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     nonce: orm.Mapped[str]
     digest: orm.Mapped[str]
-    tried: orm.Mapped[float] = orm.mapped_column(index=True)
+    first_tried_at: orm.Mapped[float] = orm.mapped_column(index=True)
     message: orm.Mapped[str]
 
 
@@ -499,7 +499,7 @@ class Activity(Record):
     """An activity of code outside of the sandbox. It is kept when the conversation is deleted.
 
     Attributes:
-        reference: unique within a kind, so that a call that code repeats is made once.
+        reference: unique within a kind, so that a repeated call is made once.
         content: all fields of the activity.
     """
 
@@ -538,15 +538,15 @@ class NewSchedule:
     """Schedule to be added.
 
     Attributes:
-        key: of the session in which it was set up, and where its runs are shown.
-        person: its owner, as whom it runs.
-        times: when, in the words of the person.
-        cron: the line of a crontab that they mean.
+        key: the session in which it was set up, and in which its runs are shown.
+        person: its owner; it runs on their behalf.
+        times: the times in the words of the person.
+        cron: the same times as a crontab expression.
         zone: IANA name of their time zone.
-        what: the person's words on what is done.
-        code: to be run; empty if a model is asked.
-        condition: expression that decides whether an alert is shown.
-        model: title of the model that is asked.
+        task: what is done, in the words of the person.
+        code: the code to run; empty if a model is asked.
+        condition: the expression that decides whether an alert is shown.
+        model: the title of the model that is asked.
         due: the next time.
     """
 
@@ -556,7 +556,7 @@ class NewSchedule:
     times: str
     cron: str
     zone: str
-    what: str
+    task: str
     code: str = ""
     condition: str = ""
     model: str = ""
@@ -569,7 +569,7 @@ class Schedule(Record):
     Attributes:
         due: None while it is paused.
         reason: why it is paused.
-        failures: number of runs that failed, in a row.
+        failures: number of consecutive runs that failed.
     """
 
     __tablename__ = "schedules"
@@ -585,7 +585,7 @@ class Schedule(Record):
     times: orm.Mapped[_Prose]
     cron: orm.Mapped[str]
     zone: orm.Mapped[str]
-    what: orm.Mapped[_Prose]
+    task: orm.Mapped[_Prose]
     code: orm.Mapped[_Prose]
     condition: orm.Mapped[_Prose]
     model: orm.Mapped[str]
@@ -623,7 +623,7 @@ class ScheduleRun(Record):
         outcome: how it ended; None as long as that is unknown.
         sentence: what went wrong.
         holds: whether the condition of an alert is true; None if it is no alert, or unknown.
-        ended: when all of it was over; None before.
+        ended: when the run was over; None before.
     """
 
     __tablename__ = "schedule_runs"
@@ -673,10 +673,10 @@ class SealedAccount(Record):
 
 
 class Login(Record):
-    """A login to an `Account` that has begun; a person has one at a server.
+    """An unfinished login to an `Account`; a person has at most one at a server.
 
     Attributes:
-        digest: of a secret that only the browser of the person has.
+        digest: digest of a secret that only the person's browser has.
     """
 
     __tablename__ = "logins"

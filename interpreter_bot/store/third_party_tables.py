@@ -45,7 +45,7 @@ class LibraryTables:
 
     def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
         self.engine = engine
-        self._writers = engine.execution_options(**{engines.WRITING: True})
+        self._writers = engine.execution_options(**{engines.WRITING_OPTION: True})
         self.encrypted = 0
         self._keys = keys
         if not sa.event.contains(engine.sync_engine, "handle_error", _unwrap):
@@ -71,7 +71,7 @@ class LibraryTables:
         for column in (column for columns in secret_columns.values() for column in columns):
             column.type = EncryptedText(self._keys)
         encrypted_before = self.encrypted
-        with transactions.translated():
+        with transactions.translate_errors():
             async with self._writers.begin() as connection:
                 await connection.run_sync(metadata.create_all)
                 for table, columns in secret_columns.items():
@@ -87,9 +87,11 @@ class LibraryTables:
         table: sa.Table,
         columns: Sequence[sa.Column[Any]],
     ) -> None:
-        raw = [sa.type_coerce(column, sa.Text).label(column.name) for column in columns]
+        encrypted_columns = [
+            sa.type_coerce(column, sa.Text).label(column.name) for column in columns
+        ]
         # Locked, because a token that the library renews now must not be replaced by the older one.
-        rows = await connection.execute(sa.select(table.c.id, *raw).with_for_update())
+        rows = await connection.execute(sa.select(table.c.id, *encrypted_columns).with_for_update())
         for row in rows.mappings().all():
             stored_texts = [row[column.name] for column in columns if row[column.name] is not None]
             if not all(map(self._keys.is_current, stored_texts)):
@@ -104,7 +106,7 @@ class LibraryTables:
 
 
 def _unwrap(context: sa.ExceptionContext) -> None:
-    """Raise errors of encryption, which SQLAlchemy wraps as errors of the statement."""
+    """Raise an error of encryption as itself; SQLAlchemy wraps it as an error of the statement."""
     if isinstance(context.original_exception, errors.SettingsError):
         raise errors.SettingsError(str(context.original_exception)) from context.original_exception
 
@@ -116,5 +118,5 @@ def _widen(connection: sa.Connection, table: sa.Table, names: Collection[str]) -
     quote = connection.dialect.identifier_preparer.quote
     for column in sa.inspect(connection).get_columns(table.name):
         if column["name"] in names and getattr(column["type"], "length", None) is not None:
-            altered = f"ALTER COLUMN {quote(column['name'])} TYPE TEXT"
-            connection.execute(sa.text(f"ALTER TABLE {quote(table.name)} {altered}"))
+            change = f"ALTER COLUMN {quote(column['name'])} TYPE TEXT"
+            connection.execute(sa.text(f"ALTER TABLE {quote(table.name)} {change}"))

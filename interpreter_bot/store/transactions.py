@@ -39,38 +39,38 @@ class Transactions:
 
     def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
         self._readers = engine
-        self._writers = engine.execution_options(**{engines.WRITING: True})
+        self._writers = engine.execution_options(**{engines.WRITING_OPTION: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # In SQLite, writers wait by sleeping, ever longer and in no order. So only one writer of
-        # this process at a time gets there, in the order of arrival.
-        self._turnstile = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
-        # By task, as new tasks would inherit a context variable.
+        # SQLite lets waiting writers sleep, longer each time and in no order. With this lock,
+        # writers of this process take turns in the order of arrival.
+        self._write_lock = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
+        # By task, and not in context variables, which new tasks would inherit.
         self._reading_sessions: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
         self._writing_sessions: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
 
     @contextlib.asynccontextmanager
-    async def together(self, *, is_writing: bool) -> AsyncIterator[sa_asyncio.AsyncSession]:
-        """Make one transaction of everything that this task does in the block.
+    async def transaction(self, *, is_writing: bool) -> AsyncIterator[sa_asyncio.AsyncSession]:
+        """Make one transaction of everything that this task does with the database in the block.
 
-        Await nothing but the database in the block.
+        The block must await nothing but the database.
 
         Raises:
             StoreError: the database cannot be used.
         """
         task = asyncio.current_task()
-        joined = self._writing_sessions.get(task) or (
+        outer_session = self._writing_sessions.get(task) or (
             None if is_writing else self._reading_sessions.get(task)
         )
-        if joined is not None:
-            yield joined
+        if outer_session is not None:
+            yield outer_session
             return
         sessions = self._writing_sessions if is_writing else self._reading_sessions
-        async with self._turnstile if is_writing else contextlib.nullcontext():
-            with translated():
+        async with self._write_lock if is_writing else contextlib.nullcontext():
+            with translate_errors():
                 # The connection commits: a session whose commit fails gives its connection back
                 # with the transaction open, and so with SQLite's write lock.
-                opening = self._writers.begin() if is_writing else self._readers.connect()
-                async with opening as connection, sa_asyncio.AsyncSession(connection) as session:
+                connecting = self._writers.begin() if is_writing else self._readers.connect()
+                async with connecting as connection, sa_asyncio.AsyncSession(connection) as session:
                     sessions[task] = session
                     try:
                         yield session
@@ -79,9 +79,9 @@ class Transactions:
 
     async def all(self, query: selectable.TypedReturnsRows[_Row]) -> tuple[_Row, ...]:
         """Return the records, or the values, that a query finds."""
-        async with self.together(is_writing=not query.is_select) as session:
+        async with self.transaction(is_writing=not query.is_select) as session:
             values = (await session.scalars(query, execution_options=_OPTIONS)).all()
-            # Detached, so that no later statement or rollback changes them.
+            # Detach the records, so that no later statement or rollback changes them.
             session.expunge_all()
             return tuple(values)
 
@@ -96,21 +96,21 @@ class Transactions:
 
     async def rows(self, query: sa.Select[*tuple[Any, ...]]) -> Sequence[sa.Row[*tuple[Any, ...]]]:
         """Return the rows that a query of several columns finds."""
-        async with self.together(is_writing=False) as session:
+        async with self.transaction(is_writing=False) as session:
             rows = (await session.execute(query, execution_options=_OPTIONS)).all()
             session.expunge_all()
             return rows
 
     async def change(self, statement: sa.UpdateBase) -> int:
         """Run a statement that returns no rows; return how many it changed."""
-        async with self.together(is_writing=True) as session:
+        async with self.transaction(is_writing=True) as session:
             result = await session.execute(statement, execution_options=_OPTIONS)
             assert isinstance(result, sa.CursorResult)  # noqa: S101 - of any such statement.
             return result.rowcount
 
     async def add(self, insert: sa.Insert, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows that all have the same columns."""
-        async with self.together(is_writing=True) as session:
+        async with self.transaction(is_writing=True) as session:
             await session.execute(insert, rows, execution_options=_OPTIONS)
 
     async def lock(self, name: str) -> None:
@@ -120,7 +120,7 @@ class Transactions:
         """
         if not self.is_sqlite:
             lock = sa.func.pg_advisory_xact_lock(engines.lock_number(name))
-            async with self.together(is_writing=True) as session:
+            async with self.transaction(is_writing=True) as session:
                 await session.execute(sa.select(lock))
 
     def insert(self, table: type[records.Record]) -> UpsertingInsert:
@@ -147,7 +147,7 @@ class Aggregate:
 
 
 @contextlib.contextmanager
-def translated(
+def translate_errors(
     kinds: tuple[type[Exception], ...] = (exc.SQLAlchemyError,),
 ) -> Iterator[None]:
     """Translate exceptions of a database, by default SQLAlchemy's, into StoreError.

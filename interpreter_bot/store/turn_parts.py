@@ -19,10 +19,10 @@ _MAX_CHARACTERS: Final = 4_000_000
 
 _log = logging.getLogger(__name__)
 
-_T = records.Part
+_PARTS = records.Part
 
 
-async def store(output: values.Output, files: blobs.Blobs) -> values.StoredOutput:
+async def store_output(output: values.Output, files: blobs.Blobs) -> values.StoredOutput:
     """Return the stored form of an output; a picture or a page becomes a blob.
 
     A notice replaces an output that is too large.
@@ -31,15 +31,15 @@ async def store(output: values.Output, files: blobs.Blobs) -> values.StoredOutpu
         StoreError: the blob could not be stored.
     """
     if isinstance(output, values.Image):
-        return await _stored_display(output, output.data, mime=output.mime, files=files)
+        return await _store_display(output, output.data, mime=output.mime, files=files)
     if isinstance(output, values.Html):
-        return await _stored_display(output, output.html, mime="text/html", files=files)
-    if len(columns.output_document(output)) > _MAX_CHARACTERS:
+        return await _store_display(output, output.html, mime="text/html", files=files)
+    if len(columns.serialize_output(output)) > _MAX_CHARACTERS:
         return values.Notice(host_words.OUTPUT_TOO_LARGE)
     return output
 
 
-async def _stored_display(
+async def _store_display(
     output: values.Display, data: bytes, *, mime: str, files: blobs.Blobs
 ) -> values.StoredDisplay:
     return values.StoredDisplay(
@@ -77,7 +77,7 @@ class TurnParts(transactions.Aggregate):
     async def prepare_rows(
         self, turn_id: int, parts: Iterable[records.NewPart]
     ) -> Sequence[Mapping[str, Any]]:
-        """Prepare parts for `insert`; outside of any transaction, as large outputs are stored."""
+        """Prepare parts for `insert`. Call it outside of transactions: it stores large outputs."""
         return [await self._row(turn_id, part) for part in parts]
 
     async def insert(
@@ -86,18 +86,20 @@ class TurnParts(transactions.Aggregate):
         """Add the parts that `rows` prepared; see `add`."""
         if not rows:
             return
-        async with self._transactions.together(is_writing=True):
-            # Ids grow in this order, which is the order of the parts: a turn has one writer.
-            await self._transactions.add(sa.insert(_T), rows)
+        async with self._transactions.transaction(is_writing=True):
+            # A turn has one writer, so that the ids grow in the order of its parts.
+            await self._transactions.add(sa.insert(_PARTS), rows)
             executions = records.Execution
             for execution_id, number in (output_numbers or {}).items():
                 update_query = sa.update(executions).where(executions.id == execution_id)
-                await self._transactions.change(update_query.values(heard=number))
+                await self._transactions.change(update_query.values(last_output_number=number))
 
     async def remove_text(self, turn_id: int, *, since_step: int) -> None:
         """Remove the model's text of a step and of later ones."""
-        is_text = (_T.kind == records.PartKind.TEXT, _T.step >= since_step)
-        await self._transactions.change(sa.delete(_T).where(_T.turn_id == turn_id, *is_text))
+        is_text = (_PARTS.kind == records.PartKind.TEXT, _PARTS.step >= since_step)
+        await self._transactions.change(
+            sa.delete(_PARTS).where(_PARTS.turn_id == turn_id, *is_text)
+        )
 
     async def list_for_turn(self, turn_id: int) -> tuple[records.Part, ...]:
         """Return the parts of a turn, in order."""
@@ -107,52 +109,56 @@ class TurnParts(transactions.Aggregate):
         self,
         turn_ids: Sequence[int],
         *,
-        only: records.PartKind | None = None,
-        without: records.PartKind | None = None,
+        kind: records.PartKind | None = None,
+        excluded_kind: records.PartKind | None = None,
     ) -> tuple[records.Part, ...]:
-        """Return the parts of some turns, turn by turn, in order; of one kind, or without one."""
-        query = sa.select(_T).where(_T.turn_id.in_(turn_ids)).order_by(_T.turn_id, _T.id)
-        if only is not None:
-            query = query.where(_T.kind == only)
-        if without is not None:
-            query = query.where(_T.kind != without)
+        """Return the parts of some turns, turn by turn, in order: of a kind, or all but a kind."""
+        query = (
+            sa.select(_PARTS)
+            .where(_PARTS.turn_id.in_(turn_ids))
+            .order_by(_PARTS.turn_id, _PARTS.id)
+        )
+        if kind is not None:
+            query = query.where(_PARTS.kind == kind)
+        if excluded_kind is not None:
+            query = query.where(_PARTS.kind != excluded_kind)
         return await self._transactions.all(query)
 
     async def has_blob(self, session_id: int, sha256: str) -> bool:
         """Return whether a part of a session refers to a blob."""
         turns = records.Turn
-        query = sa.select(_T.id).join_from(_T, turns).limit(1)
-        query = query.where(_T.sha256 == sha256, turns.session_id == session_id)
+        query = sa.select(_PARTS.id).join_from(_PARTS, turns).limit(1)
+        query = query.where(_PARTS.sha256 == sha256, turns.session_id == session_id)
         return await self._transactions.first(query) is not None
 
     async def sum_blob_bytes(self) -> dict[int, int]:
         """Return the bytes of the blobs that each session's parts refer to, by its id."""
         sizes = await self._files.sizes()
         turns = records.Turn
-        query = sa.select(turns.session_id, _T.sha256).join_from(_T, turns)
-        query = query.where(_T.sha256.is_not(None)).distinct()
+        query = sa.select(turns.session_id, _PARTS.sha256).join_from(_PARTS, turns)
+        query = query.where(_PARTS.sha256.is_not(None)).distinct()
         sums: dict[int, int] = {}
         for session_id, sha256 in await self._transactions.rows(query):
             sums[session_id] = sums.get(session_id, 0) + sizes.get(sha256, 0)
         return sums
 
     async def release_files(self, session_id: int) -> None:
-        """Drop the references of a session to blobs; its displays then show that they are gone."""
+        """Drop a session's references to blobs; its displays then show that they were deleted."""
         turns = records.Turn
         turns_of_session = sa.select(turns.id).where(turns.session_id == session_id)
-        update = sa.update(_T).where(_T.turn_id.in_(turns_of_session)).values(sha256=None)
+        update = sa.update(_PARTS).where(_PARTS.turn_id.in_(turns_of_session)).values(sha256=None)
         await self._transactions.change(update)
 
     async def discard_unused_files(self) -> int:
         """Delete blobs that no part refers to; return their number."""
-        unused = set(await self._files.list_old())
-        query = sa.select(_T.sha256).where(_T.sha256.is_not(None)).distinct()
-        unused.difference_update(await self._transactions.all(query))
-        await self._files.discard(unused)
-        return len(unused)
+        unused_digests = set(await self._files.list_old())
+        query = sa.select(_PARTS.sha256).where(_PARTS.sha256.is_not(None)).distinct()
+        unused_digests.difference_update(await self._transactions.all(query))
+        await self._files.discard(unused_digests)
+        return len(unused_digests)
 
     async def _row(self, turn_id: int, part: records.NewPart) -> dict[str, Any]:
-        output = None if part.output is None else await self._stored(part.output)
+        output = None if part.output is None else await self._store(part.output)
         return {
             "turn_id": turn_id,
             "step": part.step,
@@ -165,10 +171,10 @@ class TurnParts(transactions.Aggregate):
             "created": columns.now(),
         }
 
-    async def _stored(self, output: values.Output) -> values.StoredOutput:
+    async def _store(self, output: values.Output) -> values.StoredOutput:
         try:
-            return await store(output, self._files)
+            return await store_output(output, self._files)
         except errors.StoreError:
-            # The text and code of the turn must not be lost with a picture.
+            # A picture that cannot be stored must not cost the text and code of the turn.
             _log.exception("an output could not be kept")
             return values.Notice(storage_words.OUTPUT_NOT_KEPT)

@@ -1,4 +1,4 @@
-"""Questions of turns to people, and permissions that people granted to code for longer."""
+"""Questions of turns to people, and lasting permissions that people granted to code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from interpreter_bot import values
 from interpreter_bot.store import records, transactions
 
-_Q = records.Question
-_G = records.KernelGrant
+_QUESTIONS = records.Question
+_GRANTS = records.KernelGrant
 
 
 class TurnQuestions(transactions.Aggregate):
@@ -21,9 +21,11 @@ class TurnQuestions(transactions.Aggregate):
     async def load(self) -> tuple[records.Question, ...]:
         """Return the questions of all running turns; delete the others."""
         running = sa.select(records.Turn.id).where(records.Turn.status == values.TurnStatus.RUNNING)
-        async with self._transactions.together(is_writing=True):
-            await self._transactions.change(sa.delete(_Q).where(_Q.turn_id.not_in(running)))
-            return await self._transactions.all(sa.select(_Q).order_by(_Q.id))
+        async with self._transactions.transaction(is_writing=True):
+            await self._transactions.change(
+                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.not_in(running))
+            )
+            return await self._transactions.all(sa.select(_QUESTIONS).order_by(_QUESTIONS.id))
 
     async def put(self, turn_id: int, name: str, question: Mapping[str, Any]) -> None:
         """Record the question of a turn, replacing an earlier one.
@@ -31,15 +33,19 @@ class TurnQuestions(transactions.Aggregate):
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        async with self._transactions.together(is_writing=True):
-            await self._transactions.change(sa.delete(_Q).where(_Q.turn_id == turn_id))
+        async with self._transactions.transaction(is_writing=True):
             await self._transactions.change(
-                sa.insert(_Q).values(turn_id=turn_id, name=name, question=dict(question))
+                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id == turn_id)
+            )
+            await self._transactions.change(
+                sa.insert(_QUESTIONS).values(turn_id=turn_id, name=name, question=dict(question))
             )
 
     async def answer(self, name: str, answer: Mapping[str, Any]) -> bool:
         """Record the answer to a question; return False if it was answered already."""
-        update_query = sa.update(_Q).where(_Q.name == name, _Q.answer.is_(None))
+        update_query = sa.update(_QUESTIONS).where(
+            _QUESTIONS.name == name, _QUESTIONS.answer.is_(None)
+        )
         return await self._transactions.change(update_query.values(answer=dict(answer))) == 1
 
 
@@ -48,22 +54,26 @@ class Grants(transactions.Aggregate):
 
     async def list_for_kernel(self, session_id: int, kernel_id: str) -> frozenset[records.Grant]:
         """Return the grants of a session with a kernel."""
-        query = sa.select(_G).where(_G.session_id == session_id, _G.kernel_id == kernel_id)
+        query = sa.select(_GRANTS).where(
+            _GRANTS.session_id == session_id, _GRANTS.kernel_id == kernel_id
+        )
         return frozenset(
             records.Grant(person=row.person, subject=row.subject, name=row.name, digest=row.digest)
             for row in await self._transactions.all(query)
         )
 
     async def add(self, session_id: int, kernel_id: str, grant: records.Grant) -> None:
-        """Record a grant; those of earlier kernels of the session are deleted.
+        """Record a grant, and delete the grants of earlier kernels of the session.
 
         Raises:
             StoreError: the session was deleted, or the database cannot be used.
         """
-        delete_former = sa.delete(_G).where(_G.session_id == session_id, _G.kernel_id != kernel_id)
-        insert = sa.insert(_G).values(
+        delete_former = sa.delete(_GRANTS).where(
+            _GRANTS.session_id == session_id, _GRANTS.kernel_id != kernel_id
+        )
+        insert = sa.insert(_GRANTS).values(
             session_id=session_id, kernel_id=kernel_id, **dataclasses.asdict(grant)
         )
-        async with self._transactions.together(is_writing=True):
+        async with self._transactions.transaction(is_writing=True):
             await self._transactions.change(delete_former)
             await self._transactions.change(insert)

@@ -17,28 +17,33 @@ from interpreter_bot import errors, values
 from interpreter_bot.store import columns, records, transactions
 from interpreter_bot.wording import storage_words
 
-_T = records.Usage
+_USAGE = records.Usage
 _SUMS: Final = tuple(
     sa.func.coalesce(sa.func.sum(column), 0)
-    for column in (_T.input_tokens, _T.output_tokens, _T.money_micros, _T.cpu_seconds)
+    for column in (
+        _USAGE.input_tokens,
+        _USAGE.output_tokens,
+        _USAGE.money_micros,
+        _USAGE.cpu_seconds,
+    )
 )
-# A server may report any number of tokens. Sums of thousands of this limit still fit 64 bits.
+# A server may report any number of tokens. The sum of thousands of such counts still fits 64 bits.
 _MAX_COUNT: Final = 10**15
 _MICROS: Final = 1_000_000
 
 
-def whole_micros(money: decimal.Decimal) -> decimal.Decimal:
+def round_up_to_micros(money: decimal.Decimal) -> decimal.Decimal:
     """Round up to millionths, the smallest amount that is recorded."""
     return (money * _MICROS).to_integral_value(decimal.ROUND_UP) / _MICROS
 
 
-def difference(used: values.Usage, counted: values.Usage) -> values.Usage:
+def subtract(total: values.Usage, counted: values.Usage) -> values.Usage:
     """Return the part of the usage that is not counted yet."""
     return values.Usage(
-        input_tokens=used.input_tokens - counted.input_tokens,
-        output_tokens=used.output_tokens - counted.output_tokens,
-        money=used.money - counted.money,
-        cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
+        input_tokens=total.input_tokens - counted.input_tokens,
+        output_tokens=total.output_tokens - counted.output_tokens,
+        money=total.money - counted.money,
+        cpu_seconds=total.cpu_seconds - counted.cpu_seconds,
     )
 
 
@@ -55,18 +60,18 @@ class Usage(transactions.Aggregate):
         query = sa.select(
             turns.session_id, sessions.platform, sessions.workspace, turns.person
         ).join_from(turns, sessions)
-        async with self._transactions.together(is_writing=True):
+        async with self._transactions.transaction(is_writing=True):
             rows = await self._transactions.rows(query.where(turns.id == turn_id))
             if not rows:
                 raise errors.StoreError(storage_words.CONVERSATION_GONE)
-            insert = sa.insert(_T).values(
+            insert = sa.insert(_USAGE).values(
                 turn_id=turn_id,
                 **rows[0]._asdict(),
                 day=columns.now().date(),
                 model=model,
-                input_tokens=_bounded(spending.input_tokens),
-                output_tokens=_bounded(spending.output_tokens),
-                money_micros=_bounded(int(whole_micros(spending.money) * _MICROS)),
+                input_tokens=_clamp(spending.input_tokens),
+                output_tokens=_clamp(spending.output_tokens),
+                money_micros=_clamp(int(round_up_to_micros(spending.money) * _MICROS)),
                 cpu_seconds=spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
             )
             await self._transactions.change(insert)
@@ -86,23 +91,23 @@ class Usage(transactions.Aggregate):
             without_turns: ids of turns that are not counted.
         """
         # Usage of a deleted turn has lost its turn id, but counts.
-        is_counted = sa.or_(_T.turn_id.is_(None), _T.turn_id.not_in(without_turns))
+        is_counted = sa.or_(_USAGE.turn_id.is_(None), _USAGE.turn_id.not_in(without_turns))
         return await self._sum(
-            _T.platform == platform,
-            _T.workspace == workspace,
-            _T.person == person,
-            _T.day == (day or columns.now().date()),
+            _USAGE.platform == platform,
+            _USAGE.workspace == workspace,
+            _USAGE.person == person,
+            _USAGE.day == (day or columns.now().date()),
             *([is_counted] if without_turns else []),
         )
 
     async def sum_for_session(self, session_id: int) -> values.Usage:
         """Sum all usage of a session."""
-        return await self._sum(_T.session_id == session_id)
+        return await self._sum(_USAGE.session_id == session_id)
 
     async def sum_for_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
-        """Sum the usage of each of some turns; those without any are missing."""
-        query = sa.select(_T.turn_id, *_SUMS).where(_T.turn_id.in_(turn_ids))
-        rows = await self._transactions.rows(query.group_by(_T.turn_id))
+        """Sum the usage of each of some turns; turns without usage are left out."""
+        query = sa.select(_USAGE.turn_id, *_SUMS).where(_USAGE.turn_id.in_(turn_ids))
+        rows = await self._transactions.rows(query.group_by(_USAGE.turn_id))
         return {turn_id: _from_sums(sums) for turn_id, *sums in rows}
 
     async def _sum(self, *conditions: sa.ColumnElement[bool]) -> values.Usage:
@@ -111,15 +116,15 @@ class Usage(transactions.Aggregate):
 
 
 def _from_sums(sums: Iterable[Any]) -> values.Usage:
-    tokens_in, tokens_out, money, cpu = sums
+    input_tokens, output_tokens, money, cpu = sums
     # PostgreSQL sums integers to decimals.
     return values.Usage(
-        input_tokens=int(tokens_in),
-        output_tokens=int(tokens_out),
+        input_tokens=int(input_tokens),
+        output_tokens=int(output_tokens),
         money=decimal.Decimal(int(money)) / _MICROS,
         cpu_seconds=float(cpu),
     )
 
 
-def _bounded(number: int) -> int:
+def _clamp(number: int) -> int:
     return min(max(number, 0), _MAX_COUNT)

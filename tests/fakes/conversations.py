@@ -517,7 +517,7 @@ async def prepare_database(data):
     """Make a database with all tables in a bot's directory, unless it has one; returns its URL."""
     data.mkdir(parents=True, exist_ok=True)
     url = engines.default_url(data)
-    file = engines.file(engines.parse(url))
+    file = engines.database_file(engines.parse(url))
     if not _empty_database:
         await asyncio.to_thread(databases.upgrade, engines.parse(url))
         _empty_database.append(file.read_bytes())

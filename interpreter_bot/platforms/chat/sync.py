@@ -270,7 +270,7 @@ class MessageSync:
                 index=len(self._slots),
                 nonce=delivery.nonce,
                 digest=delivery.digest,
-                first_tried_at=delivery.tried,
+                first_tried_at=delivery.first_tried_at,
             )
             posted = transport.Posted(delivery.message, self._at) if delivery.message else None
             # A message without an id is looked for before it is posted again.
@@ -285,7 +285,7 @@ class MessageSync:
                 key.index,
                 nonce=key.nonce,
                 digest=key.digest,
-                tried=key.first_tried_at,
+                first_tried_at=key.first_tried_at,
                 message=message,
             )
         )

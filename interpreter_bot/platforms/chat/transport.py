@@ -245,7 +245,7 @@ class Delivery(Protocol):
     @property
     def digest(self) -> str: ...
     @property
-    def tried(self) -> float: ...
+    def first_tried_at(self) -> float: ...
     @property
     def message(self) -> str: ...
 
@@ -261,7 +261,7 @@ class Deliveries(Protocol):
         *,
         nonce: str,
         digest: str,
-        tried: float,
+        first_tried_at: float,
         message: str,
     ) -> None:
         """Note a message, in place of another at its position."""

@@ -188,7 +188,7 @@ async def show_session(
         "alternatives": [
             {
                 "turn_id": alternative.turn_id,
-                "position": alternative.at,
+                "position": alternative.index,
                 "threads": [branch.thread for branch in alternative.keys],
             }
             for alternative in alternatives

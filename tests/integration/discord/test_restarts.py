@@ -287,7 +287,7 @@ async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(
         left = discord_server.post(
             worlds.Message(thread, discord_server.bot, "-# ⏳ running … (began just now)")
         )
-        about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
+        about = {"nonce": "n", "digest": "d", "first_tried_at": 0.0, "message": str(left.id)}
         await service.deliveries.put("discord", number, 0, **about)
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
         await until(lambda: "You said: go on" in left.content)
@@ -302,7 +302,7 @@ async def test_a_turn_with_which_no_bot_can_go_on_ends_in_its_message(
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         left = discord_server.post(worlds.Message(thread, discord_server.bot, "-# ⏳ running …"))
-        about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
+        about = {"nonce": "n", "digest": "d", "first_tried_at": 0.0, "message": str(left.id)}
         await service.deliveries.put("discord", number, 0, **about)
         await service.interrupt(key, "print(1)", person=str(alice.id), request_id=number)
         await until(lambda: session_words.TURN_INTERRUPTED in left.content)

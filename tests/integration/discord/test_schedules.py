@@ -122,7 +122,7 @@ async def test_the_card_of_a_bot_that_was_killed_is_confirmed_in_the_next(
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         left = discord_server.post(worlds.Message(thread, discord_server.bot, "a card"))
-        about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
+        about = {"nonce": "n", "digest": "d", "first_tried_at": 0.0, "message": str(left.id)}
         await service.deliveries.put("discord", number, 0, **about)
         text = "/schedule daily 9:00 UTC: say hello"
         await service.go_on(key, text, person=str(alice.id), request_id=number)

@@ -118,7 +118,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
         assert _printed(await house.run(show)) == "2 newer True\n"
         for at, key in enumerate((KEY, second, third)):
             (one,) = await alternatives(key)
-            assert (one.at, one.keys) == (at, (KEY, second, third))
+            assert (one.index, one.keys) == (at, (KEY, second, third))
         # Of too many, the session's own is among those that are left.
         with monkeypatch.context() as patched:
             patched.setattr(session_copies, "_MAX_ALTERNATIVES", 2)

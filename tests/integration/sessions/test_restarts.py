@@ -92,7 +92,7 @@ async def killed(opened, tmp_path, *script, **groups):
 def copy_data(data, copy):
     """Copy what a bot that is killed now leaves in its directory; gives the copy."""
     copy.mkdir(parents=True)
-    name = engines.file(engines.parse(engines.default_url(data))).name
+    name = engines.database_file(engines.parse(engines.default_url(data))).name
     with contextlib.closing(sqlite3.connect(data / name)) as database:
         database.execute("VACUUM INTO ?", (str(copy / name),))
     if (data / "kept").exists():

@@ -70,7 +70,7 @@ class House:
     async def add(self, cron="0 9 * * *", *, key=KEY, zone="Europe/Berlin", **fields):
         """Set up a schedule, and return its id."""
         due = recurrences.Recurrence(cron, zone).next_after(self.clock())
-        given = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "what": "say hello"}
+        given = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "task": "say hello"}
         given |= {"key": key, "person": ANNA.id, "cron": cron, "zone": zone, "due": due}
         return await self.table.add(records.NewSchedule(**{**given, **fields}))
 
@@ -144,10 +144,10 @@ async def test_what_was_missed_runs_once_late_and_says_so(house):
 
 async def test_the_same_is_not_set_up_twice(house):
     numbers = [await house.add() for _ in range(2)]
-    other = await house.add(what="say bye")
+    other = await house.add(task="say bye")
     await house.service.schedules.pause(await house.table.get(other))
     assert numbers[0] == numbers[1] != other
-    assert await house.add(what="say bye") != other, "a paused one is no substitute"
+    assert await house.add(task="say bye") != other, "a paused one is no substitute"
 
 
 async def test_three_failures_in_a_row_pause_it_and_are_told(house):
@@ -298,7 +298,7 @@ async def test_a_bot_that_closes_leaves_what_waits_to_the_next_one(tmp_path, clo
     async with conversations.opened(tmp_path, hang) as service:
         house = House(service, clock)
         # Both in one conversation: one waits for the other, whichever comes first.
-        numbers = {text: await house.add(what=text) for text in ("say hi", "say bye")}
+        numbers = {text: await house.add(task=text) for text in ("say hi", "say bye")}
         clock.now += 24 * HOUR
         await service.schedules.fire()
         running = numbers.pop(await begun.get())
@@ -383,7 +383,7 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
     async with conversations.opened(tmp_path) as service:
         house = House(service, clock)
         database = service.services.database
-        async with database.together(is_writing=True):
+        async with database.transaction(is_writing=True):
             for number in range(COUNT):
                 key = values.SessionKey("slack", "T1", "C1", f"{number}")
                 await house.add("0 9 29 2 *", key=key, person=f"U{number}", due=clock())

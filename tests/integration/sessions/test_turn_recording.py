@@ -15,7 +15,7 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
         await recorder.begin(code("1"))
         await recorder.record_start("1", "hosted")
         recorder.record(events.OutputShown(0, values.Notice("first"), 1))
-        async with database.together(is_writing=True):
+        async with database.transaction(is_writing=True):
             writing = asyncio.create_task(recorder.flush())
             # It waits to write the first output; meanwhile the code shows another one, and ends.
             await asyncio.sleep(0.05)
@@ -30,4 +30,4 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
             for one in await database.parts.list_for_turn(recorder.turn_id)
             if one.output
         ]
-    assert (execution.heard, shown) == (2, ["first", "second"])
+    assert (execution.last_output_number, shown) == (2, ["first", "second"])

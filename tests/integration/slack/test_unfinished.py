@@ -25,7 +25,7 @@ def leave(slack, channel, root, *blocks, nonce="n1"):
 
 async def note(service, request, message, /, *, position=0, **more):
     """Record a message as that of an answer, as its bot did."""
-    fields = {"digest": "", "tried": 1.0, "message": message["ts"], **more}
+    fields = {"digest": "", "first_tried_at": 1.0, "message": message["ts"], **more}
     nonce = message.get("metadata", {}).get("event_payload", {}).get("id", "n0")
     await service.deliveries.put("slack", request, position, nonce=nonce, **fields)
 

@@ -29,10 +29,10 @@ async def test_an_account_is_one_persons_at_one_server(database):
 @pytest.mark.first_case
 async def test_an_account_that_has_changed_or_is_gone_is_not_replaced(database):
     accounts = database.accounts
-    assert not await accounts.replace(ANNA, "new", instead_of="old")
+    assert not await accounts.replace(ANNA, "new", expected="old")
     await accounts.put(ANNA, "old")
     replaced = await asyncio.gather(
-        *(accounts.replace(ANNA, f"new {number}", instead_of="old") for number in range(5))
+        *(accounts.replace(ANNA, f"new {number}", expected="old") for number in range(5))
     )
     assert sorted(replaced) == [False] * 4 + [True]
 

@@ -158,7 +158,7 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
     )
     await database.parts.add(turn.id, output, output_numbers={execution: 3})
     (run,) = await database.executions.list_for_turn(turn.id)
-    assert (run.hosted_id, run.heard) == ("e1", 3)
+    assert (run.hosted_id, run.last_output_number) == ("e1", 3)
     await _bury_owner(database, turn.id)
     (found,) = await database.turns.take_orphans()
     assert (found.id, found.status, found.progress) == (turn.id, Status.RUNNING, progress)

@@ -8,7 +8,7 @@ from interpreter_bot import values
 
 CHANNEL = values.Scope("slack", "T1", "C1")
 WORKSPACE = values.Scope("slack", "T1")
-CONFIRMED = {"person": "U1", "author": "Anna", "limit": 3}
+CONFIRMED = {"person": "U1", "author": "Anna", "max_notes": 3}
 
 
 async def texts(database, scope):

@@ -49,9 +49,9 @@ async def test_what_is_known_of_a_session_can_be_changed(database, session):
     assert (changed.model, changed.title) == ("gpt-x", "Petals")
     assert changed.kernel == {"snapshot": "s1", "variables": 3}
     late = {"snapshot": "s2"}
-    await database.sessions.note_kernel(session.id, late, instead_of={"snapshot": "s0"})
+    await database.sessions.note_kernel(session.id, late, expected={"snapshot": "s0"})
     assert (await database.sessions.get(session.id)).kernel == changed.kernel
-    await database.sessions.note_kernel(session.id, late, instead_of=changed.kernel)
+    await database.sessions.note_kernel(session.id, late, expected=changed.kernel)
     assert (await database.sessions.get(session.id)).kernel == late
     await database.sessions.choose_model(session.id, None)
     assert (await database.sessions.get(session.id)).model is None
@@ -62,7 +62,7 @@ async def test_of_all_who_replace_what_is_said_of_files_one_does(database, sessi
     for before in ({}, {"gone": HOSTILE, "at": "1"}):
         after = {"gone": HOSTILE, "at": f"{before.get('at', '')}1"}
         done = await asyncio.gather(
-            *(note(session.id, after | {"n": n}, instead_of=before) for n in "12")
+            *(note(session.id, after | {"n": n}, expected=before) for n in "12")
         )
         assert sorted(done) == [False, True]
         await note(session.id, {"gone": HOSTILE, "at": "1"})
@@ -200,7 +200,7 @@ async def test_code_that_goes_on_as_a_job_belongs_to_the_turn_of_the_job(databas
     for text, execution in (("Wait.", None), ("work()", execution_id)):
         part = records.NewPart(kind=records.PartKind.CODE, text=text, execution_id=execution)
         await database.parts.add(turn.id, part)
-    async with database.together(is_writing=True):
+    async with database.transaction(is_writing=True):
         job = await database.turns.start(session.id, person="U1", text="work()")
         await database.executions.move(execution_id, job.id)
         await database.turns.note_progress(job.id, {"hosted_id": "h1"})
@@ -242,7 +242,7 @@ async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
     key = Key("web", thread="together")
 
     async def fall():
-        async with database.together(is_writing=True):
+        async with database.transaction(is_writing=True):
             session = await database.sessions.open(key)
             turn = await database.turns.start(session.id, person="p", text="?")
             assert (await database.turns.get(turn.id)).request == "?"
@@ -252,7 +252,7 @@ async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
 
     with contextlib.suppress(ZeroDivisionError):
         await fall()
-    async with database.together(is_writing=False):
+    async with database.transaction(is_writing=False):
         assert await database.sessions.find(key) is None
 
 
@@ -371,7 +371,7 @@ async def test_old_events_are_forgotten(database):
 
 
 async def test_old_deliveries_are_forgotten_unless_their_turn_runs(database, session):
-    delivery = {"nonce": "n", "digest": "d", "tried": 1.0, "message": "5"}
+    delivery = {"nonce": "n", "digest": "d", "first_tried_at": 1.0, "message": "5"}
     for request_id in ("running", "ended"):
         turn = await database.turns.start(session.id, person="p", text="x", request_id=request_id)
         await database.deliveries.put("slack", request_id, 0, **delivery)
@@ -448,7 +448,7 @@ async def test_a_session_knows_whose_turns_it_had(opening):
 
 async def test_a_record_is_whole_after_a_rollback_and_cannot_be_changed(database, session):
     with contextlib.suppress(ZeroDivisionError):
-        async with database.together(is_writing=True):
+        async with database.transaction(is_writing=True):
             await database.sessions.set_title(session.id, "Other")
             record = await database.sessions.get(session.id)
             raise ZeroDivisionError

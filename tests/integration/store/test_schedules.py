@@ -17,7 +17,7 @@ FAILED = records.RunOutcome.FAILED
 
 def new_schedule(key=KEY, person="U1", **fields):
     defaults = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "cron": "0 9 * * *"}
-    defaults |= {"zone": "Europe/Berlin", "what": "say hello", "due": START}
+    defaults |= {"zone": "Europe/Berlin", "task": "say hello", "due": START}
     return records.NewSchedule(key=key, person=person, **{**defaults, **fields})
 
 

@@ -98,7 +98,7 @@ def test_what_is_missing_or_wrong_is_said(text, sentence):
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "condition"),
+    ("task", "kind", "condition"),
     [
         ("refresh this", records.ScheduleKind.REPLAY, ""),
         ("Refresh the chart", records.ScheduleKind.REPLAY, ""),
@@ -108,9 +108,9 @@ def test_what_is_missing_or_wrong_is_said(text, sentence):
         ("Alert me when len(df) == 0", records.ScheduleKind.ALERT, "len(df) == 0"),
     ],
 )
-def test_words_say_what_is_done(what, kind, condition):
-    plan = parse(f"daily 9:00 UTC: {what}")
-    assert (plan.kind, plan.what, plan.condition) == (kind, what, condition)
+def test_words_say_what_is_done(task, kind, condition):
+    plan = parse(f"daily 9:00 UTC: {task}")
+    assert (plan.kind, plan.task, plan.condition) == (kind, task, condition)
 
 
 def test_a_proposal_is_a_line_of_code():

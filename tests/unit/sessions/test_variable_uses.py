@@ -17,7 +17,7 @@ def _ran(*codes):
             turn_id=number,
             code=code,
             hosted_id="",
-            heard=0,
+            last_output_number=0,
             ending=values.Ending.OK,
             seconds=0.0,
             reason="",

@@ -13,21 +13,21 @@ ANY_TEXT = st.text(st.characters())
 
 @given(ANY_TEXT)
 def test_a_document_is_exact_and_storable(text):
-    document = columns.document({"k": text, text: [text]})
+    document = columns.serialize({"k": text, text: [text]})
     assert json.loads(document) == {"k": text, text: [text]}
-    assert columns.storable(document) == document
+    assert columns.make_storable(document) == document
 
 
 @given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=300))
 def test_identities_are_short_storable_and_different(one, other):
-    first, second = columns.storable_name(one), columns.storable_name(other)
+    first, second = columns.make_name_storable(one), columns.make_name_storable(other)
     assert (first == second) is (one == other)
-    assert len(first) <= columns.NAME_CHARACTERS
-    assert columns.storable(first) == first
+    assert len(first) <= columns.MAX_NAME_CHARACTERS
+    assert columns.make_storable(first) == first
 
 
 def test_a_real_name_stays_as_it_is():
-    assert columns.storable_name("C0123ABC") == "C0123ABC"
+    assert columns.make_name_storable("C0123ABC") == "C0123ABC"
 
 
 def test_a_time_without_zone_is_a_fault():

@@ -9,7 +9,7 @@ from interpreter_bot.store import engines
 def test_without_a_url_the_database_is_a_file_among_the_data():
     url = engines.parse(engines.default_url(pathlib.Path("/data/ü ?#%41")))
     assert engines.is_sqlite(url)
-    assert engines.file(url) == pathlib.Path("/data/ü ?#%41/interpreter-bot.db")
+    assert engines.database_file(url) == pathlib.Path("/data/ü ?#%41/interpreter-bot.db")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])

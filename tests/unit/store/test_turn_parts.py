@@ -10,12 +10,12 @@ def files(tmp_path):
 
 
 async def test_an_output_beyond_measure_leaves_a_notice(files):
-    stored = await turn_parts.store(values.Json(json="x" * 5_000_000), files)
+    stored = await turn_parts.store_output(values.Json(json="x" * 5_000_000), files)
     assert isinstance(stored, values.Notice)
 
 
 async def test_a_page_is_kept_as_it_is(files):
-    stored = await turn_parts.store(values.Html(html=b"<b>\xff</b>"), files)
+    stored = await turn_parts.store_output(values.Html(html=b"<b>\xff</b>"), files)
     assert await files.load(stored.sha256) == b"<b>\xff</b>"
     assert stored.size_bytes == 8
 

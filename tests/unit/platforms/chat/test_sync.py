@@ -50,7 +50,11 @@ async def kept(server, deliveries, drafts):
 async def forget_message(deliveries, position):
     """Note what a bot does that dies before it knows that a message stands."""
     delivery = (await deliveries.list_for_request("s", "1"))[position]
-    row = {"nonce": delivery.nonce, "digest": delivery.digest, "tried": delivery.tried}
+    row = {
+        "nonce": delivery.nonce,
+        "digest": delivery.digest,
+        "first_tried_at": delivery.first_tried_at,
+    }
     await deliveries.put("s", "1", position, message="", **row)
 
 
@@ -146,7 +150,7 @@ async def test_a_message_of_a_killed_bot_is_found_although_the_network_is_down(
 
 
 async def test_a_message_that_a_killed_bot_never_posted_is_posted(server, deliveries):
-    await deliveries.put("s", "1", 0, nonce="n", digest="d", tried=0.0, message="")
+    await deliveries.put("s", "1", 0, nonce="n", digest="d", first_tried_at=0.0, message="")
     async with kept(server, deliveries, [transport.Draft("one")]):
         pass
     assert texts(server) == ["one"]

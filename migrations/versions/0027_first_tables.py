@@ -10,7 +10,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0026"
+revision = "0027"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -74,7 +74,7 @@ def upgrade() -> None:
         reference("turn"),
         sa.Column("code", sa.Text(), nullable=False),
         *names("hosted_id"),
-        sa.Column("heard", sa.BigInteger(), nullable=False),
+        sa.Column("last_output_number", sa.BigInteger(), nullable=False),
         sa.Column("ending", sa.String(16)),
         sa.Column("seconds", sa.Double(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -134,7 +134,7 @@ def upgrade() -> None:
         sa.Column("session_digest", sa.String(64), nullable=False),
         *names("host"),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("is_told", sa.Boolean(), nullable=False),
+        sa.Column("is_announced", sa.Boolean(), nullable=False),
         *moments("placed"),
         sa.UniqueConstraint("session_digest"),
     )
@@ -178,7 +178,7 @@ def upgrade() -> None:
         sa.Column("request_id", sa.String(128), primary_key=True),
         sa.Column("position", sa.BigInteger(), primary_key=True),
         *names("nonce", "digest", "message"),
-        sa.Column("tried", sa.Double(), nullable=False, index=True),
+        sa.Column("first_tried_at", sa.Double(), nullable=False, index=True),
     )
     table(
         "activities",
@@ -196,7 +196,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("times", sa.Text(), nullable=False),
         *names("cron", "zone"),
-        sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
         sa.Column("code", sa.Text(), nullable=False),
         sa.Column("condition", sa.Text(), nullable=False),
         *names("model"),
