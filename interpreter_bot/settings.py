@@ -26,7 +26,6 @@ from interpreter_bot.setting_groups.language_models import (
     STRANGER_DAILY_TOKENS,
     DailyAllowance,
     EmbeddedModel,
-    Instructions,
     Model,
     Patience,
     TurnLimits,
@@ -71,7 +70,6 @@ __all__ = [
     "EmbeddedModel",
     "Encryption",
     "Host",
-    "Instructions",
     "Jobs",
     "Kernels",
     "Limits",
@@ -176,8 +174,6 @@ class Settings(pydantic_settings.BaseSettings):
     """What one person may use in a day."""
     patience: Patience = Patience()
     """How long to wait for the servers of models."""
-    agent: Instructions = Instructions()
-    """Instructions for models."""
     place: tuple[Place, ...] = ()
     """Settings of single places."""
     memory: Memory = Memory()

@@ -76,7 +76,6 @@ def system(
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
     skills: str = "",
     tools: str = "",
-    note: str = "",
     place: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -93,7 +92,6 @@ def system(
         sandbox_level: what keeps code apart; in ordinary containers, some of Python is different.
         skills: the operator's, and how they are used.
         tools: what code can call of other systems, and how.
-        note: the operator's addition.
         place: text about the channel, from `place_text`.
         is_planned: a person approves a plan before anything runs.
         is_small: for a small model, whose code is better after a short prompt.
@@ -114,7 +112,7 @@ def system(
     no_tmp = _NO_TMP if is_different else ""
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
     return "\n\n".join(
-        filter(None, (text, no_tmp, _connections(reach), skills, tools, plan, note, place, day))
+        filter(None, (text, no_tmp, _connections(reach), skills, tools, plan, place, day))
     )
 
 

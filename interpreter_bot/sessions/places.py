@@ -24,6 +24,8 @@ Note: TypeAlias = records.Note
 INSTRUCTIONS: Final = "instructions"
 """Name of the choice that models are told; those of all scopes around hold together."""
 _MAX_AUTHOR_CHARACTERS: Final = 80
+# Of all notes that are told to a model.
+_MAX_PROMPT_CHARACTERS: Final = 4_000
 
 
 class Places:
@@ -82,7 +84,7 @@ class Places:
         characters = 0
         for count, note in enumerate(reversed(notes)):
             characters += len(json.dumps(note.text, ensure_ascii=False)) + 1
-            if characters > self._memory.prompt_characters:
+            if characters > _MAX_PROMPT_CHARACTERS:
                 return notes[len(notes) - count :]
         return notes
 

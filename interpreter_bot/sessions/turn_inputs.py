@@ -94,7 +94,6 @@ async def system_prompt(
         channel_packages=place_packages(config, request.key),
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
-        note=config.agent.note,
         place=place,
         is_planned=environment.approval == "plan",
         is_small=model.is_small,

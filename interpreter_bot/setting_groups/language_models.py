@@ -135,13 +135,6 @@ class DailyAllowance(fields.Group):
     """Input and output tokens. Unset means no limit."""
 
 
-class Instructions(fields.Group):
-    """Your own instructions for models."""
-
-    note: str = ""
-    """Text that is added to the system prompt of every model."""
-
-
 class EmbeddedModel(fields.Group):
     """The demo model, which runs inside the bot if no other model is configured. Needs the extra
     `[local]`."""

@@ -54,5 +54,3 @@ class Memory(fields.Group):
 
     notes: Annotated[int, pydantic.Field(ge=0, le=1000)] = 50
     """Most notes of one place. 0 switches the memory off."""
-    prompt_characters: fields.Positive = 4_000
-    """Of all notes, as many characters are told to the model. The newest are kept."""

@@ -70,8 +70,6 @@ class Slack(fields.Group):
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
     time. `sessions.approval` and channels can only make this stricter."""
-    edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
-    """A message that is edited within this time is answered again. 0 means never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
     """At start, answer messages that were missed in this time, in channels and threads used in the
     last day. 0 means none."""
@@ -117,9 +115,6 @@ class Discord(fields.Group):
     """
     sharding: bool = False
     """Open several connections, one per shard. Discord demands it from 2,500 servers on."""
-    edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
-    """A message that is edited within this time after it was sent is answered again. 0 means
-    never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
     """At start, answer messages that were missed in this time. 0 means none."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20

@@ -26,6 +26,7 @@ from interpreter_bot.wording import question_words, run_words
 _log = logging.getLogger(__name__)
 
 _MAX_ANSWERED_IDS: Final = 1000
+_MAX_EDIT_AGE_SECONDS: Final = 300.0
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -142,7 +143,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         network: Network[_Raw, _T],
         find_preferences: FindPreferences,
         *,
-        edit_seconds: float,
+        max_edit_age_seconds: float = _MAX_EDIT_AGE_SECONDS,
         spawn: Callable[..., object] | None = None,
     ) -> None:
         """Take messages.
@@ -152,14 +153,14 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             service: the sessions.
             network: parses and knows its messages.
             find_preferences: returns what a person prefers in a session.
-            edit_seconds: for which an edit of a message counts.
+            max_edit_age_seconds: how long after a message its edits are answered.
             spawn: runs what was prepared in a task; without it, `receive` waits for the end.
         """
         super().__init__(platform, service.events, spawn)
         self._service = service
         self._network = network
         self._find_preferences = find_preferences
-        self._edit_seconds = edit_seconds
+        self._max_edit_age_seconds = max_edit_age_seconds
         self._answered_ids = cachetools.LRUCache[str, None](_MAX_ANSWERED_IDS)
 
     async def receive(self, raw: _Raw) -> None:
@@ -192,7 +193,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         message = await self._network.parse(raw)
         if message is None or message.event_id in self._answered_ids:
             return
-        if time.time() - message.sent_at > self._edit_seconds:
+        if time.time() - message.sent_at > self._max_edit_age_seconds:
             return
         async with contextlib.AsyncExitStack() as stack, self.lock_of(message.location.session):
             if not await self._is_for_bot(message, may_announce=False):

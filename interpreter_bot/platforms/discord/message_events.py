@@ -71,7 +71,6 @@ class MessageEvents:
             service,
             self,
             requests_in_flight.find_preferences,
-            edit_seconds=config.edit_seconds,
             spawn=requests_in_flight.spawn,
         )
 

@@ -95,7 +95,6 @@ class MessageEvents:
             dependencies.service,
             self,
             requests_in_flight.find_preferences,
-            edit_seconds=dependencies.config.edit_seconds,
         )
 
     async def on_event(

@@ -26,7 +26,7 @@ class SocketChat:
         rooms: where it may be used; everywhere if there are none.
     """
 
-    def __init__(self, path, service, *, follow_threads=True, edit_seconds=60.0):
+    def __init__(self, path, service, *, follow_threads=True, max_edit_age_seconds=60.0):
         self._service = service
         self.banned, self.rooms = set(), set()
         self.network, self.markdown = transports.SocketTransport(path), transports.SocketMarkup()
@@ -41,7 +41,7 @@ class SocketChat:
             service,
             self,
             self.in_flight.find_preferences,
-            edit_seconds=edit_seconds,
+            max_edit_age_seconds=max_edit_age_seconds,
             spawn=self.in_flight.spawn,
         )
 

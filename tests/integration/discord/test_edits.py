@@ -39,18 +39,6 @@ async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect
     assert len(thread.of_bots) == 1
 
 
-async def test_outside_of_the_window_nothing_happens(discord_server, lab, connect):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(edit_seconds=0.0) as service:
-        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
-        discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        discord_server.say(alice, thread, "three")
-        await steps.answered(thread, 2)
-    assert [request.text for request in service.handled_requests] == ["one", "three"]
-
-
 async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:

@@ -154,11 +154,13 @@ async def test_a_person_edits_a_note_before_it_is_kept_but_not_beyond_its_size(o
 
 
 async def test_places_have_limits_and_a_model_is_told_the_newest_notes(opened):
-    memory = settings.Memory(notes=3, prompt_characters=30)
-    async with opened(propose("d"), OK, propose("b" * 20), OK, memory=memory) as house:
-        for text in ("a" * 20, "b" * 20, "c" * 5):
+    # Of 500 characters each, models are told only seven.
+    texts = [letter * 500 for letter in "abdefghij"] + ["ccccc"]
+    memory = settings.Memory(notes=len(texts))
+    async with opened(propose("d"), OK, propose(texts[1]), OK, memory=memory) as house:
+        for text in texts:
             await house.service.places.remember(CHANNEL, text, ANNA)
-        with pytest.raises(errors.BotError, match="I remember 3 notes here already"):
+        with pytest.raises(errors.BotError, match="I remember 10 notes here already"):
             await house.service.places.remember(CHANNEL, "d", ANNA)
         # Of another place, which has room.
         await house.service.places.remember(values.Scope("slack", "T1", "C2"), "d", ANNA)
@@ -169,6 +171,7 @@ async def test_places_have_limits_and_a_model_is_told_the_newest_notes(opened):
         prompt = prompts(house)[0]
     assert "[2 older notes are left out.]" in prompt
     assert '"ccccc"' in prompt
+    assert "ddd" in prompt
     assert "bbb" not in prompt
 
 

@@ -196,7 +196,7 @@ async def test_an_edit_that_is_taken_back_at_once_stops_what_it_began(server, bo
 
 
 async def test_old_messages_are_not_answered_anew(server, bot):
-    async with bot(edit_seconds=0.0) as (service, _):
+    async with bot(max_edit_age_seconds=0.0) as (service, _):
         message = server.say("alice", "@alice", "one")
         await answered(server, "@alice", "You said: one")
         server.change(message, "two")
