@@ -27,7 +27,10 @@ def change_clients(file: pathlib.Path, command: str, options: argparse.Namespace
         BotError: it could not be done.
     """
     if options.verb == "clients":
-        sys.stdout.write("".join(f"{name}\n" for name in client_tokens.list_names(file)))
+        names = client_tokens.list_names(file)
+        sys.stdout.write(
+            "".join(f"{name}\n" for name in names) or operator_words.no_clients(command)
+        )
         return 0
     if not options.name:
         raise errors.SettingsError(operator_words.name_client(command, options.verb))

@@ -287,6 +287,10 @@ def libraries_installed(seconds: float) -> str:
     return f"Installed them in {seconds:.0f} s.\n"
 
 
+def libraries_present(count: int) -> str:
+    return f"The {count} libraries for code are installed.\n"
+
+
 def no_ray_cluster(address: str, reason: str) -> str:
     return f"There is no Ray cluster at {address}: {reason}."
 

@@ -301,5 +301,9 @@ def name_client(command: str, verb: str) -> str:
     return f"Name the client: interpreter-bot {command} {verb} NAME."
 
 
+def no_clients(command: str) -> str:
+    return f"There are no clients. To add one: interpreter-bot {command} add NAME\n"
+
+
 def client_token(name: str, token: str) -> str:
     return f"The token of {name}, which is shown only once:\n{token}\n"

@@ -71,3 +71,4 @@ async def test_a_command_does_what_it_says(line, tmp_path, short_path):
     is_unknown_client = re.search("(?:mcp|api) remove", line)
     expected = 2 if is_nothing_asked or is_unknown_client else 0
     assert process.returncode == expected, output.decode()
+    assert output, "a list that is empty says so"

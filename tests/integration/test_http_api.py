@@ -272,7 +272,6 @@ async def test_hostile_bodies_are_refused_in_a_sentence(serving):
         path = await anna.begin()
         deep = b'{"text": ' + b"[" * 100_000
         for data, status in (
-            (b"", 400),
             (b"\xff", 400),
             (b'{"text": "\\ud800"}', 400),
             (b"null", 400),
@@ -326,6 +325,16 @@ async def test_bodies_of_unanswered_requests_are_limited_per_client_and_in_all(s
         assert (await waiting)["text"] == "Done."
         for client, path in zip((anna, anna, ben, ben), paths, strict=True):
             assert (await client.call("POST", f"{path}/messages", large))["text"] == "Done."
+
+
+async def test_a_session_may_begin_without_a_body(serving):
+    async with serving(conversations.echo, "anna") as (_, anna, _):
+        begun = await anna.call("POST", "/sessions", data=b"", status=201)
+        assert begun["id"] in {
+            row["id"] for row in (await anna.call("GET", "/sessions"))["sessions"]
+        }
+        sentence = await anna.refused("POST", f"/sessions/{begun['id']}/answers", data=b"")
+        assert "Field required" in sentence
 
 
 async def test_sessions_of_a_client_are_limited(serving):

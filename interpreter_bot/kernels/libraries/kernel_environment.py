@@ -174,11 +174,10 @@ def install(
     """
     environment = _environment_path(config)
     installed_groups = {*groups, *_groups(environment)}
-    _install_if_needed(
-        environment,
-        _expected_state([group for group in GROUPS if group in installed_groups]),
-        report,
-    )
+    expected = _expected_state([group for group in GROUPS if group in installed_groups])
+    if _is_complete(environment, expected):
+        report(host_words.libraries_present(_count(expected["groups"])))
+    _install_if_needed(environment, expected, report)
     _compile(_current(environment)).wait()
     _remove_leftovers(environment)
 

@@ -80,8 +80,12 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     if route.body is not None or route.method == "PUT":
-        sent = _BYTES if route.body is None else _json(route.body)
-        operation["requestBody"] = {"required": True, "content": sent}
+        content = _BYTES if route.body is None else _json(route.body)
+        # A request whose fields are all optional may come without a body.
+        is_required = route.body is None or any(
+            field.is_required() for field in route.body.model_fields.values()
+        )
+        operation["requestBody"] = {"required": is_required, "content": content}
     return operation
 
 

@@ -177,7 +177,7 @@ async def _body(
     charge(value_count * _JSON_VALUE_BYTES)
     try:
         # In a thread, as it may be large.
-        return await asyncio.to_thread(route.body.model_validate_json, data)
+        return await asyncio.to_thread(route.body.model_validate_json, data or b"{}")
     except pydantic.ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
         raise errors.BotError(api_words.wrong_request(api_words.fault_phrases(details))) from error
