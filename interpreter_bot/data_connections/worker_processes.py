@@ -232,7 +232,7 @@ def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
         # This also forbids temporary files of the engine.
         rlimits["FSIZE"] = 0
     return program_walls.LandlockWalls(
-        readable=[*_READABLE, *pythons, package, *directories],
-        writable=directories if rule.writes else [],
+        readable_paths=[*_READABLE, *pythons, package, *directories],
+        writable_paths=directories if rule.writes else [],
         rlimits=rlimits,
     )

@@ -232,7 +232,7 @@ def confine(
         ],
         [_DATA, _VARIABLES, _TEMPORARY],
         _DEVICES,
-        usable_by_name=(_SHARED_MEMORY,),
+        unlistable_directories=(_SHARED_MEMORY,),
         ports=(),
     )
     _switch_user_and_enforce(ruleset, kernel.uid if kernel.has_own_id else None)

@@ -24,13 +24,13 @@ _DELIMITED_FORMULA = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*"
 _STYLE_COMMAND = re.compile(r"\\(?:display|text|script)style\b")
 
 _DRAW_FUNCTIONS = {
-    "scatter": plotly_drawing.scatter,
-    "scattergl": plotly_drawing.scatter,
-    "bar": plotly_drawing.bars,
-    "histogram": plotly_drawing.histograms,
-    "heatmap": plotly_drawing.heatmaps,
-    "box": plotly_drawing.boxes,
-    "violin": plotly_drawing.boxes,
+    "scatter": plotly_drawing.draw_scatter,
+    "scattergl": plotly_drawing.draw_scatter,
+    "bar": plotly_drawing.draw_bars,
+    "histogram": plotly_drawing.draw_histograms,
+    "heatmap": plotly_drawing.draw_heatmaps,
+    "box": plotly_drawing.draw_boxes,
+    "violin": plotly_drawing.draw_boxes,
 }
 _PIE = "pie"
 _MAX_TRACES = 60
@@ -123,7 +123,7 @@ def _draw_traces(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, An
     """Draw all traces; those of one kind on the same axes are drawn together."""
     groups: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
     for number, trace in enumerate(traces):
-        colour = plotly_drawing.colour(trace) or _COLOURS[number % len(_COLOURS)]
+        colour = plotly_drawing.find_colour(trace) or _COLOURS[number % len(_COLOURS)]
         if trace["type"] == _PIE:
             _draw_pie(canvas, trace)
             continue
@@ -199,8 +199,8 @@ def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
     domain = trace.get("domain") or {}
     (left, right), (bottom, top) = (domain.get(side) or (0.0, 1.0) for side in "xy")
     axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
-    names = [str(name)[:24] for name in plotly_drawing.values(trace.get("labels"))]
-    sizes = plotly_drawing.numbers(trace.get("values")) or [1.0] * len(names)
+    names = [str(name)[:24] for name in plotly_drawing.read_values(trace.get("labels"))]
+    sizes = plotly_drawing.read_numbers(trace.get("values")) or [1.0] * len(names)
     sizes_by_name: dict[str, float] = {}
     for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):
         sizes_by_name[name] = sizes_by_name.get(name, 0.0) + size

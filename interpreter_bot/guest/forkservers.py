@@ -313,7 +313,7 @@ class _ContainerForkServer(_ForkServer):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
         self._package_parent_fd = package_parent_fd
         self._shared_id_reason = own_id_refusal
-        self._doors_refusal = supervised_connections.refusal(
+        self._doors_refusal = supervised_connections.find_refusal(
             configuration.first_uid if has_own_ids else 0
         )
         # Processes of a session whose keeper was killed become children of this process.
@@ -326,7 +326,7 @@ class _ContainerForkServer(_ForkServer):
                 can_install=bool(configuration.layers_directory),
             )
         )
-        rootfs.offer_ffmpeg(configuration.tools_directory)
+        rootfs.link_ffmpeg(configuration.tools_directory)
         container_walls.pin_shared(
             skills_directory=configuration.skills_directory,
             layers_directory=configuration.layers_directory,

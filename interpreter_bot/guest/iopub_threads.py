@@ -1,9 +1,8 @@
 """The thread of the iopub channel, which sends all displays and printed text of a kernel.
 
-One thread waits for all that may have something to send: code that publishes, text that was printed
-a moment ago, and what other programs wrote to descriptors 1 and 2. Each further thread would cost
-every start a millisecond. Between cells, what publishes also sends: to hand a message over takes
-longer than to send it.
+One thread waits for messages of all threads, for printed text, and for output of programs on
+descriptors 1 and 2, because each further thread would slow down every start by a millisecond. A
+thread that publishes usually sends its message itself, which is faster than handing it over.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ _SUBSCRIPTION: Final = b"\x01"
 
 
 class IOPubThread:
-    """Sends the messages of all threads, in order: a socket serves one of them at a time.
+    """Sends messages of all threads in order, since only one thread at a time may use a socket.
 
-    ipykernel's own does so with an event loop and two more sockets.
+    It replaces ipykernel's thread, which needs an event loop and two more sockets.
 
     Attributes:
-        is_handing_over: whether every message is left to the thread, in which no signal raises an
-            exception; elsewhere one may, amid a message.
+        is_handing_over: whether this thread sends all messages. In the main thread, a signal could
+            raise an exception in the middle of a message.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
         self._socket = socket
         self._session = session
         self._queue: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
-        self._using_socket = threading.Lock()
+        self._socket_lock = threading.Lock()
         self._has_text = False
         self.is_handing_over = False
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -49,19 +48,19 @@ class IOPubThread:
         ).start()
 
     def send_multipart(self, frames: list[Any], **options: Any) -> None:
-        """Send a message, at once or soon; as of a socket."""
+        """Send a message at once or soon; the parameters are those of a socket's method."""
         self._queue.append((frames, options))
-        # Reentrant, because a signal handler may publish during a send.
-        if self.is_handing_over or not self._using_socket.acquire(blocking=False):
+        # Without waiting, because a signal handler may publish in the middle of a send.
+        if self.is_handing_over or not self._socket_lock.acquire(blocking=False):
             os.eventfd_write(self._wakeup, 1)
             return
         try:
             self._serve_socket()
         finally:
-            self._using_socket.release()
+            self._socket_lock.release()
 
     def push_soon(self) -> None:
-        """Have the printer pushed in a moment: more text may come until then."""
+        """Let the thread push the printer's text in a moment, when more text may have come."""
         if not self._has_text:
             self._has_text = True
             os.eventfd_write(self._wakeup, 1)
@@ -70,37 +69,38 @@ class IOPubThread:
         poller = select.poll()
         for descriptor in (self._socket.fileno(), self._wakeup, printer.fileno()):
             poller.register(descriptor, select.POLLIN)
-        push_at: float | None = None
+        push_time: float | None = None
         while True:
-            left_ms = None
-            if push_at is not None:
-                left_ms = max(int((push_at - standard_streams.now()) * 1000) + 1, 0)
-            ready = dict(poller.poll(left_ms))
+            timeout_ms = None
+            if push_time is not None:
+                timeout_ms = max(int((push_time - standard_streams.now()) * 1000) + 1, 0)
+            ready = dict(poller.poll(timeout_ms))
             if any(event & select.POLLNVAL for event in ready.values()):
-                # Code has closed it, and can show nothing more.
+                # Code has closed a descriptor, so it can show nothing more.
                 return
-            # Any exception: code may have replaced whatever this uses, and can show nothing more
-            # without this thread.
+            # Any exception, because code may have replaced anything that this uses. The thread
+            # must go on, or code can show nothing more.
             with contextlib.suppress(Exception):
                 if self._wakeup in ready:
                     os.eventfd_read(self._wakeup)
                 if printer.fileno() in ready:
                     printer.read()
-                if push_at is None and self._has_text:
-                    push_at = standard_streams.now() + standard_streams.PAUSE_SECONDS
-                elif push_at is not None and standard_streams.now() >= push_at:
-                    push_at, self._has_text = None, False
+                if push_time is None and self._has_text:
+                    push_time = standard_streams.now() + standard_streams.PAUSE_SECONDS
+                elif push_time is not None and standard_streams.now() >= push_time:
+                    push_time, self._has_text = None, False
                     printer.push()
-            with self._using_socket:
+            with self._socket_lock:
                 self._serve_socket()
 
     def _serve_socket(self) -> None:
-        """Send waiting messages, and welcome new subscribers."""
+        """Send queued messages, and welcome new subscribers."""
         for _ in range(len(self._queue)):
             frames, options = self._queue.popleft()
             with contextlib.suppress(Exception):
                 self._socket.send_multipart(frames, **options)
-        # Its descriptor tells of these only once, and any use of the socket takes note.
+        # The socket's descriptor becomes readable only once for these events, and any use of the
+        # socket resets it, so read them all.
         with contextlib.suppress(Exception):
             while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
                 self._welcome(self._socket.recv())

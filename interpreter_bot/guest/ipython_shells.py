@@ -31,7 +31,7 @@ _SHELL = "/bin/sh"
 
 
 class CellCompiler(compiler.XCachingCompiler):
-    """Compiler that names cells by their number, so that a traceback says which one."""
+    """Compiler that names cells by their number, for tracebacks."""
 
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:
         """Return the file name of a cell."""
@@ -44,20 +44,20 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
     def cull_cache(self) -> None:
         """Drop the oldest values of `Out`, without a warning in the middle of an answer."""
         values = self.shell.user_ns["_oh"]
-        before = set(values)
+        old_numbers = set(values)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             super().cull_cache()
-        # IPython leaves them in its hidden namespace, where they would stay in memory.
-        for number in before.difference(values):
+        # IPython leaves these values in its hidden namespace, where they would stay in memory.
+        for number in old_numbers.difference(values):
             self.shell.user_ns_hidden.pop(f"_{number}", None)
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
-        """Keep no copy of displays: it would never be freed. `%history -o` has none."""
+        """Keep no copy of displays for `%history -o`, as it would never be freed."""
 
 
 class Exit(autocall.ZMQExitAutocall):
-    """`exit` and `quit`: they end the cell, as they end a script."""
+    """`exit` and `quit`, which end the cell as they would end a script."""
 
     def __call__(self, code: Any = None) -> None:
         """End the cell."""
@@ -69,14 +69,14 @@ class Exit(autocall.ZMQExitAutocall):
 
 
 class GuestShell(package_requests.InstallingShell):
-    """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
+    """One kernel's shell, created and warmed up before the kernel is forked."""
 
     displayhook_class = DisplayHook
     variables_directory = rootfs.VARIABLES
     _has_failed = False
-    _saving = 0
-    _transformed: tuple[str, str] | None = None
-    _ending_children: ClassVar[list[int]] = []
+    _saver_pid = 0
+    _transformed_cell: tuple[str, str] | None = None
+    _killed_savers: ClassVar[list[int]] = []
 
     def init_display_formatter(self) -> None:
         """Add tables and charts to the display formats."""
@@ -85,10 +85,10 @@ class GuestShell(package_requests.InstallingShell):
         html_displays.install(self.display_formatter)
 
     def answer_bot(self, name: str, *arguments: Any) -> None:
-        """Answer a call of the bot, whose code calls this method."""
+        """Answer a call of the bot; its code calls this method."""
         bot_calls.handle_call(self, name, *arguments)
 
-    def variables(self) -> dict[str, Any]:
+    def describe_variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
         variables = self.defined_variables()
         return {"names": variable_descriptions.displayable(variables), "count": len(variables)}
@@ -101,7 +101,7 @@ class GuestShell(package_requests.InstallingShell):
         """Start a child that saves all variables as a new generation; see `snapshots.begin`."""
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
-        self._saving = snapshots.begin(
+        self._saver_pid = snapshots.begin(
             *(self.user_ns, names, self.variables_directory, generation),
             seconds=seconds,
             max_bytes=max_bytes,
@@ -109,36 +109,36 @@ class GuestShell(package_requests.InstallingShell):
 
     def end_saving(self) -> None:
         """Kill the child that saves variables, so that the next code need not wait."""
-        child, self._saving = self._saving, 0
-        if child:
-            snapshot_children.end(child)
+        pid, self._saver_pid = self._saver_pid, 0
+        if pid:
+            snapshot_children.end(pid)
             # A large process takes a while to go.
-            self._ending_children.append(child)
-        self._ending_children[:] = [
-            child for child in self._ending_children if not snapshot_children.has_ended(child)
+            self._killed_savers.append(pid)
+        self._killed_savers[:] = [
+            pid for pid in self._killed_savers if not snapshot_children.has_ended(pid)
         ]
 
     def transform_cell(self, raw_cell: str) -> str:
-        """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""
-        cached = self._transformed
-        if cached is None or cached[0] != raw_cell:
-            self._transformed = cached = raw_cell, super().transform_cell(raw_cell)
-        return cached[1]
+        """Turn magics into Python, with a cache, because ipykernel and IPython both do it."""
+        transformed = self._transformed_cell
+        if transformed is None or transformed[0] != raw_cell:
+            self._transformed_cell = transformed = raw_cell, super().transform_cell(raw_cell)
+        return transformed[1]
 
     async def run_cell_async(self, raw_cell: str, *args: Any, **options: Any) -> Any:
-        """Run a cell; within it and after it, the same text may mean something else."""
-        self._transformed = None
+        """Run a cell. The cache ends with it, because the cell may change what magics mean."""
+        self._transformed_cell = None
         try:
             result = await super().run_cell_async(raw_cell, *args, **options)
             if isinstance(result.error_in_exec, SystemExit) and not result.error_in_exec.code:
-                # A script that ends itself so has done what it was to do.
+                # A script that exits with status 0 has succeeded.
                 result.error_in_exec = None
             return result
         finally:
-            self._transformed = None
+            self._transformed_cell = None
 
     def init_environment(self) -> None:
-        """Set no colour variables, which ipykernel would do for every program that code starts."""
+        """Do not set ipykernel's variables, which make programs print in colour."""
         os.environ["PAGER"] = "cat"
 
     def init_magics(self) -> None:
@@ -154,16 +154,16 @@ class GuestShell(package_requests.InstallingShell):
         self.system(f"{program} {line}")
 
     def init_history(self) -> None:
-        """Keep history in memory only: a database would be one open file of all kernels."""
+        """Keep history in memory, because all kernels would share the file of a database."""
         self.config.HistoryManager.enabled = False
         super().init_history()
 
     def _tee(self, channel: str) -> contextlib.AbstractContextManager[None]:
-        """Keep no copy of what a cell prints; IPython would, for its `%notebook`."""
+        """Keep no copy of printed text, which IPython would for `%notebook`."""
         return contextlib.nullcontext()
 
     def init_builtins(self) -> None:
-        """Let a person's modules end a script by `exit()`, too."""
+        """Let a person's modules call `exit()`, too."""
         self.exiter = Exit(self)
         super().init_builtins()
         self.builtin_trap.auto_builtins.update(exit=self.exiter, quit=self.exiter)
@@ -196,7 +196,7 @@ class GuestShell(package_requests.InstallingShell):
         if notice is None:
             return
         self._has_failed = True
-        # Sent as text already: formatting the user's exception may raise another.
+        # Formatted here, because formatting the user's exception may raise another.
         lines = compact_tracebacks.compact(kind, error, tb)
         lines[-1:-1] = [notice] if notice else []
         self._showtraceback(kind, compact_tracebacks.message(error), lines)
@@ -208,7 +208,7 @@ class GuestShell(package_requests.InstallingShell):
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal that IPython would ask for."""
         command = self.var_expand(cmd, depth=1)
-        packages = package_requests.arguments(command) if self.can_install else None
+        packages = package_requests.parse_install_command(command) if self.can_install else None
         if packages is not None:
             self.user_ns["_exit_code"] = int(not package_requests.install(self.kernel, packages))
             return
@@ -219,7 +219,7 @@ class GuestShell(package_requests.InstallingShell):
     system_raw = system
 
     def _format_exception_for_storage(self, exception: BaseException, **_: Any) -> Any:
-        """Store nothing: IPython would spend 20 ms on a traceback for a history we do not keep."""
+        """Store nothing, because the history is not kept; this saves 20 ms for each exception."""
         return {}
 
     def enable_matplotlib(self, gui: Any = None) -> Any:
@@ -227,7 +227,7 @@ class GuestShell(package_requests.InstallingShell):
         return super().enable_matplotlib("inline")
 
     def enable_gui(self, gui: Any = None) -> None:
-        """Enable nothing: there is no screen to open windows on."""
+        """Do nothing, because there is no screen for windows."""
 
 
 def _warn_unless_exit_advice(message: Any, *args: Any, **options: Any) -> None:
@@ -236,8 +236,8 @@ def _warn_unless_exit_advice(message: Any, *args: Any, **options: Any) -> None:
         warnings.warn(message, *args, **options)
 
 
-def make(profile_directory: str) -> GuestShell:
-    """Make the shell of this process, which later becomes that of each kernel."""
+def create_shell(profile_directory: str) -> GuestShell:
+    """Create the shell in the fork server; each kernel inherits a copy."""
     from IPython.core.profiledir import ProfileDir
 
     os.makedirs(profile_directory, exist_ok=True)

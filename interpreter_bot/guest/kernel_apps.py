@@ -43,8 +43,8 @@ from . import (
     tool_functions,
 )
 
-# Cells, and the modules each needs: a cell whose modules are not preloaded is skipped.
-_WARM_UP = (
+# Cells with the modules that they need. If those are not preloaded, the cell is skipped.
+_WARM_UP_CELLS = (
     ("1 + 1", ()),
     ("print('warm')", ()),
     ("import pandas as pd; pd.DataFrame({'a': [1.5]})", ("pandas",)),
@@ -61,16 +61,16 @@ _MAX_WAITING_DISPLAYS = 8
 _MAX_PROMPT_CHARACTERS = 4000
 _END_OF_INPUT = "There is no more input."
 # Slightly more than the bot shows, and slightly less than the limit of a message.
-_PLAIN_CHARACTERS = 200_000
-_FORM_CHARACTERS = 14 * 1024 * 1024
+_MAX_PLAIN_CHARACTERS = 200_000
+_MAX_FORM_CHARACTERS = 14 * 1024 * 1024
 _TYPES_WITHOUT_PUSH = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
-_WAITING_MESSAGES = 50_000
+_MAX_WAITING_MESSAGES = 50_000
 _LATE_SIGNALS = (
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2),
     *(signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP),
 )
-# Key of the session before the fork; each kernel then gets its own.
-_NO_KEY = b"none"
+# Signing key until the fork; each kernel then gets its own.
+_PLACEHOLDER_KEY = b"none"
 
 
 IPYKERNEL_INTERNALS = (
@@ -95,17 +95,17 @@ class _NullSocket:
 
 
 class _NoShellThread:
-    """Placeholder for ipykernel's thread of the shell channel, which it asks where code runs."""
+    """Placeholder for ipykernel's thread of the shell channel: code runs in the main thread."""
 
     parent_thread = threading.main_thread()
 
     def __bool__(self) -> bool:
-        """Say that there is none."""
+        """Return False, because there is no such thread."""
         return False
 
 
 class _GuestSession(sessions.Session):
-    """Jupyter session that sends printed text before any display or result that followed it.
+    """Jupyter session that sends displays and printed text in the order of their creation.
 
     Attributes:
         printer: source of printed text.
@@ -119,7 +119,7 @@ class _GuestSession(sessions.Session):
     printer: ClassVar[standard_streams.Printer | None] = None
     execution: ClassVar[dict[str, Any] | None] = None
     bot_thread: ClassVar = 0
-    displays_left: ClassVar = 0
+    remaining_displays: ClassVar = 0
     queued_displays: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = (
         collections.deque(maxlen=_MAX_WAITING_DISPLAYS)
     )
@@ -128,25 +128,28 @@ class _GuestSession(sessions.Session):
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
         if os.getpid() != self.pid:
-            # A child that code forked sends nothing, and locks of other threads stay locked there.
+            # A child that code forked must not send, and could wait for ever for a lock that
+            # another thread held at the fork.
             return None
-        kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
-        if kind in _DISPLAY_TYPES and not isinstance(msg_or_type, str):
+        message_type = (
+            msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
+        )
+        if message_type in _DISPLAY_TYPES and not isinstance(msg_or_type, str):
             if threading.get_ident() != self.bot_thread:
                 if self.execution is None:
                     self.queued_displays.append((stream, msg_or_type, options))
                     return None
                 # This includes displays of threads that an earlier execution started.
                 msg_or_type["parent_header"] = self.execution["header"]
-            if kind != "update_display_data" and self._is_repeated(msg_or_type["content"]):
+            if message_type != "update_display_data" and self._is_repeated(msg_or_type["content"]):
                 return None
-            _GuestSession.displays_left -= 1
-            if self.displays_left < 0:
+            _GuestSession.remaining_displays -= 1
+            if self.remaining_displays < 0:
                 # The bot would drop it anyway.
                 return None
             html_displays.add_visible_forms(msg_or_type["content"]["data"])
-            _make_fit(msg_or_type["content"]["data"])
-        if kind not in _TYPES_WITHOUT_PUSH and self.printer is not None:
+            _limit_form_sizes(msg_or_type["content"]["data"])
+        if message_type not in _TYPES_WITHOUT_PUSH and self.printer is not None:
             self.printer.push()
         return super().send(stream, msg_or_type, *args, **options)
 
@@ -161,8 +164,8 @@ class _GuestSession(sessions.Session):
         return is_repeated
 
     def begin(self, request: dict[str, Any], max_displays: int) -> None:
-        """Send waiting and later displays for this request."""
-        _GuestSession.execution, _GuestSession.displays_left = request, max_displays
+        """Send queued and later displays as outputs of this request."""
+        _GuestSession.execution, _GuestSession.remaining_displays = request, max_displays
         self.figure_hashes.clear()
         if self.printer is not None:
             self.printer.begin(request)
@@ -171,18 +174,18 @@ class _GuestSession(sessions.Session):
             self.send(stream, message, **options)
 
     def end(self) -> None:
-        """Let displays wait for the next request."""
+        """Queue displays until the next request."""
         _GuestSession.execution = None
         if self.printer is not None:
             self.printer.end()
 
 
-def _make_fit(data: dict[str, Any]) -> None:
-    """Cut or drop forms that are too large for a message, which would be lost as a whole."""
+def _limit_form_sizes(data: dict[str, Any]) -> None:
+    """Cut or drop large forms of a display; a message that is too large would be lost."""
     for mime, form in list(data.items()):
         if isinstance(form, str) and mime == "text/plain":
-            data[mime] = form[:_PLAIN_CHARACTERS]
-        elif isinstance(form, str) and len(form) > _FORM_CHARACTERS:
+            data[mime] = form[:_MAX_PLAIN_CHARACTERS]
+        elif isinstance(form, str) and len(form) > _MAX_FORM_CHARACTERS:
             del data[mime]
 
 
@@ -191,18 +194,18 @@ class _GuestKernel(ipkernel.IPythonKernel):
     home: str
     open_files: open_files.OpenFiles
     standard_input: standard_input.StandardInput
-    is_at_home = False
+    has_entered_home = False
     execution = ""
     _supports_kernel_subshells = False
-    # ipykernel waits for its thread of outputs before each reply; here, `idle` comes after them.
+    # ipykernel sleeps before each reply to wait for outputs. Here, `idle` is sent after them.
     _execute_sleep = 0
 
     def pre_handler_hook(self) -> None:
-        """Ignore interrupts until `do_execute`: in ipykernel's code they would end no cell."""
+        """Ignore interrupts until `do_execute`, because in ipykernel's code they end no cell."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _publish_status(self, status: str, *args: Any, **options: Any) -> None:
-        # A busy status would matter only with other channels.
+        # Only clients with several channels need the busy status.
         if status != "busy" or _wants_echo(self.get_parent("shell")):
             super()._publish_status(status, *args, **options)
 
@@ -214,12 +217,12 @@ class _GuestKernel(ipkernel.IPythonKernel):
         self, code: str, silent: bool, store_history: bool = True, *args: Any, **options: Any
     ) -> Any:
         """Run a cell; displays and text belong to it, unless the code is the bot's own."""
-        owner = os.getpid()
-        if not (self.is_at_home or silent):
+        kernel_pid = os.getpid()
+        if not (self.has_entered_home or silent):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
-            self.is_at_home = True
-            # Last, so that no module of a person hides an installed one.
+            self.has_entered_home = True
+            # Last, so that no module of a user hides an installed one.
             sys.path.append(self.home)
             interpreter_state.record_initial_state()
             self.open_files = open_files.OpenFiles(self.home)
@@ -227,7 +230,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
         is_bot_code = silent or not store_history
         if is_bot_code:
             _GuestSession.bot_thread = threading.get_ident()
-            _GuestSession.displays_left = self.max_displays
+            _GuestSession.remaining_displays = self.max_displays
         else:
             self._restore_streams()
             self.session.begin(parent, self.max_displays)
@@ -243,13 +246,13 @@ class _GuestKernel(ipkernel.IPythonKernel):
         except (Exception, KeyboardInterrupt) as error:
             # ipykernel would send no reply, and the bot would wait until the timeout.
             self.shell.showtraceback()
-            reply = _failure(error)
+            reply = _build_failure_reply(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self.iopub_thread.is_handing_over = _has_handlers()
+            self.iopub_thread.is_handing_over = _has_late_signal_handlers()
             self.execution = ""
-            if os.getpid() != owner:
-                # A child that the cell forked and that returned here is no kernel.
+            if os.getpid() != kernel_pid:
+                # A child forked by the cell must not go on as a kernel.
                 os._exit(0)
             if is_bot_code:
                 _GuestSession.bot_thread = 0
@@ -258,23 +261,23 @@ class _GuestKernel(ipkernel.IPythonKernel):
                 self.open_files.end()
                 self.session.end()
         with contextlib.suppress(Exception):
-            # Code may have replaced anything in its namespace; its names then remain unknown.
-            reply["variables"] = self.shell.variables()
+            # Any exception, because code may have replaced anything; the reply then has no names.
+            reply["variables"] = self.shell.describe_variables()
         return reply
 
     def _restore_streams(self) -> None:
-        """Undo what code did to the standard streams, so that no later cell is mute."""
+        """Restore the standard streams, which code may have replaced."""
         streams = self.session.printer.streams
-        for replaced in (sys.stdout, sys.stderr):
-            if replaced not in streams:
-                # Any exception: it is the code's own.
+        for stream in (sys.stdout, sys.stderr):
+            if stream not in streams:
+                # Any exception: the stream may be an object of the user's class.
                 with contextlib.suppress(Exception):
-                    replaced.flush()
+                    stream.flush()
         sys.stdout, sys.stderr = streams
         sys.stdin = self.standard_input
 
     def raw_input(self, prompt: Any = "") -> str:
-        """Answer `input()`: ask a person, or read what code has put in the place of `sys.stdin`."""
+        """Answer `input()`: ask a person, or read from the object that replaces `sys.stdin`."""
         if sys.stdin is not self.standard_input:
             sys.stdout.write(str(prompt))
             line = sys.stdin.readline()
@@ -299,14 +302,14 @@ class _GuestKernel(ipkernel.IPythonKernel):
         return self._parent_ident["shell"]
 
     def ask_bot(self, question: object) -> Any:
-        """Ask the bot a question that can be JSON, and return its parsed answer."""
+        """Ask the bot a question, which is sent as JSON, and return its parsed answer."""
         parent = self.get_parent("shell")
         return json.loads(self._input_request(question, self.requester, parent))
 
     def _input_request(self, *args: Any, **options: Any) -> Any:
-        # One at a time: a tool call in another thread would read this answer.
+        # One request at a time, because a tool call in another thread could read this answer.
         with tool_functions.CHANNEL_LOCK:
-            # Outputs use another channel; this mark after them tells the bot that all have arrived.
+            # Outputs use another channel; this message after them tells the bot that it has all.
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
@@ -318,9 +321,9 @@ def _wants_echo(request: dict[str, Any]) -> bool:
     return not (isinstance(content, dict) and content.get("echo") is False)
 
 
-def _has_handlers() -> bool:
-    """Return whether code handles signals that may arrive after the cell, as from a timer."""
-    return any(callable(signal.getsignal(number)) for number in _LATE_SIGNALS)
+def _has_late_signal_handlers() -> bool:
+    """Return whether code handles signals that may arrive after the cell, such as a timer's."""
+    return any(callable(signal.getsignal(signal_number)) for signal_number in _LATE_SIGNALS)
 
 
 def _pack(content: Any) -> bytes:
@@ -339,8 +342,8 @@ def _pack(content: Any) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
-    """Build the reply to a request that broke the kernel's own machinery."""
+def _build_failure_reply(error: BaseException) -> dict[str, Any]:
+    """Build the reply to a request on which the kernel itself failed."""
     name, message = type(error).__name__, compact_tracebacks.message(error)
     content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}
     return content | {"status": "error", "user_expressions": {}, "payload": []}
@@ -349,13 +352,13 @@ def _failure(error: BaseException) -> dict[str, Any]:
 class _GuestApp(kernelapp.IPKernelApp):
     """ipykernel's application without connection file, heartbeat, control and debugger channel.
 
-    The bot signals and watches the process itself. Each of these would cost a thread, milliseconds
-    of every start, or both.
+    The bot does not need them, since it signals and watches the process. Each would cost a thread
+    or milliseconds at every start.
     """
 
     def make_kernel(self) -> None:
-        """Create the kernel around the shell, without what each kernel has of its own."""
-        self.session = _GuestSession(key=_NO_KEY, username="sandbox", pack=_pack)
+        """Create the kernel around the shell, before the fork; `start_confined` adds the rest."""
+        self.session = _GuestSession(key=_PLACEHOLDER_KEY, username="sandbox", pack=_pack)
         self.shell = ipython_shells.GuestShell.instance()
         self.displayhook = sys.displayhook
         self.kernel: _GuestKernel = _GuestKernel.instance(
@@ -378,13 +381,13 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.session.session = sessions.new_id()
         shell_fd, iopub_fd, stdin_fd = spec.listeners
         kernel = self.kernel
-        kernel.shell_stream = zmqstream.ZMQStream(self._accept(zmq.ROUTER, shell_fd))
-        kernel.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
-        thread = iopub_threads.IOPubThread(self._accept(zmq.XPUB, iopub_fd), self.session)
+        kernel.shell_stream = zmqstream.ZMQStream(self._create_socket(zmq.ROUTER, shell_fd))
+        kernel.stdin_socket = self._create_socket(zmq.ROUTER, stdin_fd)
+        thread = iopub_threads.IOPubThread(self._create_socket(zmq.XPUB, iopub_fd), self.session)
         kernel.iopub_thread = kernel.iopub_socket = thread
         self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
-        self.shell.variables_directory = spec.variables
-        self._redirect(spec, thread)
+        self.shell.variables_directory = spec.variables_directory
+        self._redirect_streams(spec, thread)
         session_limits.install(
             spec.home,
             workspace_bytes=spec.configuration.workspace_bytes,
@@ -397,25 +400,25 @@ class _GuestApp(kernelapp.IPKernelApp):
         with contextlib.suppress(SystemExit):
             self.start()
         while True:
-            # A task called `sys.exit()`, which stopped the loop; it must end only the task.
+            # A task's `sys.exit()` stops the loop, but must end only the task.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
 
-    def _accept(self, kind: int, descriptor: int) -> Any:
+    def _create_socket(self, kind: int, descriptor: int) -> Any:
         """Create a ZMQ socket from a listening descriptor, so that code never sees its address."""
         endpoint = self.context.socket(kind)
-        # Not as attributes: these change a class of `typing`, which copies a hundred pages.
+        # Setting it as an attribute would change a class of `typing`, which copies 100 pages.
         endpoint.setsockopt(zmq.LINGER, 0)
         os.set_inheritable(descriptor, False)
         if kind == zmq.XPUB:
-            # Unread messages wait here, as this session's memory and not the bot's; messages beyond
-            # the limit are dropped. Only an unbound socket accepts the option.
-            endpoint.setsockopt(zmq.SNDHWM, _WAITING_MESSAGES)
+            # Unread messages use this session's memory, not the bot's. Messages beyond the limit
+            # are dropped. The option must be set before the socket is bound.
+            endpoint.setsockopt(zmq.SNDHWM, _MAX_WAITING_MESSAGES)
         endpoint.setsockopt(zmq.USE_FD, descriptor)
         endpoint.bind("ipc:///handed-over")
         return endpoint
 
-    def _redirect(
+    def _redirect_streams(
         self, spec: kernel_processes.KernelSpec, thread: iopub_threads.IOPubThread
     ) -> None:
         def publish(content: dict[str, Any], parent: standard_streams.Parent) -> None:
@@ -437,17 +440,17 @@ class _GuestApp(kernelapp.IPKernelApp):
 
 def warm_up(configuration: control_messages.Configuration) -> None:
     """Create the shell and run cells in it, so that first uses do not slow down kernels."""
-    shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
+    shell = ipython_shells.create_shell(os.environ["HOME"] + "/.ipython")
     shell.can_install = bool(configuration.layers_directory)
     shell.missing_groups = configuration.missing_groups
-    _app().make_kernel()
+    _get_app().make_kernel()
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = _NullSocket()
     shell.set_parent({})
     stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
     if "matplotlib" in sys.modules:
-        # Figures left open at the end of a cell are shown, as plt.show() would.
+        # Figures that are open at the end of a cell are shown, as by plt.show().
         shell.enable_matplotlib("inline")
-    for cell, modules in _WARM_UP:
+    for cell, modules in _WARM_UP_CELLS:
         if sys.modules.keys() >= set(modules):
             shell.run_cell(cell, store_history=True)
     completions.find(shell, "x['")
@@ -455,23 +458,23 @@ def warm_up(configuration: control_messages.Configuration) -> None:
     sys.stdout = stdout
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
-        # Otherwise every fork would drop the fonts, which copies a megabyte.
-        preloads.drop_fonts()
+        # Otherwise every kernel would close them after its fork, which copies a megabyte.
+        preloads.close_fonts()
     interpreter_state.record_initial_state()
     shell.reset(new_session=True)
     shell.execution_count = 1
     _propagate_context()
     nested_loops.install()
     compact_tracebacks.install()
-    # OpenSSL seeds its generator at first use; each kernel then only adds to it.
+    # OpenSSL seeds its generator at first use, so use it; each kernel then only adds entropy.
     ssl.RAND_add(os.urandom(32), 0.0)
     ssl.RAND_bytes(1)
 
 
 @functools.cache
-def _app() -> _GuestApp:
+def _get_app() -> _GuestApp:
     app = _GuestApp(config=config.Config(), log_level=logging.CRITICAL)
-    # By default the logger passes everything to a handler, which drops it.
+    # By default, the logger passes all records to a handler that drops them.
     app.log.setLevel(logging.CRITICAL)
     return app
 
@@ -481,15 +484,15 @@ def run(spec: kernel_processes.KernelSpec) -> None:
     gc.disable()
     preloads.reseed()
     os.chdir(spec.home if os.path.isdir(spec.home) else "/")
-    # Arguments of a script, not those of the fork server.
+    # Code should see a script's arguments, not those of the fork server.
     sys.argv[:] = sys.orig_argv[:] = ["main.py"]
     # Python warns about forks with threads, but the kernel always has threads.
-    threads = r"This process .* is multi-threaded, use of \w+\(\) may lead to deadlocks"
-    warnings.filterwarnings("ignore", threads, DeprecationWarning)
+    fork_warning = r"This process .* is multi-threaded, use of \w+\(\) may lead to deadlocks"
+    warnings.filterwarnings("ignore", fork_warning, DeprecationWarning)
     loop = asyncio.new_event_loop()
     background_errors.install_handlers(loop)
     asyncio.set_event_loop(loop)
-    _app().start_confined(spec)
+    _get_app().start_confined(spec)
 
 
 def _propagate_context() -> None:
@@ -501,8 +504,8 @@ def _propagate_context() -> None:
     submit = concurrent.futures.ThreadPoolExecutor.submit
 
     def start(thread: threading.Thread) -> None:
-        context, run = contextvars.copy_context(), thread.run
-        thread.run = lambda: context.run(run)  # type: ignore[method-assign]
+        context, original_run = contextvars.copy_context(), thread.run
+        thread.run = lambda: context.run(original_run)  # type: ignore[method-assign]
         start_thread(thread)
 
     def submit_in_context(pool: Any, call: Any, /, *args: Any, **options: Any) -> Any:

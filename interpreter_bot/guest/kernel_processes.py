@@ -1,4 +1,4 @@
-"""The process of a kernel, a copy of the fork server: it joins its init, confines itself and runs.
+"""The process of a kernel: forked by the fork server, it joins its init and confines itself.
 
 It gets its spec from its init, over a link that is closed before user code runs. The fork server
 never has the spec, because later kernels inherit the fork server's memory.
@@ -22,21 +22,21 @@ _NICENESS = 10
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpec:
-    """What a confined process needs to run the kernel.
+    """Parameters of a kernel that starts in a confined process.
 
     Attributes:
         configuration: what the bot sent the fork server.
         signing_key: signs the messages of the kernel and the bot.
         listeners: sockets of its channels.
         home: working directory.
-        variables: directory of saved variables.
+        variables_directory: of saved variables.
     """
 
     configuration: control_messages.Configuration
     signing_key: str
     listeners: list[int]
     home: str
-    variables: str = rootfs.VARIABLES
+    variables_directory: str = rootfs.VARIABLES
 
 
 def run(
@@ -73,15 +73,17 @@ def run_in_container(
         _detach()
         control_messages.send(link, control_messages.KernelEntered(os.getpid()))
         _, directories = _receive(link)
-        # Before the limit of descriptors, which is below the pinned numbers.
+        # Before the limit of open files is set, because the pinned numbers exceed it.
         container_walls.pin(directories)
         _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
-        home, variables, notifiers = container_walls.confine(configuration.readable_paths, kernel)
+        home, variables_directory, notifiers = container_walls.confine(
+            configuration.readable_paths, kernel
+        )
         control_messages.send(link, control_messages.KernelConfined(), notifiers)
         for notifier in notifiers:
-            # With it, code could answer its own calls.
+            # Code with this descriptor could answer its own calls.
             os.close(notifier)
-        return KernelSpec(configuration, signing_key, listeners, home, variables)
+        return KernelSpec(configuration, signing_key, listeners, home, variables_directory)
 
     _run(link, confine, run_kernel)
 
@@ -118,13 +120,13 @@ def _join(link: socket.socket) -> tuple[control_messages.ConfineKernel, list[int
     """Join the cgroups and namespaces of the init; return its request and the listeners."""
     request, descriptors = _receive(link)
     assert isinstance(request, control_messages.ConfineKernel)
-    count, channels = request.cgroup_file_count, request.kernel.channel_count
-    entry_files, descriptors = descriptors[:count], descriptors[count:]
+    cgroup_count, channel_count = request.cgroup_file_count, request.kernel.channel_count
+    cgroup_files, descriptors = descriptors[:cgroup_count], descriptors[cgroup_count:]
     # Join the cgroups first, before memory is allocated for the kernel.
-    for entry_file in entry_files:
-        os.write(entry_file, b"0")
-        os.close(entry_file)
-    listeners, namespaces = descriptors[:channels], descriptors[channels:]
+    for cgroup_file in cgroup_files:
+        os.write(cgroup_file, b"0")
+        os.close(cgroup_file)
+    listeners, namespaces = descriptors[:channel_count], descriptors[channel_count:]
     for namespace in namespaces:
         syscalls.setns(namespace, 0)
         os.close(namespace)
@@ -143,15 +145,15 @@ def _confine(
     """Confine this process, which becomes the kernel."""
     confinement.prefer_as_oom_victim()
     _detach()
-    is_walled = configuration.walls == confinement.NAMESPACES
-    if is_walled:
+    has_namespaces = configuration.walls == confinement.NAMESPACES
+    if has_namespaces:
         confinement.enter_user_namespace(kernel.uid)
     pidfd = os.pidfd_open(os.getpid())
     control_messages.send(link, control_messages.KernelEntered(os.getpid()), [pidfd])
     os.close(pidfd)
     _receive(link)
     _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
-    if is_walled:
+    if has_namespaces:
         landlock.restrict_kernel(configuration.readable_paths)
         confinement.confine()
     control_messages.send(link, control_messages.KernelConfined())
@@ -160,9 +162,9 @@ def _confine(
 def _detach() -> None:
     """Leave the fork server's process session, and its standard streams."""
     os.setsid()
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(nowhere, number)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard_fd in range(3):
+        os.dup2(null, standard_fd)
 
 
 def _limit_and_lower_priority(
@@ -172,8 +174,8 @@ def _limit_and_lower_priority(
     data_bytes: int,
 ) -> None:
     """Set resource limits and a low priority."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(signal_number, signal.SIG_DFL)
     os.nice(_NICENESS)
     syscalls.lower_disk_priority()
     confinement.set_limits(kernel.rlimits, initial_data_bytes=data_bytes)

@@ -1,7 +1,7 @@
 """Landlock: a second wall behind the mounts, enforced by another part of Linux.
 
-If a mount shows more than intended, code can list it, but neither read nor write it. Other
-sessions' sockets and processes, which namespaces hide, are denied, too (ABI 6).
+If a mount shows more than intended, code can list it, but neither read nor write it. Access to
+other sessions' sockets and processes, which namespaces hide, is denied, too (ABI 6).
 
 Kernels with namespaces have only their own loopback, so TCP ports are not restricted. A program
 with the host's network may be restricted to some ports (ABI 4).
@@ -33,18 +33,18 @@ _LOGGING_ABI = 7
 _LOG_NOTHING = 1
 _READ_ACCESSES = _EXECUTE | _READ_FILE | _READ_DIRECTORY
 _FILE_ACCESSES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
-_BY_NAME_ACCESSES = _WRITE_FILE | _READ_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
+_UNLISTABLE_ACCESSES = _WRITE_FILE | _READ_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
 
-Path = str | int
-"""A path, or an open descriptor."""
+PathOrFd = str | int
+"""A path, or the descriptor of an open file."""
 
 
 def restrict(
-    readable: Iterable[Path],
-    writable: Iterable[Path],
-    devices: Iterable[Path],
+    readable_paths: Iterable[PathOrFd],
+    writable_paths: Iterable[PathOrFd],
+    devices: Iterable[PathOrFd],
     *,
-    listable: Iterable[Path] = ("/",),
+    listable_directories: Iterable[PathOrFd] = ("/",),
     ports: Iterable[int] | None = None,
 ) -> int:
     """Restrict this process and its children to these paths, irrevocably; see `prepare`.
@@ -58,31 +58,39 @@ def restrict(
     abi = syscalls.landlock_abi()
     if abi < _MIN_ABI:
         return 0
-    enforce(prepare(readable, writable, devices, listable=listable, ports=ports))
+    enforce(
+        prepare(
+            readable_paths,
+            writable_paths,
+            devices,
+            listable_directories=listable_directories,
+            ports=ports,
+        )
+    )
     return abi
 
 
 def prepare(
-    readable: Iterable[Path],
-    writable: Iterable[Path],
-    devices: Iterable[Path],
+    readable_paths: Iterable[PathOrFd],
+    writable_paths: Iterable[PathOrFd],
+    devices: Iterable[PathOrFd],
     *,
-    listable: Iterable[Path] = (),
-    usable_by_name: Iterable[Path] = (),
+    listable_directories: Iterable[PathOrFd] = (),
+    unlistable_directories: Iterable[PathOrFd] = (),
     ports: Iterable[int] | None = None,
 ) -> int:
-    """Create a ruleset for `enforce`, opening paths with the present rights; return its descriptor.
+    """Create a ruleset for `enforce`, and return its descriptor. The user must reach the paths.
 
     A rule covers everything below its path, including mounts. A later mount is covered only by
     rules for directories above its mount point. Missing paths are skipped.
 
     Args:
-        readable: paths that may be read and executed.
-        writable: paths that may also be written to, in every way but creating devices.
+        readable_paths: paths that may be read and executed.
+        writable_paths: paths where everything is allowed but the creation of devices.
         devices: files that may be read and written.
-        listable: directories that may be listed.
-        usable_by_name: directories that cannot be listed, in which files may be created, used and
-            removed.
+        listable_directories: directories that may be listed.
+        unlistable_directories: directories that cannot be listed, in which files may be created,
+            used and removed.
         ports: TCP ports that may be connected to; None for all.
 
     Raises:
@@ -90,27 +98,29 @@ def prepare(
     """
     abi = syscalls.landlock_abi()
     handled_accesses = _FIRST_ACCESSES
-    for since, accesses in _ADDED_ACCESSES.items():
-        handled_accesses |= accesses if abi >= since else 0
+    for min_abi, accesses in _ADDED_ACCESSES.items():
+        handled_accesses |= accesses if abi >= min_abi else 0
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if abi >= _SCOPING_ABI else 0
     port_accesses = _CONNECT_TCP if ports is not None and abi >= _PORTS_ABI else 0
     ruleset = syscalls.landlock_create_ruleset(handled_accesses, port_accesses, scopes)
     for port in (ports or ()) if port_accesses else ():
         syscalls.landlock_add_port(ruleset, port, port_accesses)
-    write = handled_accesses & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
-    rules: dict[Path, int] = dict.fromkeys(listable, _READ_DIRECTORY)
-    rules |= dict.fromkeys(readable, _READ_ACCESSES) | dict.fromkeys(
-        usable_by_name, _BY_NAME_ACCESSES & handled_accesses
+    write_accesses = handled_accesses & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
+    rules: dict[PathOrFd, int] = dict.fromkeys(listable_directories, _READ_DIRECTORY)
+    rules |= dict.fromkeys(readable_paths, _READ_ACCESSES) | dict.fromkeys(
+        unlistable_directories, _UNLISTABLE_ACCESSES & handled_accesses
     )
-    rules |= dict.fromkeys(writable, write) | dict.fromkeys(devices, _READ_FILE | _WRITE_FILE)
+    rules |= dict.fromkeys(writable_paths, write_accesses) | dict.fromkeys(
+        devices, _READ_FILE | _WRITE_FILE
+    )
     for path, accesses in rules.items():
         try:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC) if isinstance(path, str) else path
         except FileNotFoundError:
             continue
         is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        allowed = accesses if is_directory else accesses & _FILE_ACCESSES
-        syscalls.landlock_add_rule(ruleset, descriptor, allowed)
+        allowed_accesses = accesses if is_directory else accesses & _FILE_ACCESSES
+        syscalls.landlock_add_rule(ruleset, descriptor, allowed_accesses)
         if descriptor != path:
             os.close(descriptor)
     return ruleset
@@ -123,6 +133,8 @@ def enforce(ruleset: int) -> None:
     os.close(ruleset)
 
 
-def restrict_kernel(environment: Iterable[str]) -> int:
+def restrict_kernel(environment_paths: Iterable[str]) -> int:
     """Restrict this process to the paths of its root and of the kernels' Python; see `restrict`."""
-    return restrict((*rootfs.READABLE, *environment), rootfs.WRITABLE, rootfs.device_paths())
+    return restrict(
+        (*rootfs.READABLE_PATHS, *environment_paths), rootfs.WRITABLE_PATHS, rootfs.device_paths()
+    )

@@ -1,7 +1,7 @@
-"""Files that code leaves open or writes elsewhere, checked after each cell.
+"""Files that code leaves open, or writes outside the workspace, checked after each cell.
 
-Buffers are flushed before files are sent to people; a message names files that would be incomplete
-or would not be sent.
+Buffers are flushed, so that files are sent to people complete. A message names files that are still
+incomplete, or that are not sent because of their directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFERED_TYPES = (
     *(io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom),
     *(gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile),
 )
-# Formats that are unreadable until closing has written their last bytes.
+# Formats that are unreadable until the file is closed, which writes the last bytes.
 _UNREADABLE_UNTIL_CLOSED = (
     *(".zip", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".xlsx", ".xlsm", ".docx", ".pptx"),
     *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".nc", ".npz", ".mp4", ".avi"),
@@ -35,83 +35,89 @@ _RESULT_SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".db", ".sqlite", ".pkl", ".wav", ".mp3"),
 )
 _MAX_FILES = 2000
-_MAX_NAMED = 5
-# The times of files are behind the clock by up to a tick.
+_MAX_NAMED_FILES = 5
+# Modification times may be behind the clock by up to a tick.
 _CLOCK_NANOSECONDS = 20_000_000
 
 
 class OpenFiles:
-    """Looks after the files of one session's code, one cell after the other."""
+    """Checks the files of one session's code, cell by cell."""
 
     def __init__(self, home: str) -> None:
         """`home` is the directory whose files are sent to people."""
         self._home = home
-        # What descriptors are named by, even if `home` is a link.
+        # Descriptors name this path, even if `home` is a link.
         self._real_home = os.path.realpath(home)
         self._times_before: dict[str, int] = {}
-        self._began_ns = 0
-        self._reported: set[str] = set()
+        self._start_ns = 0
+        self._reported_paths: set[str] = set()
 
     def begin(self) -> None:
-        """Remember files in other places, before a cell runs."""
-        self._times_before = dict(self._find_results())
-        self._began_ns = time.time_ns() - _CLOCK_NANOSECONDS
+        """Remember files outside the workspace, before a cell runs."""
+        self._times_before = dict(self._find_result_files())
+        self._start_ns = time.time_ns() - _CLOCK_NANOSECONDS
 
     def end(self) -> None:
-        """Flush buffers, and print which files a person would miss."""
-        opened = dict(_find_open_files())
-        if opened:
-            _flush(opened)
-        unfinished = {
+        """Flush buffers, and print which files are incomplete or not sent."""
+        open_paths = dict(_find_open_files())
+        if open_paths:
+            _flush(open_paths)
+        unfinished_paths = {
             path
-            for path in opened.values()
+            for path in open_paths.values()
             if path.startswith(self._real_home + "/")
             and path.lower().endswith(_UNREADABLE_UNTIL_CLOSED)
         }
-        for path in sorted(unfinished - self._reported)[:_MAX_NAMED]:
+        for path in sorted(unfinished_paths - self._reported_paths)[:_MAX_NAMED_FILES]:
             name = os.path.relpath(path, self._real_home)
             sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
-        self._reported = unfinished
-        # The working directory may be another one than before.
-        new = {
+        self._reported_paths = unfinished_paths
+        # The times are compared, too, because the cell may have changed the directory.
+        new_paths = {
             path
-            for path, changed in self._find_results()
-            if changed >= self._began_ns and self._times_before.get(path) != changed
+            for path, time_ns in self._find_result_files()
+            if time_ns >= self._start_ns and self._times_before.get(path) != time_ns
         }
-        if new:
-            names = ", ".join(sorted(new)[:_MAX_NAMED]) + (", …" if len(new) > _MAX_NAMED else "")
+        if new_paths:
+            names = ", ".join(sorted(new_paths)[:_MAX_NAMED_FILES]) + (
+                ", …" if len(new_paths) > _MAX_NAMED_FILES else ""
+            )
             sys.stderr.write(f"Only files in {self._home} are given back, not: {names}\n")
 
-    def _find_results(self) -> Iterator[tuple[str, int]]:
-        """Find results in the other places where code writes, with their times."""
-        places = [tempfile.gettempdir()]
+    def _find_result_files(self) -> Iterator[tuple[str, int]]:
+        """Find result files outside the workspace, with their modification times."""
+        roots = [tempfile.gettempdir()]
         with contextlib.suppress(OSError):
-            if not f"{os.getcwd()}/".startswith(f"{os.path.realpath(places[0])}/"):
-                places.append(os.getcwd())
-        files_left = _MAX_FILES
-        for place in dict.fromkeys(places):
-            if place == self._home or place.startswith(self._home + "/"):
+            if not f"{os.getcwd()}/".startswith(f"{os.path.realpath(roots[0])}/"):
+                roots.append(os.getcwd())
+        remaining_files = _MAX_FILES
+        for root in dict.fromkeys(roots):
+            if root == self._home or root.startswith(self._home + "/"):
                 continue
-            for directory, folders, names in os.walk(place):
+            for directory, subdirectories, names in os.walk(root):
                 # Hidden files and Python's temporary files are not for people.
-                folders[:] = [name for name in folders if not name.startswith((".", "tmp"))]
-                folders[:] = [name for name in folders if f"{directory}/{name}" != self._home]
+                subdirectories[:] = [
+                    name for name in subdirectories if not name.startswith((".", "tmp"))
+                ]
+                subdirectories[:] = [
+                    name for name in subdirectories if f"{directory}/{name}" != self._home
+                ]
                 for name in names:
-                    files_left -= 1
+                    remaining_files -= 1
                     if name.lower().endswith(_RESULT_SUFFIXES) and not name.startswith(
                         (".", "tmp")
                     ):
                         path = f"{directory}/{name}"
                         with contextlib.suppress(OSError):
                             yield path, os.stat(path).st_mtime_ns
-                if files_left < 0 or directory.count("/") - place.count("/") > 2:
-                    folders.clear()
-                if files_left < 0:
+                if remaining_files < 0 or directory.count("/") - root.count("/") > 2:
+                    subdirectories.clear()
+                if remaining_files < 0:
                     break
 
 
 def _find_open_files() -> Iterator[tuple[int, str]]:
-    """Find the regular files that this process has open and may write to."""
+    """Yield the descriptor and path of each regular file that is open for writing."""
     for name in os.listdir(_DESCRIPTOR_DIRECTORY):
         with contextlib.suppress(OSError, ValueError):
             descriptor = int(name)
@@ -122,11 +128,11 @@ def _find_open_files() -> Iterator[tuple[int, str]]:
                     yield descriptor, os.readlink(f"{_DESCRIPTOR_DIRECTORY}/{name}")
 
 
-def _flush(opened: dict[int, str]) -> None:
-    """Flush buffers of these files, not of pipes and sockets, which may block."""
+def _flush(descriptors: dict[int, str]) -> None:
+    """Flush the buffers of these files; flushing pipes and sockets might block."""
     for file in gc.get_objects():
         if type(file) in _BUFFERED_TYPES:
-            # Any exception: the disk may be full, or the file closed behind its back.
+            # Any exception: the disk may be full, or the descriptor closed by code.
             with contextlib.suppress(Exception):
-                if not file.closed and file.writable() and file.fileno() in opened:
+                if not file.closed and file.writable() and file.fileno() in descriptors:
                     file.flush()

@@ -1,7 +1,7 @@
 """Pictures scaled down for a model.
 
-They come from anywhere, and a few bytes of one may decode to gigabytes: each is decoded in a
-process of its own, see `bounded_children`. Metadata, such as where a picture was taken, is removed.
+A few bytes of an untrusted picture may decode to gigabytes, so each is decoded in a child process
+(`bounded_children`). Metadata, such as the place of a photograph, is removed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def scale(
         max_bytes: of each.
 
     Returns:
-        MIME type and content of each; None if it is not a picture, or too large.
+        MIME type and content of each; None for a file that is not a picture, or is too large.
     """
-    # Imported here, not in the child, where an import could wait for a lock for ever.
+    # Imported before the fork, because an import in the child could wait for a lock for ever.
     from PIL import Image, ImageOps, WebPImagePlugin
 
     Image.init()
@@ -52,11 +52,11 @@ def _scale_in_child(source: str | bytes, max_side: int, max_bytes: int) -> tuple
 
 
 def _scale(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
-    """Decode, scale and re-encode; the MIME type comes first, on a line of its own."""
+    """Decode, scale and encode a picture; return the MIME type, a line break, and the content."""
     from PIL import Image, ImageOps
 
-    opened = io.BytesIO(source) if isinstance(source, bytes) else source
-    with Image.open(opened, formats=_FORMATS) as image:
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
+    with Image.open(file, formats=_FORMATS) as image:
         if image.width * image.height > _MAX_PIXELS:
             return b""
         is_photograph = image.format in ("JPEG", "WEBP")
@@ -64,26 +64,26 @@ def _scale(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
         if image.mode not in _MODES:
             has_alpha = image.mode in ("PA", "La", "RGBa") or "transparency" in image.info
             image.load()
-            small: Any = image.convert("RGBA" if has_alpha else "RGB")
+            scaled: Any = image.convert("RGBA" if has_alpha else "RGB")
         else:
-            small = image
-        small.thumbnail((max_side, max_side))
-        small = ImageOps.exif_transpose(small)
-        bare = Image.frombytes(small.mode, small.size, small.tobytes())
+            scaled = image
+        scaled.thumbnail((max_side, max_side))
+        scaled = ImageOps.exif_transpose(scaled)
+        pixels = Image.frombytes(scaled.mode, scaled.size, scaled.tobytes())
     if not is_photograph:
-        data = _encode(bare, "PNG")
+        data = _encode(pixels, "PNG")
         if len(data) <= max_bytes:
             return b"image/png\n" + data
     while True:
-        data = _encode(_flatten(bare), "JPEG", quality=_JPEG_QUALITY)
+        data = _encode(_flatten(pixels), "JPEG", quality=_JPEG_QUALITY)
         if len(data) <= max_bytes:
             return b"image/jpeg\n" + data
-        # Noise hardly gets smaller by any other means.
-        bare = bare.resize((max(bare.width // 2, 1), max(bare.height // 2, 1)))
+        # Noisy pictures need fewer pixels; a lower quality saves little.
+        pixels = pixels.resize((max(pixels.width // 2, 1), max(pixels.height // 2, 1)))
 
 
 def _flatten(image: Any) -> Any:
-    """Lay a transparent picture on white."""
+    """Put a transparent picture on white."""
     from PIL import Image
 
     if image.mode not in ("LA", "RGBA"):
@@ -100,7 +100,7 @@ def _encode(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def publish(shell: Any, names: list[str], contents: list[str], **bounds: int) -> None:
-    """Scale pictures, and display each with its number in place of text."""
+    """Scale pictures, and display each with its number as its text."""
     sources: list[str | bytes] = [*names, *map(base64.b64decode, contents)]
     for number, picture in enumerate(scale(sources, **bounds)):
         if picture is not None:

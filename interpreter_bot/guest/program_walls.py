@@ -1,4 +1,4 @@
-"""What launchers are told of the walls of a program of the host: JSON in their first argument."""
+"""Walls of a program of the host, which launchers get as JSON in their first argument."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class LandlockWalls:
     """For `landlock_launcher`: what a program in the host's network may use.
 
     Attributes:
-        readable: paths of files and directories.
-        writable: the same.
+        readable_paths: files and directories.
+        writable_paths: files and directories.
         rlimits: resource limits, by the names of their constants without prefix.
-        ports: the only TCP ports that it may connect to; None: all.
+        ports: TCP ports that it may connect to; None for all.
     """
 
-    readable: list[str]
-    writable: list[str]
+    readable_paths: list[str]
+    writable_paths: list[str]
     rlimits: dict[str, int]
     ports: list[int] | None = None
 
@@ -34,26 +34,26 @@ class SandboxWalls:
 
     Attributes:
         level: the configured level.
-        readable: directories.
+        readable_paths: directories.
         has_network: whether it has the host's network.
         rlimits: resource limits, by the names of their constants without prefix.
-        temporary_bytes: size of its /tmp, which has its home.
-        temporary: directory in place of /tmp at the level `container`.
+        temporary_bytes: size of its /tmp, which contains its home.
+        temporary_directory: replaces /tmp at the level `container`.
         uid: its user id at the level `container`, if the launcher runs as root.
-        entrances: descriptors to write to, to join its cgroup.
+        cgroup_files: descriptors of the cgroup.procs files of its cgroup.
     """
 
     level: str
-    readable: list[str]
+    readable_paths: list[str]
     has_network: bool
     rlimits: dict[str, int]
     temporary_bytes: int
     uid: int
-    temporary: str = ""
-    entrances: list[int] = dataclasses.field(default_factory=list)
+    temporary_directory: str = ""
+    cgroup_files: list[int] = dataclasses.field(default_factory=list)
 
     def command(self) -> list[str]:
-        """Return the launcher's command; without a program after it, it tries the walls only."""
+        """Return the launcher's command; without a program after it, it only tries the walls."""
         return _command("sandbox_launcher", self)
 
 

@@ -23,12 +23,12 @@ from . import confinement, container_walls, landlock, rootfs, syscalls
 from .program_walls import SandboxWalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
-_FAILED = 125
+_FAILURE_STATUS = 125
 # Longer than the bot waits, which ends it by a signal.
-_SECONDS_WITHOUT_INPUT = 4.0
+_MAX_SECONDS_WITHOUT_INPUT = 4.0
 # Linux counts all processes of a user id together, also those of other programs and containers that
 # may have it; the bot counts each program's.
-_PROGRAMS_OF_ONE_USER = 16
+_MAX_PROGRAMS_OF_USER = 16
 # Files for name resolution and certificates.
 _NETWORK_FILES = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services"),
@@ -50,9 +50,9 @@ def main(arguments: list[str]) -> NoReturn:
         arguments[1:],
         os.dup(0),
     )
-    for entrance in walls.entrances:
-        os.write(entrance, b"0")
-        os.close(entrance)
+    for cgroup_file in walls.cgroup_files:
+        os.write(cgroup_file, b"0")
+        os.close(cgroup_file)
     refusal = "" if walls.level == confinement.CONTAINER else _refusal_of_namespaces()
     has_namespaces = not refusal and walls.level != confinement.CONTAINER
     if refusal and walls.level != "auto":
@@ -73,10 +73,10 @@ def main(arguments: list[str]) -> NoReturn:
     # After the change of privileges, which clears it.
     syscalls.die_with_parent(signal.SIGKILL)
     if init := os.fork():
-        os._exit(_await_end(init, program_input))
+        os._exit(_wait_for_child(init, program_input))
     syscalls.die_with_parent(signal.SIGKILL)
     _enter_sandbox(walls)
-    _run(walls, program)
+    _run_as_init(walls, program)
 
 
 def _refusal_of_namespaces() -> str:
@@ -109,37 +109,37 @@ def _refusal_of_container(walls: SandboxWalls) -> str:
     is_root = not os.getuid()
     reason = container_walls.describe_missing_support(has_own_ids=is_root)
     if is_root and not reason:
-        reason = container_walls.own_id_refusal(walls.uid, walls.readable)
+        reason = container_walls.own_id_refusal(walls.uid, walls.readable_paths)
     return reason
 
 
-def _await_end(child: int, program_input: int) -> int:
+def _wait_for_child(child: int, program_input: int) -> int:
     """Wait for the end of a child, and reap others; return its exit status.
 
     `_FAILED` if it goes on although the program's input has ended.
     """
-    wakeups, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    wakeup_reader, wakeup_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     poll, deadline = select.poll(), math.inf
-    poll.register(wakeups, select.POLLIN)
+    poll.register(wakeup_reader, select.POLLIN)
     poll.register(program_input, 0)  # For the hang-up only.
     while child not in (statuses := container_walls.reap()):
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
-            return _FAILED
+            return _FAILURE_STATUS
         for descriptor, _ in poll.poll(None if deadline == math.inf else 1000 * seconds_left):
-            if descriptor == wakeups:
-                os.read(wakeups, 4096)
+            if descriptor == wakeup_reader:
+                os.read(wakeup_reader, 4096)
             else:
                 poll.unregister(program_input)
-                deadline = time.monotonic() + _SECONDS_WITHOUT_INPUT
-    return _status(statuses[child])
+                deadline = time.monotonic() + _MAX_SECONDS_WITHOUT_INPUT
+    return _exit_status(statuses[child])
 
 
 def _run_in_container(walls: SandboxWalls, program: list[str], program_input: int) -> NoReturn:
     """Run the program as a child of this process, and end all its descendants."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILURE_STATUS))
     syscalls.die_with_parent(signal.SIGTERM)
     syscalls.adopt_orphans()
     child = 0
@@ -148,9 +148,9 @@ def _run_in_container(walls: SandboxWalls, program: list[str], program_input: in
         if not child:
             _exec_in_container(walls, program)
         null = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(null, number)
-        sys.exit(_await_end(child, program_input))
+        for standard_fd in range(3):
+            os.dup2(null, standard_fd)
+        sys.exit(_wait_for_child(child, program_input))
     finally:
         if child:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -163,16 +163,16 @@ def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
     os.setsid()
     confinement.prefer_as_oom_victim()
     container_limits = {
-        "NPROC": _PROGRAMS_OF_ONE_USER * walls.rlimits["NPROC"],
+        "NPROC": _MAX_PROGRAMS_OF_USER * walls.rlimits["NPROC"],
         "FSIZE": walls.temporary_bytes,
     }
     confinement.set_limits(walls.rlimits | container_limits)
     uid = None if os.getuid() else walls.uid
     if uid is not None:
-        os.chown(walls.temporary, uid, uid)
+        os.chown(walls.temporary_directory, uid, uid)
     container_walls.confine_program(
-        readable_paths=[*walls.readable, *(_NETWORK_FILES if walls.has_network else ())],
-        writable_directory=walls.temporary,
+        readable_paths=[*walls.readable_paths, *(_NETWORK_FILES if walls.has_network else ())],
+        writable_directory=walls.temporary_directory,
         uid=uid,
         has_network=walls.has_network,
     )
@@ -181,11 +181,13 @@ def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
 
 def _enter_sandbox(walls: SandboxWalls) -> None:
     """Enter a root that shows the system's files and the directories of the walls."""
-    readable = walls.readable
+    readable_paths = walls.readable_paths
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    trees = rootfs.MountTrees(readable, [], "", skills_directory="", layers_directory="")
-    names = _NETWORK_FILES if walls.has_network else ()
-    network_trees = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
+    trees = rootfs.MountTrees(readable_paths, [], "", skills_directory="", layers_directory="")
+    network_paths = _NETWORK_FILES if walls.has_network else ()
+    network_trees = {
+        path: syscalls.open_tree(path) for path in network_paths if os.path.exists(path)
+    }
     directories = {path for path in network_trees if os.path.isdir(path)}
     trees.enter(visible_cores=os.cpu_count() or 1)
     for path, tree in network_trees.items():
@@ -197,43 +199,43 @@ def _enter_sandbox(walls: SandboxWalls) -> None:
     confinement.enter_namespaces(
         temporary_bytes=walls.temporary_bytes,
         uid=0,
-        readable_paths=readable,
+        readable_paths=readable_paths,
         has_network=walls.has_network,
     )
 
 
-def _run(walls: SandboxWalls, program: list[str]) -> NoReturn:
+def _run_as_init(walls: SandboxWalls, program: list[str]) -> NoReturn:
     """Run the program as a child of this process, which reaps orphans."""
-    entered, entered_signal = os.pipe()
-    masked, masked_signal = os.pipe()
+    entered_reader, entered_writer = os.pipe()
+    masked_reader, masked_writer = os.pipe()
     child = os.fork()
     if not child:
         syscalls.die_with_parent(signal.SIGKILL)
         confinement.prefer_as_oom_victim()
         # While /proc is writable; then the parent masks it.
         confinement.enter_user_namespace(os.getuid())
-        os.write(entered_signal, b"0")
-        os.close(masked_signal)
-        if not os.read(masked, 1):
-            os._exit(_FAILED)
+        os.write(entered_writer, b"0")
+        os.close(masked_writer)
+        if not os.read(masked_reader, 1):
+            os._exit(_FAILURE_STATUS)
         _exec_program(walls, program)
-    os.close(entered_signal)
-    if os.read(entered, 1):
+    os.close(entered_writer)
+    if os.read(entered_reader, 1):
         confinement.mask_proc({})
-        os.write(masked_signal, b"0")
+        os.write(masked_writer, b"0")
     null = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(null, number)
+    for standard_fd in range(3):
+        os.dup2(null, standard_fd)
     confinement.confine()
     while True:
         pid, status = os.wait()
         if pid == child:
-            os._exit(_status(status))
+            os._exit(_exit_status(status))
 
 
 def _exec_program(walls: SandboxWalls, program: list[str]) -> NoReturn:
     confinement.set_limits(walls.rlimits)
-    if not landlock.restrict_kernel(walls.readable) and walls.has_network:
+    if not landlock.restrict_kernel(walls.readable_paths) and walls.has_network:
         # Sockets of the host that have no file would be within reach.
         raise OSError("with a network, Landlock is needed")
     confinement.confine()
@@ -243,7 +245,7 @@ def _exec_program(walls: SandboxWalls, program: list[str]) -> NoReturn:
     os.execvp(program[0], program)
 
 
-def _status(status: int) -> int:
+def _exit_status(status: int) -> int:
     return os.waitstatus_to_exitcode(status) & 0xFF
 
 

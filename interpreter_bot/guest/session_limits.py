@@ -10,21 +10,21 @@ import os
 from typing import Any
 
 _MAX_COUNTED_FILES = 20_000
-_TEMPORARY = ("/tmp/", "/dev/shm/")
+_TEMPORARY_DIRECTORIES = ("/tmp/", "/dev/shm/")
 
 
 def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
     """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` return the session's limits."""
-    statvfs_of, real_home = os.statvfs, os.path.realpath(home)
+    original_statvfs, real_home = os.statvfs, os.path.realpath(home)
     cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
 
     def statvfs(path: Any) -> os.statvfs_result:
-        status = statvfs_of(path)
+        status = original_statvfs(path)
         if _is_temporary(path, real_home) or not status.f_frsize:
             return status
-        workspace = statvfs_of(home)
+        workspace = original_statvfs(home)
         total = workspace_bytes // status.f_frsize
-        used = _used_bytes(home) // status.f_frsize
+        used = _measure_used_bytes(home) // status.f_frsize
         available = workspace.f_bavail * workspace.f_frsize // status.f_frsize
         free = max(min(total - used, available), 0)
         fields = list(status)
@@ -35,7 +35,7 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
         return cores
 
     for name, function in (("statvfs", statvfs), ("cpu_count", cpu_count)):
-        # Its importable name, by which a variable that refers to this function is pickled.
+        # The importable name, by which variables with this function are pickled.
         function.__module__, function.__qualname__ = "os", name
         setattr(os, name, function)
     if hasattr(os, "process_cpu_count"):
@@ -45,22 +45,22 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
 def _is_temporary(path: Any, home: str) -> bool:
     if isinstance(path, int):
         path = os.readlink(f"/proc/self/fd/{path}")
-    real = f"{os.path.realpath(os.fsdecode(path))}/"
-    # Without mounts, the directory of all workspaces may itself be in /tmp.
-    return not real.startswith(f"{home}/") and real.startswith(_TEMPORARY)
+    real_path = f"{os.path.realpath(os.fsdecode(path))}/"
+    # Without mounts, the workspaces may be in /tmp themselves.
+    return not real_path.startswith(f"{home}/") and real_path.startswith(_TEMPORARY_DIRECTORIES)
 
 
-def _used_bytes(home: str) -> int:
+def _measure_used_bytes(home: str) -> int:
     """Return the size of the workspace in bytes, counting a bounded number of files."""
-    used, remaining = 0, _MAX_COUNTED_FILES
+    used_bytes, remaining_files = 0, _MAX_COUNTED_FILES
     for directory, _, names in os.walk(home):
         for name in names:
             try:
-                used += os.lstat(os.path.join(directory, name)).st_blocks * 512
+                used_bytes += os.lstat(os.path.join(directory, name)).st_blocks * 512
             except OSError:
-                # Deleted meanwhile.
+                # The file was deleted in the meantime.
                 continue
-            remaining -= 1
-        if remaining < 0:
+            remaining_files -= 1
+        if remaining_files < 0:
             break
-    return used
+    return used_bytes

@@ -38,12 +38,12 @@ _CALL_ID, _PLACEMENT = struct.Struct("=Q"), struct.Struct("=QIIII")
 _REPLACE_DESCRIPTOR = 1
 _ADDRESS = struct.Struct("!2xH4s8x")
 _LOOPBACK, _DOOR_HOST = 127, socket.inet_aton("127.0.0.1")
-_HIGHEST_OFFSET = (1 << 63) - 1
+_MAX_OFFSET = (1 << 63) - 1
 _LOW_HALF = 0xFFFFFFFF
-# The same bound as for queues in a session's own network (`confinement`); Linux doubles it. The
-# default would allow megabytes, which count for no session.
+# The same limit as for queues in a session's own network (`confinement`); Linux doubles it. The
+# default would allow megabytes, which count toward no session's memory.
 _MAX_QUEUE_BYTES = 106_496
-_MAX_WAITING = 128
+_MAX_WAITING_CONNECTIONS = 128
 _CONNECT_SECONDS = 1.0
 _REFUSAL_SECONDS = 0.001
 _TRIAL_SECONDS = 5.0
@@ -61,13 +61,13 @@ class Door:
         self.channel = channel
         self._is_open = False
         self._request_count = 0
-        self._waiting: collections.deque[socket.socket] = collections.deque()
+        self._waiting_connections: collections.deque[socket.socket] = collections.deque()
 
     @property
-    def accepts(self) -> bool:
-        """Whether the bot listens, and few connections wait for it."""
+    def can_accept(self) -> bool:
+        """Whether the bot listens, and not too many connections wait for it."""
         self.update()
-        return self._is_open and len(self._waiting) < _MAX_WAITING
+        return self._is_open and len(self._waiting_connections) < _MAX_WAITING_CONNECTIONS
 
     def update(self) -> bool:
         """Read the bot's requests and send waiting connections; return whether the bot listens."""
@@ -85,15 +85,15 @@ class Door:
         return False
 
     def give_connection(self, endpoint: socket.socket) -> None:
-        """Give the bot its end of a connection, at its next request."""
-        self._waiting.append(endpoint)
+        """Give the bot its end of a connection when it requests one."""
+        self._waiting_connections.append(endpoint)
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._request_count and self._waiting:
+        while self._request_count and self._waiting_connections:
             self._request_count -= 1
-            # The bot may have closed its end, as the session is about to end.
-            with self._waiting.popleft() as endpoint, contextlib.suppress(OSError):
+            # The bot may have closed its end, because the session is about to end.
+            with self._waiting_connections.popleft() as endpoint, contextlib.suppress(OSError):
                 message = control_messages.ConnectionAccepted()
                 control_messages.send(self.channel, message, [endpoint.fileno()])
 
@@ -102,7 +102,7 @@ class Supervisor:
     """Answers the `connect` calls of a session's processes."""
 
     def __init__(self, listener: int, doors: Mapping[int, Door]) -> None:
-        """Answer nothing yet.
+        """Prepare a supervisor; `answer` answers calls.
 
         Args:
             listener: seccomp's descriptor for supervised calls.
@@ -119,7 +119,7 @@ class Supervisor:
             fcntl.ioctl(self.listener, _RECEIVE_CALL, call)
             call_id, pid, _, _, _, _, descriptor, address, size, *_ = _CALL.unpack(call)
             error = self._connect(call_id, pid, descriptor & _LOW_HALF, address, size & _LOW_HALF)
-            # The pause slows down code that retries at once, as its calls cost the keeper's time.
+            # Code may retry at once. The pause limits how much of the keeper's time that takes.
             time.sleep(_REFUSAL_SECONDS if error else 0)
             fcntl.ioctl(self.listener, _ANSWER_CALL, _RESULT.pack(call_id, 0, -error, 0))
 
@@ -127,8 +127,8 @@ class Supervisor:
         """Connect a process's socket; return the error number, 0 for success."""
         try:
             door = self._find_door(self._read_address(call_id, pid, address, size))
-            flags = _socket_flags(pid, descriptor)
-            with _new_socket() as session_end, self._accept_from_self(session_end) as bot_end:
+            flags = _read_socket_flags(pid, descriptor)
+            with _create_socket() as session_end, self._accept_from_self(session_end) as bot_end:
                 session_end.setblocking(not flags & os.O_NONBLOCK)
                 placement = (session_end.fileno(), descriptor, flags & os.O_CLOEXEC)
                 placement_request = _PLACEMENT.pack(call_id, _REPLACE_DESCRIPTOR, *placement)
@@ -144,10 +144,10 @@ class Supervisor:
     def _acceptor(self) -> socket.socket:
         """Listening socket of the keeper's connections to itself.
 
-        There is only one, because a port stays in use for a minute after its last connection, and
-        the container has few.
+        There is only one, because each port stays in use for a minute after its last connection,
+        and the container has a limited number.
         """
-        acceptor = _new_socket()
+        acceptor = _create_socket()
         acceptor.bind(("127.0.0.1", 0))
         acceptor.listen()
         return acceptor
@@ -155,7 +155,7 @@ class Supervisor:
     def _accept_from_self(self, session_end: socket.socket) -> socket.socket:
         """Connect a TCP socket to the keeper itself; return the other end.
 
-        TCP, not a Unix pair, because programs set TCP's options.
+        A Unix socket pair would not do, because programs set TCP's options.
 
         Raises:
             OSError: there are no more sockets.
@@ -165,7 +165,7 @@ class Supervisor:
             bot_end, address = self._acceptor.accept()
             if address == session_end.getsockname():
                 return bot_end
-            # Sessions cannot connect here, but other programs of the container can.
+            # The other end may belong to another program of the container, but to no session.
             bot_end.close()
 
     def _read_address(self, call_id: int, pid: int, address: int, size: int) -> bytes:
@@ -174,7 +174,7 @@ class Supervisor:
         Raises:
             OSError: it is not an Internet address.
         """
-        if address > _HIGHEST_OFFSET:
+        if address > _MAX_OFFSET:
             raise OSError(errno.EFAULT, "not in memory")
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             # While the call is pending, the pid is still that of the calling process.
@@ -185,7 +185,7 @@ class Supervisor:
                 raise OSError(errno.EFAULT, "not in memory") from error
         family = int.from_bytes(content[:2], "little")
         if family == socket.AF_UNIX:
-            # Paths and names of Unix sockets are those of the whole container.
+            # Unix sockets may be those of any program in the container.
             raise OSError(errno.EPERM, "of others")
         if len(content) < _ADDRESS.size or family != socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, "no address of a door")
@@ -201,12 +201,12 @@ class Supervisor:
         if host[0] not in (0, _LOOPBACK):
             raise OSError(errno.ENETUNREACH, "no way out")
         door = self._doors.get(port) if host == _DOOR_HOST else None
-        if door is None or not door.accepts:
+        if door is None or not door.can_accept:
             raise OSError(errno.ECONNREFUSED, "nobody listens")
         return door
 
 
-def _socket_flags(pid: int, descriptor: int) -> int:
+def _read_socket_flags(pid: int, descriptor: int) -> int:
     """Return the file flags of a process's socket.
 
     Raises:
@@ -222,7 +222,7 @@ def _socket_flags(pid: int, descriptor: int) -> int:
     return int(fields["flags:"], 8)
 
 
-def _new_socket() -> socket.socket:
+def _create_socket() -> socket.socket:
     """Return a TCP socket with small queues, which its accepted connections inherit."""
     endpoint = socket.socket()
     endpoint.settimeout(_CONNECT_SECONDS)
@@ -232,7 +232,7 @@ def _new_socket() -> socket.socket:
     return endpoint
 
 
-def refusal(uid: int) -> str:
+def find_refusal(uid: int) -> str:
     """Try in a child whether connections can be supervised; return why not, else empty.
 
     The reason has no full stop. `uid` is a session's user id; 0 means this process's own.

@@ -71,8 +71,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def _check(result: int, call: str) -> int:
     if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{call}: {os.strerror(number)}")
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, f"{call}: {os.strerror(error_number)}")
     return result
 
 
@@ -81,7 +81,7 @@ def _encode(path: str | None) -> bytes | None:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by `flags` for new ones."""
+    """Move this process to new namespaces of the kinds in `flags`."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -93,8 +93,8 @@ def setns(fd: int, kind: int) -> None:
 def rename_host() -> None:
     """Set the host name to `sandbox` in the current UTS namespace.
 
-    Podman's default profile and systemd's `ProtectHostname=` forbid this one call in any namespace.
-    Code then sees the host's name, which the doctor reports; the confinement holds all the same.
+    Podman's default profile and systemd's `ProtectHostname=` forbid this call in any namespace.
+    Code then sees the host's name, which the doctor reports; all other walls hold.
     """
     with contextlib.suppress(OSError):
         socket.sethostname(HOST_NAME)
@@ -145,15 +145,15 @@ def set_dumpable(is_dumpable: bool) -> None:
     _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "PR_SET_DUMPABLE")
 
 
-def access_files_as(user: int) -> None:
+def access_files_as(uid: int) -> None:
     """Access files, including processes' /proc, as a user and group of the same number.
 
-    A root without the capability may inspect only its own processes. All other rights of this
-    process stay, and so do the rights of others to signal it.
+    Root without CAP_SYS_PTRACE may inspect only its own processes. The process keeps all other
+    rights, and other users get none to signal it.
     """
-    _libc.setfsgid(user)
-    _libc.setfsuid(user)
-    # The change of credentials may have allowed it.
+    _libc.setfsgid(uid)
+    _libc.setfsuid(uid)
+    # The change of credentials may have made the process dumpable.
     set_dumpable(False)
 
 
@@ -168,14 +168,14 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Make setuid bits and file capabilities meaningless from here on."""
+    """Make setuid bits and file capabilities have no effect from now on."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
 
 
 def drop_bounding_capabilities() -> None:
     """Drop all capabilities from the bounding set, which needs a capability itself."""
     for capability in range(_LAST_CAPABILITY + 1):
-        # Unknown capabilities fail with EINVAL; there is nothing to drop.
+        # Capabilities that this Linux does not have fail with EINVAL.
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
 

@@ -82,7 +82,7 @@ def read(table: Any) -> Source:
     if name in ("Table", "RecordBatch") and safe_reprs.is_from(kind, "pyarrow"):
         return Source(
             *(table.num_rows, table.num_columns, 0),
-            lambda number: safe_reprs.clipped(table.schema.field(number).name),
+            lambda number: safe_reprs.clip(table.schema.field(number).name),
             lambda number: _arrow_column(table.column(number)),
         )
     raise ForeignTableError
@@ -229,7 +229,7 @@ def _read_polars_table(table: Any) -> Source:
 
     return Source(
         *(table.height, table.width, 0),
-        lambda number: safe_reprs.clipped(series(number).name),
+        lambda number: safe_reprs.clip(series(number).name),
         lambda number: _polars_column(series(number)),
     )
 
@@ -244,7 +244,7 @@ def _polars_column(series: Any) -> Column:
             return list(series.slice(rows.start, rows.stop - rows.start).to_list())
         return list(series.gather(rows).to_list())
 
-    name, base = safe_reprs.clipped(f"{dtype}"), safe_reprs.class_name(dtype)
+    name, base = safe_reprs.clip(f"{dtype}"), safe_reprs.class_name(dtype)
 
     def missing() -> Any:
         return series.is_null().to_numpy()
@@ -296,7 +296,7 @@ def _arrow_column(column: Any) -> Column:
     def filled(values: Any) -> tuple[Any, Any]:
         return values.fill_null(0).to_numpy(), column.is_null().to_numpy(zero_copy_only=False)
 
-    name = safe_reprs.clipped(f"{kind}")
+    name = safe_reprs.clip(f"{kind}")
     if types.is_boolean(kind):
         return Column(name, "truth", cells, lambda: filled(column.cast(arrow.int8())))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):

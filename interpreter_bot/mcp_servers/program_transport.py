@@ -73,7 +73,7 @@ async def start_program(
     try:
         async with _temporary_directory(server.name) as directory:
             walls = await asyncio.to_thread(_sandbox_walls, server, groups)
-            walls = dataclasses.replace(walls, temporary=directory)
+            walls = dataclasses.replace(walls, temporary_directory=directory)
             process = await _start_process(server, environment, group, walls)
             async with _message_streams(server, process, group, directory, on_end) as streams:
                 yield streams
@@ -117,8 +117,8 @@ async def _start_process(
     walls: program_walls.SandboxWalls,
 ) -> asyncio.subprocess.Process:
     """Start the program. The launcher enters the control group before it runs foreign code."""
-    entrances = group.entry_files() if group is not None else []
-    launcher = dataclasses.replace(walls, entrances=entrances).command()
+    cgroup_files = group.entry_files() if group is not None else []
+    launcher = dataclasses.replace(walls, cgroup_files=cgroup_files).command()
     try:
         return await asyncio.create_subprocess_exec(
             *(*launcher, *server.command),
@@ -129,10 +129,10 @@ async def _start_process(
             cwd="/",
             start_new_session=True,
             limit=http_transports.MAX_ANSWER_BYTES,
-            pass_fds=entrances,
+            pass_fds=cgroup_files,
         )
     finally:
-        for descriptor in entrances:
+        for descriptor in cgroup_files:
             os.close(descriptor)
 
 
@@ -181,7 +181,7 @@ def _sandbox_walls(
     return program_walls.SandboxWalls(
         level=groups.sandbox.level,
         uid=groups.uid(server),
-        readable=[str(path) for path in server.readable],
+        readable_paths=[str(path) for path in server.readable],
         has_network=server.network,
         temporary_bytes=program_cgroups.FILES_BYTES,
         rlimits={

@@ -244,8 +244,8 @@ class Uv:
         readable += filter(None, [str(config.netrc_file or "")])
         readable += (network[name] for name in settings.CERTIFICATE_VARIABLES if name in network)
         walls = program_walls.LandlockWalls(
-            readable=readable,
-            writable=[str(staging), str(cache)],
+            readable_paths=readable,
+            writable_paths=[str(staging), str(cache)],
             # An index may name any address, so only the web's and its own ports are open.
             ports=sorted(_ports([config.url, *proxies])),
             rlimits={

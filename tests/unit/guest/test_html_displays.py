@@ -95,7 +95,7 @@ def test_a_preview_leaves_the_figures_of_user_code_alone():
 
 
 def test_very_many_points_are_thinned_out():
-    along, up = plotly_drawing.points(
+    along, up = plotly_drawing.read_points(
         {"x": list(range(500_000)), "y": list(range(500_000))}, "x", "y"
     )
     assert len(along) == len(up) <= 20_000

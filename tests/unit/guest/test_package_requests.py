@@ -22,7 +22,7 @@ from interpreter_bot.guest import package_requests
     ],
 )
 def test_an_installation_is_recognised(command, wanted):
-    assert package_requests.arguments(command) == wanted
+    assert package_requests.parse_install_command(command) == wanted
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_an_installation_is_recognised(command, wanted):
     ],
 )
 def test_what_does_more_is_left_to_the_shell(command):
-    assert package_requests.arguments(command) is None
+    assert package_requests.parse_install_command(command) is None
 
 
 @pytest.mark.parametrize(
