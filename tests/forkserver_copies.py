@@ -127,7 +127,7 @@ def _serve(control: int, guest: pathlib.Path) -> None:
     sys.modules["debugpy"] = None
     importlib.import_module("ipykernel.debugger")
     del sys.modules["debugpy"]
-    for name in preloads._LAZY:
+    for name in preloads._LAZY_MODULES:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

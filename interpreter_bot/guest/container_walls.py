@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from . import control_messages, landlock, rootfs, seccomp, syscalls
 
@@ -56,27 +56,46 @@ def describe_missing_support(*, has_own_ids: bool) -> str:
     return f"Linux offers Landlock {abi} here, and {needed} is needed{condition}"
 
 
-def own_id_refusal(uid: int, readable_paths: Iterable[str]) -> str:
-    """Try in a child whether sessions can have user ids of their own; return why not, else empty.
+def find_own_id_refusal(uid: int, readable_paths: Iterable[str]) -> str:
+    """Return why sessions cannot have user ids of their own, without a full stop, or nothing.
 
-    The reason has no full stop. `uid` is such an id, and `readable` are paths that kernels need.
+    `uid` is such an id, and `readable_paths` are needed by kernels.
+    """
+
+    def attempt() -> str:
+        try:
+            switch_user(uid)
+        except OSError as error:
+            return f"user ids cannot be changed ({error.strerror})"
+        closed_path = next(filter(None, map(_first_closed_part, readable_paths)), "")
+        return f"{closed_path} is closed to other users" if closed_path else ""
+
+    return try_in_child(attempt)
+
+
+def try_in_child(attempt: Callable[[], str]) -> str:
+    """Return the result of `attempt` in a child process: why something is refused, else empty.
+
+    If `attempt` forks, the process that returns from it gives the answer.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            switch_user(uid)
-            closed_path = next(filter(None, map(_first_closed_part, readable_paths)), "")
-            reason = f"{closed_path} is closed to other users" if closed_path else ""
-        except OSError as error:
-            reason = f"user ids cannot be changed ({error.strerror})"
-        os.write(writer, reason.encode())
-        os._exit(0)
+            try:
+                reason = attempt()
+            except Exception as error:
+                # Any exception, because the parent must not take a failure for success.
+                reason = f"{type(error).__name__}: {error}"
+            # The full stop tells success from a child that was killed.
+            os.write(writer, f"{reason}.".encode())
+        finally:
+            os._exit(0)
     os.close(writer)
     with open(reader) as file:
-        reason = file.read()
+        answer = file.read()
     os.waitpid(pid, 0)
-    return reason
+    return answer[:-1] if answer else "the attempt was killed"
 
 
 def _first_closed_part(path: str, access_mode: int = os.R_OK) -> str:

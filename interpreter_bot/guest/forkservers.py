@@ -297,7 +297,7 @@ class _ContainerForkServer(_ForkServer):
         configuration = self._configuration
         own_id_refusal = "the bot is not root"
         if configuration.first_uid:
-            own_id_refusal = container_walls.own_id_refusal(
+            own_id_refusal = container_walls.find_own_id_refusal(
                 configuration.first_uid, configuration.readable_paths
             )
         has_own_ids = not own_id_refusal

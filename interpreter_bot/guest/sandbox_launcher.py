@@ -3,9 +3,10 @@
 `python -m interpreter_bot.guest.sandbox_launcher WALLS PROGRAM ARGUMENT…` becomes three processes:
 this one waits, its child is process 1 of a pid namespace, and PROGRAM is a child of that one. At
 the level `container`, PROGRAM is a child of this process, which ends all its descendants. WALLS is
-JSON. Without PROGRAM, it only tries whether such a sandbox is possible.
+JSON. Without PROGRAM, the launcher only tries whether such a sandbox is possible.
 
-PROGRAM is ended if it outlives its input: the bot is gone then, or has executed itself anew.
+PROGRAM is ended if it goes on after the end of its input, because the bot has ended then, or has
+executed itself anew.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from .program_walls import SandboxWalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILURE_STATUS = 125
-# Longer than the bot waits, which ends it by a signal.
+# The bot waits for less, and then ends the program by a signal.
 _MAX_SECONDS_WITHOUT_INPUT = 4.0
-# Linux counts all processes of a user id together, also those of other programs and containers that
-# may have it; the bot counts each program's.
+# Linux limits the processes of a user id, which other programs and containers may have, too. The
+# bot limits those of each program.
 _MAX_PROGRAMS_OF_USER = 16
 # Files for name resolution and certificates.
 _NETWORK_FILES = (
@@ -37,27 +38,25 @@ _NETWORK_FILES = (
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Run a program behind walls, and end as it does.
+    """Run a program behind walls, and exit with its status.
 
     Args:
         arguments: the walls, then the program and its own arguments.
 
     Raises:
-        OSError: a wall cannot be built; nothing runs then.
+        OSError: a wall cannot be built, so the program does not run.
     """
-    walls, program, program_input = (
-        SandboxWalls(**json.loads(arguments[0])),
-        arguments[1:],
-        os.dup(0),
-    )
+    walls = SandboxWalls(**json.loads(arguments[0]))
+    program = arguments[1:]
+    program_input = os.dup(0)
     for cgroup_file in walls.cgroup_files:
         os.write(cgroup_file, b"0")
         os.close(cgroup_file)
-    refusal = "" if walls.level == confinement.CONTAINER else _refusal_of_namespaces()
+    refusal = "" if walls.level == confinement.CONTAINER else _find_namespaces_refusal()
     has_namespaces = not refusal and walls.level != confinement.CONTAINER
     if refusal and walls.level != "auto":
         sys.exit(refusal)
-    if not has_namespaces and (reason := _refusal_of_container(walls)):
+    if not has_namespaces and (reason := _find_container_refusal(walls)):
         sys.exit(f"{refusal}; and without namespaces: {reason}" if refusal else reason)
     if not program:
         sys.exit()
@@ -70,7 +69,7 @@ def main(arguments: list[str]) -> NoReturn:
     confinement.map_to_root(uid, gid)
     syscalls.rename_host()
     syscalls.unshare(syscalls.CLONE_NEWPID)
-    # After the change of privileges, which clears it.
+    # After the change of privileges, which resets the signal.
     syscalls.die_with_parent(signal.SIGKILL)
     if init := os.fork():
         os._exit(_wait_for_child(init, program_input))
@@ -79,51 +78,48 @@ def main(arguments: list[str]) -> NoReturn:
     _run_as_init(walls, program)
 
 
-def _refusal_of_namespaces() -> str:
-    """Return why a program cannot have namespaces of its own; empty if it can. Tried in a child."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
+def _find_namespaces_refusal() -> str:
+    """Return why a program cannot have namespaces of its own; empty if it can."""
+
+    def attempt() -> str:
         try:
             uid, gid = os.getuid(), os.getgid()
             syscalls.unshare(_NAMESPACES)
             confinement.map_to_root(uid, gid)
             syscalls.unshare(syscalls.CLONE_NEWPID)
-            # Refused where parts of the machine's are covered, as in Docker.
+            # The child is in the new pid namespace.
             if os.fork():
                 os._exit(0)
             syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+            # Linux refuses this mount if parts of the present /proc are covered, as in Docker.
             syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
         except OSError as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as file:
-        refusal = file.read()
-    os.waitpid(child, 0)
-    return refusal
+            return str(error)
+        return ""
+
+    return container_walls.try_in_child(attempt)
 
 
-def _refusal_of_container(walls: SandboxWalls) -> str:
+def _find_container_refusal(walls: SandboxWalls) -> str:
     """Return why a program cannot have the walls of the level `container`; empty if it can."""
     is_root = not os.getuid()
     reason = container_walls.describe_missing_support(has_own_ids=is_root)
     if is_root and not reason:
-        reason = container_walls.own_id_refusal(walls.uid, walls.readable_paths)
+        reason = container_walls.find_own_id_refusal(walls.uid, walls.readable_paths)
     return reason
 
 
 def _wait_for_child(child: int, program_input: int) -> int:
-    """Wait for the end of a child, and reap others; return its exit status.
+    """Reap processes until a child ends, and return its exit status.
 
-    `_FAILED` if it goes on although the program's input has ended.
+    The status is `_FAILURE_STATUS` if the child goes on after the end of the program's input.
     """
     wakeup_reader, wakeup_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     poll, deadline = select.poll(), math.inf
     poll.register(wakeup_reader, select.POLLIN)
-    poll.register(program_input, 0)  # For the hang-up only.
+    poll.register(program_input, 0)  # Reports only a hang-up.
     while child not in (statuses := container_walls.reap()):
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
@@ -159,7 +155,8 @@ def _run_in_container(walls: SandboxWalls, program: list[str], program_input: in
 
 def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # The bot kills the process group of this process's parent, which then ends the descendants.
+    # The bot signals the launcher's process group, which must not reach the program: the launcher
+    # ends it with all its descendants.
     os.setsid()
     confinement.prefer_as_oom_victim()
     container_limits = {
@@ -212,7 +209,7 @@ def _run_as_init(walls: SandboxWalls, program: list[str]) -> NoReturn:
     if not child:
         syscalls.die_with_parent(signal.SIGKILL)
         confinement.prefer_as_oom_victim()
-        # While /proc is writable; then the parent masks it.
+        # This needs a writable /proc, so the parent masks /proc afterwards.
         confinement.enter_user_namespace(os.getuid())
         os.write(entered_writer, b"0")
         os.close(masked_writer)
@@ -236,7 +233,7 @@ def _run_as_init(walls: SandboxWalls, program: list[str]) -> NoReturn:
 def _exec_program(walls: SandboxWalls, program: list[str]) -> NoReturn:
     confinement.set_limits(walls.rlimits)
     if not landlock.restrict_kernel(walls.readable_paths) and walls.has_network:
-        # Sockets of the host that have no file would be within reach.
+        # Only Landlock denies access to the host's abstract Unix sockets.
         raise OSError("with a network, Landlock is needed")
     confinement.confine()
     syscalls.die_with_parent(signal.SIGKILL)

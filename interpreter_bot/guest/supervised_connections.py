@@ -233,24 +233,19 @@ def _create_socket() -> socket.socket:
 
 
 def find_refusal(uid: int) -> str:
-    """Try in a child whether connections can be supervised; return why not, else empty.
+    """Return why connections cannot be supervised, without a full stop; empty if they can.
 
-    The reason has no full stop. `uid` is a session's user id; 0 means this process's own.
+    `uid` is a session's user id; 0 stands for that of this process.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def attempt() -> str:
         try:
             _try_to_supervise(uid)
         except OSError as error:
-            os.write(writer, f"connections cannot be supervised ({error.strerror})".encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader) as file:
-        reason = file.read()
-    os.waitpid(pid, 0)
-    return reason
+            return f"connections cannot be supervised ({error.strerror})"
+        return ""
+
+    return container_walls.try_in_child(attempt)
 
 
 def _try_to_supervise(uid: int) -> None:

@@ -24,7 +24,7 @@ if told["abi"] is not None:
     syscalls.landlock_abi = lambda: told["abi"]
 syscalls.forbid_new_privileges()
 readable = ["/usr", "/bin", "/lib", "/lib64", "/nowhere", sys.prefix, sys.base_prefix, "shown"]
-answers = {"abi": landlock.restrict(readable, ["own"], ["/dev/null"], listable=["."])}
+answers = {"abi": landlock.restrict(readable, ["own"], ["/dev/null"], listable_directories=["."])}
 
 def put(path, flags=os.O_CREAT):
     os.write(os.open(path, os.O_WRONLY | flags), b"x")

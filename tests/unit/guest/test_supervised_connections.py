@@ -15,7 +15,7 @@ allow = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
 if sys.argv[1:]:
     syscalls.forbid_new_privileges()
     listener = syscalls.install_filter(allow, is_supervised=True)
-print(supervised_connections.refusal(0))
+print(supervised_connections.find_refusal(0))
 """
 
 
@@ -37,8 +37,8 @@ def test_a_door_is_shut_when_the_bot_leaves_a_connection_on_the_way():
     door = supervised_connections.Door(channel)
     with channel, socket.socket() as endpoint:
         control_messages.send(bot, control_messages.AcceptConnection())
-        assert door.accepts
+        assert door.can_accept
         door.give_connection(endpoint)
         bot.close()
         assert not door.update()
-        assert not door.accepts
+        assert not door.can_accept
