@@ -108,7 +108,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
         (kernel_id,) = leased
         async with place.bot() as (other, idle):
             assert await place.run(other, place.get) == "outside", "the last bot serves"
-            assert kernel_id in idle.kernels
+            assert kernel_id in idle.door_tasks
     await until(lambda: leased[kernel_id].link is None)
     async with remote_host.RemoteHost.open(place.path) as command:
         assert "is not there right now" in await place.run(command, place.get)
@@ -207,8 +207,8 @@ async def test_of_two_bots_the_one_has_the_doors_that_came_last(place):
         await place.run(first, trusted)
         for host, has, has_not in ((second, other, one), (first, one, other)):
             assert await ask_in(host) == "outside"
-            assert len(has.kernels) == 1
+            assert len(has.door_tasks) == 1
             async with asyncio.timeout(5):
-                while has_not.kernels:  # noqa: ASYNC110 - it is told by a connection's end
+                while has_not.door_tasks:  # noqa: ASYNC110 - it is told by a connection's end
                     await asyncio.sleep(0.01)
         await first.forget(KEY)
