@@ -1,10 +1,10 @@
 """Archives of sessions in a store that all machines share, so that a session can move.
 
 A session's archive is a manifest with names, sizes and digests of its files and current variables,
-signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces
-those of earlier ones whatever their times, so a machine that returns from the dead overwrites
-nothing. A session is archived in the background after each save and each other change of its files.
-On another machine it arrives completely before it is used.
+signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces all
+of earlier epochs, whatever their times, so a machine that was away overwrites nothing. A session is
+archived in the background after each save and each change of its files. Another machine fetches all
+of it before its first use there.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _log = logging.getLogger(__name__)
 _MAX_PARALLEL: Final = 4
 _RETRY_SECONDS: Final = 5.0
 _MAX_RETRY_SECONDS: Final = 300.0
-_MAX_REMEMBERED: Final = 200_000  # some 60 MB
+_MAX_STORED_DIGESTS: Final = 200_000  # some 60 MB
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
-# Smaller files are read into memory; larger ones are read twice.
+# Files up to this size are read into memory; larger ones are read twice.
 _SMALL_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
-# Apparent sizes of files may add up to so many times the limit, as files may have holes.
+# Sizes of files may add up to this multiple of the limit, as files may have holes.
 _MAX_SPARSE_FACTOR: Final = 4
 
 _Digests: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
-"""By path, below `f/` or `v/`: a file's identity and entry when it was last archived."""
+"""Identity and manifest entry of each file as last archived, by its path in `f/` or `v/`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _SessionState:
-    """Content of a session, as scanned."""
+    """Content of a session: files, variables, and the texts that a manifest has of it."""
 
     files: Collection[directory_contents.Entry]
     variables: Collection[directory_contents.Entry]
@@ -81,7 +81,7 @@ class SessionArchives:
         self._epochs: dict[str, int] = {}
         # By session: the content of each file when it was last archived.
         self._digests: dict[str, _Digests] = {}
-        self._changed: dict[str, workspaces.Workspace] = {}
+        self._changed_workspaces: dict[str, workspaces.Workspace] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -98,12 +98,12 @@ class SessionArchives:
         archives = cls(pool, store, key)
         pool.snapshots.on_saved = archives._archive_soon
         sweep = functools.partial(archive_manifests.sweep, store)
-        sweeping = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, sweep)
-        async with schedules.run_periodically(sweeping):
+        sweep_job = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, sweep)
+        async with schedules.run_periodically(sweep_job):
             yield archives
 
     def note_epoch(self, key: str, epoch: int) -> None:
-        """Record the epoch in which a session is on this machine."""
+        """Record in which epoch a session came to this machine."""
         self._epochs[workspaces.Workspaces.name_of(key)] = epoch
 
     async def note_change(self, key: str) -> None:
@@ -114,7 +114,7 @@ class SessionArchives:
         name = workspace.name
         if name not in self._epochs:
             return
-        self._changed[name] = workspace
+        self._changed_workspaces[name] = workspace
         if name not in self._tasks:
             task = asyncio.create_task(
                 self._archive_until_current(name), name=f"archive session {name}"
@@ -132,19 +132,19 @@ class SessionArchives:
         try:
             await self._archive_changes(name)
         finally:
-            # Not in the done callback, which runs later: a change meanwhile would be missed.
+            # The done callback runs later, so it would miss a change in between.
             self._tasks.pop(name, None)
 
     async def _archive_changes(self, name: str) -> None:
         wait_seconds = _RETRY_SECONDS
-        while (workspace := self._changed.pop(name, None)) is not None:
+        while (workspace := self._changed_workspaces.pop(name, None)) is not None:
             try:
                 async with self._slots:
                     if await asyncio.to_thread(workspace.directory.is_dir):
                         await self._archive(workspace)
             except (errors.BotError, OSError) as error:
                 _log.warning("archiving session %s failed and will be retried: %r", name, error)
-                self._changed.setdefault(name, workspace)
+                self._changed_workspaces.setdefault(name, workspace)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)
 
@@ -182,18 +182,18 @@ class SessionArchives:
             epoch > 1
             and (await asyncio.to_thread(archive_manifests.read_arrival, workspace))[0] < epoch
         ):
-            # The files here are older than those of another machine, which have not arrived yet.
+            # The files here are older than another machine's, which have not been fetched yet.
             return
         session_snapshots = self._pool.snapshots
         with contextlib.ExitStack() as stack:
             async with session_snapshots.lock(workspace):
                 state = await workspace_io.in_thread(self._scan, workspace)
-                stack.enter_context(session_snapshots.generations.pinned(workspace, state.pointer))
+                stack.enter_context(session_snapshots.generations.pin(workspace, state.pointer))
             uploads = _Uploads(self._store, self._digests.get(name, {}))
             files = await uploads.add(workspace.directory, state.files, b"f/")
             variables = await uploads.add(workspace.variables, state.variables, b"v/")
         if len(variables) < len(state.variables):
-            # The session was forgotten or went back meanwhile, or its code changed its variables.
+            # Meanwhile the session was forgotten or undone, or its code changed its variables.
             raise shared_object_stores.ContentChangedError
         manifest = archive_manifests.Manifest(
             session=name,
@@ -203,7 +203,7 @@ class SessionArchives:
             packages=state.packages,
         )
         if (await asyncio.to_thread(archive_manifests.read_arrival, workspace))[0] < epoch == 1:
-            # Before writing: if this machine dies in between, the manifest must not look like
+            # Record this first: if this machine dies in between, the manifest must not look like
             # another machine's.
             record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
@@ -215,7 +215,9 @@ class SessionArchives:
     def _store_digests(self, name: str, digests: _Digests) -> None:
         self._digests.pop(name, None)
         self._digests[name] = digests
-        while sum(map(len, self._digests.values())) > _MAX_REMEMBERED and len(self._digests) > 1:
+        while (
+            sum(map(len, self._digests.values())) > _MAX_STORED_DIGESTS and len(self._digests) > 1
+        ):
             del self._digests[next(iter(self._digests))]
 
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
@@ -232,7 +234,7 @@ class SessionArchives:
         variables: list[directory_contents.Entry] = []
         if snapshot is not None:
             with workspace_io.opened(workspace.variables) as root:
-                variables = snapshot_generations.entries(root, snapshot)
+                variables = snapshot_generations.list_entries(root, snapshot)
         pointer = "" if snapshot is None else snapshot_generations.read_pointer(workspace)
         return _SessionState(files, variables, pointer, _read_text(workspace.packages_file))
 
@@ -253,8 +255,8 @@ class SessionArchives:
             )
             if arrived_epoch >= epoch:
                 return is_restored
-            stored_manifest = await archive_manifests.latest(self._store, workspace.name)
-            # A manifest of an epoch that this machine has seen is older than the files here.
+            stored_manifest = await archive_manifests.read_latest(self._store, workspace.name)
+            # The files here are newer than a manifest of an epoch that this machine has seen.
             is_restored = (
                 stored_manifest is not None
                 and archive_manifests.epoch_of(stored_manifest[0]) > arrived_epoch
@@ -270,9 +272,9 @@ class SessionArchives:
     async def _fetch(
         self, key: str, workspace: workspaces.Workspace, number: str, data: bytes
     ) -> None:
-        manifest = archive_manifests.read(workspace.name, number, data, self._key)
+        manifest = archive_manifests.parse_signed(workspace.name, number, data, self._key)
         if manifest.is_empty:
-            # The session may have been forgotten, so earlier files here are deleted.
+            # The session may have been forgotten elsewhere, so delete the earlier files here.
             await self._pool.forget(key)
             await self._pool.workspace(key)
             return
@@ -283,12 +285,12 @@ class SessionArchives:
         if needed_bytes + self._pool.settings.limits.disk_reserve_bytes > disk.free:
             raise errors.WorkspaceFullError(host_words.NO_ROOM_FOR_FILES)
 
-        async def download(file: archive_manifests.File, place: pathlib.Path) -> None:
+        async def download(file: archive_manifests.File, path: pathlib.Path) -> None:
             async with slots:
-                await workspace_io.in_thread(place.parent.mkdir, parents=True, exist_ok=True)
-                await self._store.download(file.sha256, file.size_bytes, place)
+                await workspace_io.in_thread(path.parent.mkdir, parents=True, exist_ok=True)
+                await self._store.download(file.sha256, file.size_bytes, path)
                 times = (file.changed_ns, file.changed_ns)
-                await workspace_io.in_thread(os.utime, place, ns=times)
+                await workspace_io.in_thread(os.utime, path, ns=times)
 
         async def replace_content(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(workspace):
@@ -297,20 +299,20 @@ class SessionArchives:
         await workspace_io.in_thread(_make_staging, workspace)
         try:
             async with asyncio.TaskGroup() as downloads:
-                for file, place in staged_files:
-                    downloads.create_task(download(file, place))
+                for file, path in staged_files:
+                    downloads.create_task(download(file, path))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         await self._pool.run_without_kernel(key, replace_content)
 
     async def forget(self, key: str) -> None:
-        """Replace a session's archive by an empty one, so that absent machines delete it, too.
+        """Replace a session's archive with an empty one, so that absent machines delete it, too.
 
         Raises:
             KernelError: the store cannot be used.
         """
         name = workspaces.Workspaces.name_of(key)
-        self._changed.pop(name, None)
+        self._changed_workspaces.pop(name, None)
         if (task := self._tasks.get(name)) is not None:
             task.cancel()
             await asyncio.wait({task})
@@ -321,11 +323,9 @@ class SessionArchives:
             session=name, files=(), variables=(), pointer="", packages=""
         )
         if await archive_manifests.write(self._store, empty_manifest, epoch, self._key):
-            # The empty manifest has arrived here: it must not delete the session's later files.
-            record_arrival, workspace = (
-                archive_manifests.record_arrival,
-                await self._pool.workspace(key),
-            )
+            # Count the empty manifest as fetched: it must not delete later files of the session.
+            workspace = await self._pool.workspace(key)
+            record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
 
 
@@ -337,34 +337,34 @@ class _Uploads:
         is_partial: whether a file is missing or outdated, because it changed during the upload.
     """
 
-    def __init__(self, store: shared_object_stores.SharedStore, stored_before: _Digests) -> None:
+    def __init__(self, store: shared_object_stores.SharedStore, earlier_digests: _Digests) -> None:
         self._store = store
-        self._stored_before = stored_before
+        self._earlier_digests = earlier_digests
         self.digests: _Digests = {}
         self.is_partial = False
 
     async def add(
-        self, root: pathlib.Path, entries: Iterable[directory_contents.Entry], kind: bytes
+        self, root: pathlib.Path, entries: Iterable[directory_contents.Entry], prefix: bytes
     ) -> tuple[archive_manifests.File, ...]:
         """Store new and changed files, and return the entries of all that still exist."""
         files = []
         for entry in entries:
-            name = kind + entry.path
-            stored = self._stored_before.get(name)
-            if stored is None or stored[0] != entry.identity:
+            name = prefix + entry.path
+            stored_file = self._earlier_digests.get(name)
+            if stored_file is None or stored_file[0] != entry.identity:
                 try:
-                    stored = entry.identity, await self._upload(root, entry.path)
+                    stored_file = entry.identity, await self._upload(root, entry.path)
                 except errors.FileMissingError:
                     continue
                 except shared_object_stores.ContentChangedError:
                     self.is_partial = True
-            if stored is not None:
-                self.digests[name] = stored
-                files.append(stored[1])
+            if stored_file is not None:
+                self.digests[name] = stored_file
+                files.append(stored_file[1])
         return tuple(files)
 
     async def _upload(self, root: pathlib.Path, path: bytes) -> archive_manifests.File:
-        file = await workspace_io.in_thread(_open, root, path)
+        file = await workspace_io.in_thread(_open_file, root, path)
         try:
             status = os.fstat(file.fileno())
             size_bytes = status.st_size
@@ -374,8 +374,8 @@ class _Uploads:
                 size_bytes = len(content)
                 digest = hashlib.sha256(content).hexdigest()
             else:
-                digest = await workspace_io.in_thread(_hash, file, size_bytes)
-                content = _chunks(file, size_bytes)
+                digest = await workspace_io.in_thread(_hash_file, file, size_bytes)
+                content = _read_chunks(file, size_bytes)
             await self._store.upload(content, digest)
         finally:
             await cancellation.in_thread(file.close)
@@ -384,22 +384,22 @@ class _Uploads:
         )
 
 
-def _open(root: pathlib.Path, path: bytes) -> BinaryIO:
+def _open_file(root: pathlib.Path, path: bytes) -> BinaryIO:
     with workspace_io.opened(root) as directory:
         return os.fdopen(safe_open.open_file(directory, path), "rb")
 
 
-def _hash(file: BinaryIO, size_bytes: int) -> str:
+def _hash_file(file: BinaryIO, size_bytes: int) -> str:
     """Hash the first `size_bytes` of a file; code may append to it meanwhile."""
-    hashed = hashlib.sha256()
+    hasher = hashlib.sha256()
     while size_bytes and (chunk := file.read(min(_CHUNK_BYTES, size_bytes))):
-        hashed.update(chunk)
+        hasher.update(chunk)
         size_bytes -= len(chunk)
     file.seek(0)
-    return hashed.hexdigest()
+    return hasher.hexdigest()
 
 
-async def _chunks(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
+async def _read_chunks(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
     while size_bytes:
         chunk = await workspace_io.in_thread(file.read, min(_CHUNK_BYTES, size_bytes))
         if not chunk:

@@ -1,4 +1,4 @@
-"""Forks of sessions: one that begins as a copy of another, or goes back to a checkpoint."""
+"""Forks of sessions, which begin as a copy of another, and the way back to a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from interpreter_bot.wording import session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-# A person waits for both.
+# Short, as a person waits.
 _MAX_WAIT_SECONDS = 1.0
 _MAX_CHECKPOINT_SECONDS = 2.0
 _MAX_CHECKPOINT_FILES = 2000
 
 
 class SessionForks:
-    """Copies sessions of a pool, and returns them to checkpoints."""
+    """Copies the sessions of a pool, and takes them back to checkpoints."""
 
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
@@ -37,7 +37,7 @@ class SessionForks:
     ) -> session_variables.RestoredState:
         """Create session `new_key` with the files and variables of session `key`.
 
-        They are the present ones, or those of a checkpoint if it is given.
+        Files and variables are the present ones, or those of `checkpoint` if it is given.
 
         Raises:
             KernelError: code runs in the source, or it has no such checkpoint.
@@ -77,7 +77,7 @@ class SessionForks:
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
-        state = _restored(await self._pool.saved_variables(new_key), past_state)
+        state = _restored_state(await self._pool.saved_variables(new_key), past_state)
         flaws = filter(None, dict.fromkeys((state.files_notice, flaw)))
         return dataclasses.replace(state, files_notice=" ".join(flaws))
 
@@ -211,12 +211,12 @@ class SessionForks:
                 await in_thread(replace_state)
 
         if not checkpoint.flaw:
-            # Before anything changes: the disk may have no room for the copy.
-            await in_thread(self._stage, workspace, name)
+            # Copy first: if the disk has no room, nothing must change.
+            await in_thread(self._stage_files, workspace, name)
         await self._pool.run_without_kernel(key, change_files)
-        return _restored(None if snapshot is None else snapshot.summary, checkpoint)
+        return _restored_state(None if snapshot is None else snapshot.summary, checkpoint)
 
-    def _stage(self, workspace: workspaces.Workspace, name: str) -> None:
+    def _stage_files(self, workspace: workspaces.Workspace, name: str) -> None:
         """Copy the files of a checkpoint to where they can replace the present ones."""
         safe_open.remove(workspace.staging)
         workspace.staging.mkdir(mode=0o700)
@@ -229,11 +229,11 @@ class SessionForks:
             cleanup.pop_all()
 
 
-def _restored(
-    session_snapshots: session_variables.SavedVariables | None,
+def _restored_state(
+    summary: session_variables.SavedVariables | None,
     past_state: checkpoints.Checkpoint | None,
 ) -> session_variables.RestoredState:
     if past_state is None:
-        return session_variables.RestoredState(session_snapshots)
-    missed_runs = past_state.missed_runs if session_snapshots is not None else 0
-    return session_variables.RestoredState(session_snapshots, missed_runs, past_state.flaw)
+        return session_variables.RestoredState(summary)
+    missed_runs = past_state.missed_runs if summary is not None else 0
+    return session_variables.RestoredState(summary, missed_runs, past_state.flaw)

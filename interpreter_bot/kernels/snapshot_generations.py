@@ -1,9 +1,9 @@
-"""Generations of a session's saved variables on disk, and the pointer to the current one. All
-block.
+"""Generations of a session's saved variables on disk, and the pointer to the current one.
 
-Each generation has a directory in one that the session's kernels can write to; generations share
-the large buffers beside them. The pointer to the current generation is in a file out of reach of
-code, signed with the session's name and the key of the data directory.
+All functions block. Each generation is a subdirectory of a directory that the session's kernels can
+write to; generations share the large buffers beside them. The pointer to the current generation is
+in a file out of reach of code; it is signed together with the session's name, with the key of the
+data directory.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from interpreter_bot.kernels.files import (
 
 _log = logging.getLogger(__name__)
 
-_KEY_FILE: Final = "snapshot-key"
-_POINTER: Final = "snapshot"
-# Python may have died of something else the first time.
+_KEY_FILE_NAME: Final = "snapshot-key"
+_POINTER_FILE_NAME: Final = "snapshot"
+# Drop a snapshot only at the second death: the first may have had another cause.
 _MAX_DEATHS: Final = 2
 _MAX_FILES: Final = 10_000
 _UNLIMITED: Final = 1 << 60
@@ -44,7 +44,7 @@ _UNLIMITED: Final = 1 << 60
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """The key of all snapshots of a data directory; empty if nothing is saved."""
+    """The key that signs all snapshots of a data directory; empty if nothing is saved."""
 
     secret: bytes = dataclasses.field(default=b"", repr=False)
 
@@ -60,7 +60,7 @@ def load_key(config: settings.Settings) -> SnapshotKey:
         SettingsError: its file cannot be used.
     """
     return SnapshotKey(
-        private_files.read_or_create(config.paths.data / _KEY_FILE, _new_key).encode()
+        private_files.read_or_create(config.paths.data / _KEY_FILE_NAME, _new_key).encode()
     )
 
 
@@ -70,7 +70,7 @@ def stored_or_new_key(config: settings.Settings) -> str:
     Raises:
         SettingsError: its file cannot be used.
     """
-    return private_files.read(config.paths.data / _KEY_FILE) or _new_key()
+    return private_files.read(config.paths.data / _KEY_FILE_NAME) or _new_key()
 
 
 def _new_key() -> str:
@@ -83,9 +83,9 @@ class PointerRecord(pydantic.BaseModel):
     Attributes:
         number: of the generation: its start time in nanoseconds since the epoch.
         kernel: id of the kernel that saved it.
-        runs: number of executions in that kernel before.
+        runs: number of executions in that kernel before the save.
         deaths: number of kernels that died while restoring it.
-        digest: of its manifest.
+        digest: of the generation's manifest.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -104,7 +104,7 @@ class Snapshot:
     Attributes:
         workspace: of the session.
         number: of the generation.
-        summary: its content and time.
+        summary: description of its content, and its time.
         deaths: number of kernels that died while restoring it.
         blobs: names of the large buffers that it needs.
     """
@@ -122,7 +122,7 @@ class Generations:
     def __init__(self, config: settings.Snapshots, key: SnapshotKey) -> None:
         self._config = config
         self._key = key
-        self._pinned: dict[str, str] = {}
+        self._pinned_pointers: dict[str, str] = {}
 
     def find(self, workspace: workspaces.Workspace, pointer: str | None = None) -> Snapshot | None:
         """Return the current generation, or the one of a signed pointer; None if it is not valid.
@@ -136,7 +136,7 @@ class Generations:
         manifest = snapshot_manifests.read(workspace, record.number)
         if manifest is None or _digest(manifest) != record.digest:
             return None
-        summary = snapshot_manifests.summary(
+        summary = snapshot_manifests.summarize(
             manifest, kernel=record.kernel, run_count=record.runs, saved_at=record.number / 1e9
         )
         return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
@@ -149,8 +149,8 @@ class Generations:
         content, _, signature = text.rpartition("\n")
         if not content:
             return None
-        signed = self._key.sign(workspace.name, content)
-        if not hmac.compare_digest(signed.encode(), signature.encode()):
+        expected_signature = self._key.sign(workspace.name, content)
+        if not hmac.compare_digest(expected_signature.encode(), signature.encode()):
             _log.error("the snapshot of session %s is not its own", workspace.name)
             return None
         try:
@@ -164,7 +164,7 @@ class Generations:
     ) -> bool:
         """Make a complete generation current; return whether that was done.
 
-        `known_numbers` are the generations that the kernel restored or wrote, 0 for none; the new
+        `known_numbers` are the generations that the kernel restored or wrote; 0 means none. The new
         one is added. If another generation is current, another kernel saved it, and it stays.
         """
         manifest = snapshot_manifests.read(workspace, record.number)
@@ -172,7 +172,7 @@ class Generations:
         if manifest is None or problem:
             _log.warning("nothing was saved of session %s: %s", workspace.name, problem)
             return False
-        if not self._is_known(workspace, known_numbers):
+        if not self._is_current_known(workspace, known_numbers):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)
             return False
         if not (manifest.kept_count or manifest.lost_count):
@@ -180,15 +180,19 @@ class Generations:
             _pointer_file(workspace).unlink(missing_ok=True)
             known_numbers.add(0)
             return True
-        self._sign_and_point(workspace, record.model_copy(update={"digest": _digest(manifest)}))
+        self._write_signed_pointer(
+            workspace, record.model_copy(update={"digest": _digest(manifest)})
+        )
         known_numbers.add(record.number)
         return True
 
-    def _is_known(self, workspace: workspaces.Workspace, known_numbers: Container[int]) -> bool:
+    def _is_current_known(
+        self, workspace: workspaces.Workspace, known_numbers: Container[int]
+    ) -> bool:
         record = self._read_record(workspace)
         return (record.number if record is not None else 0) in known_numbers
 
-    def _sign_and_point(self, workspace: workspaces.Workspace, record: PointerRecord) -> None:
+    def _write_signed_pointer(self, workspace: workspaces.Workspace, record: PointerRecord) -> None:
         content = record.model_dump_json()
         write_pointer(workspace, f"{content}\n{self._key.sign(workspace.name, content)}")
 
@@ -201,7 +205,7 @@ class Generations:
             _pointer_file(snapshot.workspace).unlink(missing_ok=True)
             self.prune(snapshot.workspace)
             return
-        self._sign_and_point(
+        self._write_signed_pointer(
             snapshot.workspace, record.model_copy(update={"deaths": record.deaths + 1})
         )
 
@@ -210,8 +214,8 @@ class Generations:
     ) -> Snapshot | None:
         """Delete files that neither the current generation nor a checkpoint needs.
 
-        Variables that cannot be read stay until a kernel has said so.
-        If `known_numbers`, as in `activate`, lacks the current generation, nothing is deleted.
+        Variables that cannot be read stay until a kernel has reported them to people. If
+        `known_numbers`, as in `activate`, lacks the current generation, nothing is deleted.
 
         Returns:
             The current generation; None if there is none, or it is unknown.
@@ -219,16 +223,16 @@ class Generations:
         Raises:
             BotError, OSError: files cannot be read or deleted now; needed files stay.
         """
-        if known_numbers is not None and not self._is_known(workspace, known_numbers):
+        if known_numbers is not None and not self._is_current_known(workspace, known_numbers):
             return None
         snapshot = self.find(workspace)
         if snapshot is None and read_pointer(workspace):
             return None
-        needed = self._needed_snapshots(workspace, snapshot)
-        while _delete_unneeded(workspace, needed) > self._max_bytes:
+        needed_snapshots = self._needed_snapshots(workspace, snapshot)
+        while _delete_unneeded(workspace, needed_snapshots) > self._max_bytes:
             if not checkpoints.remove_oldest(workspace.checkpoints):
                 break
-            needed = self._needed_snapshots(workspace, snapshot)
+            needed_snapshots = self._needed_snapshots(workspace, snapshot)
         return snapshot
 
     def drop_unreadable(self, workspace: workspaces.Workspace) -> bool:
@@ -246,23 +250,23 @@ class Generations:
     def _needed_snapshots(
         self, workspace: workspaces.Workspace, snapshot: Snapshot | None
     ) -> list[Snapshot]:
-        """Return the current generation, those of checkpoints, and a pinned one."""
+        """Return the current generation, those of checkpoints, and the pinned one."""
         pointers = {*checkpoints.pointers(workspace.checkpoints)}
-        pointers.add(self._pinned.get(workspace.name, ""))
-        earlier = [self.find(workspace, pointer) for pointer in pointers - {""}]
-        return [other for other in (snapshot, *earlier) if other is not None]
+        pointers.add(self._pinned_pointers.get(workspace.name, ""))
+        earlier_snapshots = [self.find(workspace, pointer) for pointer in pointers - {""}]
+        return [candidate for candidate in (snapshot, *earlier_snapshots) if candidate is not None]
 
     @contextlib.contextmanager
-    def pinned(self, workspace: workspaces.Workspace, pointer: str) -> Iterator[None]:
+    def pin(self, workspace: workspaces.Workspace, pointer: str) -> Iterator[None]:
         """Keep the files of a generation while they are read, even if another becomes current."""
-        self._pinned[workspace.name] = pointer
+        self._pinned_pointers[workspace.name] = pointer
         try:
             yield
         finally:
-            del self._pinned[workspace.name]
+            del self._pinned_pointers[workspace.name]
 
     def use_pointer(self, workspace: workspaces.Workspace, pointer: str) -> None:
-        """Make the generation of a checkpoint's pointer current again; none if it is empty."""
+        """Make the generation of a checkpoint's pointer current again; if it is empty, none."""
         if pointer:
             write_pointer(workspace, pointer)
         else:
@@ -296,28 +300,28 @@ class Generations:
         ):
             limits = file_copies.CopyLimits(self._max_bytes, _MAX_FILES, reserve_bytes)
             file_copies.copy_entries(
-                source_root, target_root, entries(source_root, snapshot), limits
+                source_root, target_root, list_entries(source_root, snapshot), limits
             )
         manifest = snapshot_manifests.read(target, snapshot.number)
         if manifest is None or _digest(manifest) != record.digest:
             return False
-        self._sign_and_point(target, record.model_copy(update={"deaths": 0}))
+        self._write_signed_pointer(target, record.model_copy(update={"deaths": 0}))
         return True
 
 
-def entries(variables: int, snapshot: Snapshot) -> list[directory_contents.Entry]:
-    """List the files that a generation needs, in an open directory of saved variables."""
+def list_entries(directory_descriptor: int, snapshot: Snapshot) -> list[directory_contents.Entry]:
+    """List the files that a generation needs in the directory of saved variables."""
     directories = {f"{snapshot.number}", "blobs"}
     return [
         entry
-        for entry in directory_contents.scan(variables, _MAX_FILES).entries
+        for entry in directory_contents.scan(directory_descriptor, _MAX_FILES).entries
         if not entry.refusal
         and os.fsdecode(os.path.dirname(entry.path)) in directories
         and (not entry.path.startswith(b"blobs/") or os.fsdecode(entry.path[6:]) in snapshot.blobs)
     ]
 
 
-def used_at(workspace: workspaces.Workspace) -> float | None:
+def last_used_at(workspace: workspaces.Workspace) -> float | None:
     """Return when a session's snapshot was saved or restored last; None if there is none."""
     try:
         return _pointer_file(workspace).stat().st_mtime
@@ -334,7 +338,7 @@ def _digest(manifest: snapshot_manifests.Manifest) -> str:
 
 
 def _pointer_file(workspace: workspaces.Workspace) -> pathlib.Path:
-    return workspace.variables.parent / _POINTER
+    return workspace.variables.parent / _POINTER_FILE_NAME
 
 
 def read_pointer(workspace: workspaces.Workspace) -> str:
@@ -354,10 +358,12 @@ def delete_all(workspace: workspaces.Workspace) -> None:
     _delete_unneeded(workspace, ())
 
 
-def _delete_unneeded(workspace: workspaces.Workspace, needed: Collection[Snapshot]) -> int:
+def _delete_unneeded(
+    workspace: workspaces.Workspace, needed_snapshots: Collection[Snapshot]
+) -> int:
     """Delete all files that no needed snapshot uses, and return the remaining bytes."""
-    numbers = {f"{snapshot.number}" for snapshot in needed}
-    blobs = {blob for snapshot in needed for blob in snapshot.blobs}
+    numbers = {f"{snapshot.number}" for snapshot in needed_snapshots}
+    blobs = {blob for snapshot in needed_snapshots for blob in snapshot.blobs}
     with (
         contextlib.suppress(FileNotFoundError),
         workspace_io.opened(workspace.variables) as root,
@@ -366,7 +372,7 @@ def _delete_unneeded(workspace: workspaces.Workspace, needed: Collection[Snapsho
         if not names:
             return 0
         for name in names:
-            if name not in numbers and (name != "blobs" or not needed):
+            if name not in numbers and (name != "blobs" or not needed_snapshots):
                 safe_open.remove_tree(root, name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             directory = safe_open.open_directory(root, b"blobs", is_forced=True)

@@ -24,8 +24,8 @@ _MAX_BYTES: Final = 256 * 1024
 _MAX_LISTED: Final = 200
 _MAX_BLOBS: Final = 1000
 _MAX_COUNT: Final = 10**6
-_NAME_CHARACTERS: Final = 40
-_REASON_CHARACTERS: Final = 120
+_MAX_NAME_CHARACTERS: Final = 40
+_MAX_REASON_CHARACTERS: Final = 120
 
 _Text = Annotated[str, pydantic.Field(max_length=1000)]
 _BlobName = Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
@@ -35,8 +35,8 @@ _Blobs = Annotated[dict[_BlobName, int], pydantic.Field(max_length=_MAX_BLOBS)]
 _Count = Annotated[int, pydantic.Field(ge=0, le=_MAX_COUNT)]
 
 
-def _harmless_line(text: str) -> str:
-    return _one_line(text, _REASON_CHARACTERS)
+def _clean_reason(text: str) -> str:
+    return _clean_line(text, _MAX_REASON_CHARACTERS)
 
 
 class Manifest(pydantic.BaseModel):
@@ -45,16 +45,17 @@ class Manifest(pydantic.BaseModel):
     Attributes:
         problem: why nothing was saved, harmless to print; empty if something was.
         is_disk_full: whether a full disk is the problem.
-        kept: names of saved variables, the first of `kept_count`.
-        lost: names of lost variables with reasons, the first of `lost_count`.
-        partly: names of partly saved variables with the lost parts, the first of `partly_count`.
+        kept: names of saved variables, at most the first 200 of `kept_count`.
+        lost: names of lost variables with reasons, at most 200 of `lost_count`.
+        partly: names of partly saved variables with their lost parts, at most 200 of
+            `partly_count`.
         blobs: sizes of the large buffers that it needs, by name.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
     format: Literal[3]
-    problem: Annotated[_Text, pydantic.AfterValidator(_harmless_line)]
+    problem: Annotated[_Text, pydantic.AfterValidator(_clean_reason)]
     is_disk_full: bool
     kept: _Names
     kept_count: _Count
@@ -69,7 +70,7 @@ _FAILURES_ADAPTER: Final = pydantic.TypeAdapter(_Entries)
 
 
 def exists(workspace: workspaces.Workspace, number: int) -> bool:
-    """Return whether a generation has a manifest, valid or not, so that its save has ended.
+    """Return whether a generation has a manifest, valid or not: then its save has ended.
 
     Raises:
         WorkspaceError, OSError: it cannot be read now.
@@ -96,29 +97,29 @@ def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
     return None
 
 
-def failures(answer: str) -> tuple[tuple[str, str], ...]:
+def read_failures(answer: str) -> tuple[tuple[str, str], ...]:
     """Read a kernel's answer: the variables that it could not restore, with reasons.
 
     Raises:
         KernelError: the answer is malformed.
     """
     try:
-        return harmless(_FAILURES_ADAPTER.validate_json(json.loads(answer)))
+        return clean_entries(_FAILURES_ADAPTER.validate_json(json.loads(answer)))
     except (ValueError, TypeError, RecursionError) as error:
         raise errors.KernelError from error
 
 
-def harmless(entries: dict[str, str]) -> tuple[tuple[str, str], ...]:
+def clean_entries(entries: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return names and reasons for people: one short line each."""
-    return tuple((name_of(name), _harmless_line(why)) for name, why in entries.items())
+    return tuple((clean_name(name), _clean_reason(reason)) for name, reason in entries.items())
 
 
-def name_of(name: str) -> str:
+def clean_name(name: str) -> str:
     """Return the name of a variable for people."""
-    return _one_line(name, _NAME_CHARACTERS)
+    return _clean_line(name, _MAX_NAME_CHARACTERS)
 
 
-def summary(
+def summarize(
     manifest: Manifest, *, kernel: str, run_count: int, saved_at: float
 ) -> session_variables.SavedVariables:
     """Describe a generation with harmless text; `saved_at` is in seconds since the epoch."""
@@ -126,11 +127,11 @@ def summary(
         kernel_id=kernel,
         run_count=run_count,
         saved_at=saved_at,
-        names=tuple(map(name_of, manifest.kept)),
+        names=tuple(map(clean_name, manifest.kept)),
         kept_count=manifest.kept_count,
-        lost=harmless(manifest.lost),
+        lost=clean_entries(manifest.lost),
         lost_count=max(manifest.lost_count, len(manifest.lost)),
-        partly_saved=harmless(manifest.partly),
+        partly_saved=clean_entries(manifest.partly),
         partly_count=max(manifest.partly_count, len(manifest.partly)),
     )
 
@@ -150,6 +151,6 @@ def _read_content(workspace: workspaces.Workspace, number: int) -> bytes | None:
         os.close(root)
 
 
-def _one_line(text: str, max_characters: int) -> str:
+def _clean_line(text: str, max_characters: int) -> str:
     line = re.sub(r"\s+", " ", safe_text.sanitize(text[: 4 * max_characters]))
     return line if len(line) <= max_characters else f"{line[: max_characters - 1]}…"

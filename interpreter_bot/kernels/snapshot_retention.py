@@ -1,4 +1,4 @@
-"""Retention of snapshots: their sizes, and the deletion of old ones and of too many."""
+"""Retention of snapshots: measures them, and deletes old ones and those over the limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interpreter_bot.kernels.files import safe_open, session_locks, workspace_io
 _log = logging.getLogger(__name__)
 
 _DAY_SECONDS: Final = 86_400.0
-# Sizes are counted to the end.
+# No limit: sizes are measured completely.
 _UNLIMITED: Final = 1 << 60
 
 
@@ -33,65 +33,71 @@ class _StoredSnapshot:
 
 
 async def expire(
-    saved: snapshots.Snapshots,
+    session_snapshots: snapshots.Snapshots,
     all_workspaces: Iterable[workspaces.Workspace],
     locks: session_locks.SessionLocks,
     config: settings.Snapshots,
 ) -> int:
     """Delete old snapshots, and the least recently used ones over the limit; return their number.
 
-    Files that no snapshot needs are deleted, too, as are files that a dead process staged. Sessions
-    in use are skipped.
+    Also deletes files that no snapshot needs, and files that a dead process staged. Skips sessions
+    in use.
     """
-    stored = []
+    stored_snapshots = []
     for workspace in all_workspaces:
         try:
             async with locks.locked_if_unused(workspace) as is_unused:
                 if is_unused:
-                    await saved.tidy(workspace)
+                    await session_snapshots.tidy(workspace)
                     await workspace_io.in_thread(_remove_old_staging, workspace.staging)
-                used_at = await workspace_io.in_thread(snapshot_generations.used_at, workspace)
+                used_at = await workspace_io.in_thread(snapshot_generations.last_used_at, workspace)
                 if used_at is not None:
                     usage = await workspace.variables_usage(max_bytes=_UNLIMITED)
-                    stored.append(_StoredSnapshot(workspace, not is_unused, used_at, usage.bytes))
+                    stored_snapshots.append(
+                        _StoredSnapshot(workspace, not is_unused, used_at, usage.bytes)
+                    )
         except errors.WorkspaceError:
             # The workspace may just have been deleted.
             _log.info("session %s is not tidied", workspace.name, exc_info=True)
-    count = 0
-    for workspace in await workspace_io.in_thread(_to_expire, stored, config):
+    deleted_count = 0
+    for workspace in await workspace_io.in_thread(_choose_expired, stored_snapshots, config):
         with contextlib.suppress(errors.WorkspaceError):
-            async with locks.locked_if_unused(workspace) as is_unused, saved.lock(workspace):
+            async with (
+                locks.locked_if_unused(workspace) as is_unused,
+                session_snapshots.lock(workspace),
+            ):
                 if is_unused:
-                    await saved.forget(workspace)
-                    count += 1
-    return count
+                    await session_snapshots.forget(workspace)
+                    deleted_count += 1
+    return deleted_count
 
 
 def _remove_old_staging(staging: pathlib.Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # Undo and arrival stage files before they lock the session, but never for a day.
+        # Undoing and fetching stage files before they lock the session, but never for as long as a
+        # day.
         if staging.stat().st_mtime < time.time() - _DAY_SECONDS:
             safe_open.remove(staging)
 
 
-def _to_expire(
-    stored: Iterable[_StoredSnapshot], config: settings.Snapshots
+def _choose_expired(
+    stored_snapshots: Iterable[_StoredSnapshot], config: settings.Snapshots
 ) -> list[workspaces.Workspace]:
     """Return the workspaces without a kernel whose snapshot is old or over the limit. Blocks."""
-    ordered = sorted(
-        stored, key=lambda snapshot: (snapshot.has_kernel, snapshot.used_at), reverse=True
+    latest_first = sorted(
+        stored_snapshots, key=lambda snapshot: (snapshot.has_kernel, snapshot.used_at), reverse=True
     )
-    if not ordered:
+    if not latest_first:
         return []
-    oldest = time.time() - config.days * _DAY_SECONDS
-    disk = shutil.disk_usage(ordered[0].workspace.variables.parent.parent)
+    min_used_at = time.time() - config.days * _DAY_SECONDS
+    disk = shutil.disk_usage(latest_first[0].workspace.variables.parent.parent)
     available_bytes = config.disk_share * disk.total
-    expired = []
-    for snapshot in ordered:
+    expired_workspaces = []
+    for snapshot in latest_first:
         available_bytes -= snapshot.bytes
-        if (snapshot.used_at < oldest or available_bytes < 0) and not snapshot.has_kernel:
-            expired.append(snapshot.workspace)
-    return expired
+        if (snapshot.used_at < min_used_at or available_bytes < 0) and not snapshot.has_kernel:
+            expired_workspaces.append(snapshot.workspace)
+    return expired_workspaces
 
 
 async def measure(
@@ -104,7 +110,7 @@ async def measure(
         if (key := keys_by_name.get(workspace.name)) is None:
             continue
         try:
-            used_at = await workspace_io.in_thread(snapshot_generations.used_at, workspace)
+            used_at = await workspace_io.in_thread(snapshot_generations.last_used_at, workspace)
             if used_at is not None:
                 usage = await workspace.variables_usage(max_bytes=_UNLIMITED)
                 sizes[key] = session_variables.SnapshotSize(usage.bytes, used_at)

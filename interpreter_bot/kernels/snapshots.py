@@ -1,10 +1,10 @@
 """Snapshots of sessions' variables: saved from idle sessions, restored into their next kernel.
 
-A kernel writes and reads snapshots itself, in a directory of its session; nothing is unpickled
-here, and its reports are hostile (`snapshot_manifests`). The pointer to the current generation is
-signed with the session's name (`snapshot_generations`), so a session never uses another session's
-snapshot. The signed record also names the kernel and its number of executions, so that an older
-state never passes for the present one.
+A kernel writes and reads snapshots itself, in a directory of its session. The bot unpickles
+nothing, and treats a kernel's reports as hostile (`snapshot_manifests`). The pointer to the current
+generation is signed together with the session's name (`snapshot_generations`), so a session never
+uses another session's snapshot. The signed record also names the kernel and its number of
+executions, so that an older state never passes for the present one.
 
 When the bot ends, it saves all changed sessions within a bounded time.
 """
@@ -33,29 +33,29 @@ from interpreter_bot.wording import variable_words
 _log = logging.getLogger(__name__)
 
 _IDLE_SECONDS: Final = 30.0
-# Pause between code and a cheap save, which code that follows at once would only interrupt.
-_PAUSE_SECONDS: Final = 1.0
+# Least pause before a cheap save: code that follows sooner would only interrupt the save.
+_MIN_IDLE_SECONDS: Final = 1.0
 # Sessions that take longer to save are saved during at most a twentieth of the time, or when idle.
-_QUICK_SECONDS: Final = 2.0
-_MAX_BUSY_PER_CORE: Final = 2
-# A whole save may take this multiple of the time for writing, because it also reads back.
+_QUICK_SAVE_SECONDS: Final = 2.0
+_MAX_BUSY_KERNELS_PER_CORE: Final = 2
+# A whole save may take this multiple of the time for writing, because it also reads data back.
 _MAX_WRITING_FACTOR: Final = 3
-_LATE_SECONDS: Final = 5.0
+_WRITING_GRACE_SECONDS: Final = 5.0
 # The kernel itself only forks; a child process saves.
 _FORK_SECONDS: Final = 10.0
 # Longest pause between two looks for the manifest.
 _MAX_POLL_SECONDS: Final = 0.05
-# To save the variables of one session, and to restore them.
+# Time to save the variables of one session, and to restore them.
 _SAVE_SECONDS: Final = 60.0
 _SLOT_SECONDS: Final = 5.0
-_MAX_LISTED: Final = 4
+_MAX_FAILURES_LISTED: Final = 4
 
 
 class Snapshots:
     """All snapshots of one pool. Use `open`.
 
     Attributes:
-        generations: saved variables on disk, of which one generation is current.
+        generations: the saved variables on disk.
         on_saved: called for each session whose variables were saved.
         busy_count: number of kernels that run code or start, as counted by the watchdog.
     """
@@ -67,10 +67,10 @@ class Snapshots:
         self.generations = snapshot_generations.Generations(config.snapshots, key)
         self.busy_count = 0
         self.on_saved: Callable[[workspaces.Workspace], None] = lambda _: None
-        self._saving: dict[str, asyncio.Task[None]] = {}
+        self._save_tasks: dict[str, asyncio.Task[None]] = {}
         cores = os.cpu_count() or 1
         self._slots = asyncio.Semaphore(cores)
-        self._max_busy = _MAX_BUSY_PER_CORE * cores
+        self._max_busy_kernels = _MAX_BUSY_KERNELS_PER_CORE * cores
         # By workspace: deletions and changes of the current generation exclude each other.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -93,45 +93,48 @@ class Snapshots:
     def is_due(self, kernel: live_kernels.Kernel) -> bool:
         """Return whether an idle session should be saved now."""
         idle_seconds = time.monotonic() - kernel.last_used
-        if idle_seconds < min(_PAUSE_SECONDS, self._idle_seconds) or not self._is_unsaved(kernel):
+        if idle_seconds < min(_MIN_IDLE_SECONDS, self._idle_seconds) or not self._is_unsaved(
+            kernel
+        ):
             return False
         return idle_seconds >= self._idle_seconds or self._is_cheap(kernel)
 
     def _is_cheap(self, kernel: live_kernels.Kernel) -> bool:
-        """Return whether a session can be saved after each execution."""
-        limits = self._config
+        """Return whether a session can be saved after each execution without harm."""
+        config = self._config
         return (
-            limits.checkpoints > 0
-            and self.busy_count <= self._max_busy  # else saving would slow down people's code
-            and kernel.is_saved_quickly(_QUICK_SECONDS)
-            and (kernel.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
+            config.checkpoints > 0
+            and self.busy_count
+            <= self._max_busy_kernels  # else saving would slow down people's code
+            and kernel.is_saved_quickly(_QUICK_SAVE_SECONDS)
+            and (kernel.provisioner.usage().counted_bytes() or 0) <= config.checkpoint_bytes
         )
 
     def save_if_due(self, kernel: live_kernels.Kernel) -> bool:
         """Start to save a session if a save is due; return whether anything is still unsaved."""
         if self.is_due(kernel):
             self._start_saving(kernel, _SAVE_SECONDS)
-        return kernel.id in self._saving or self._is_unsaved(kernel)
+        return kernel.id in self._save_tasks or self._is_unsaved(kernel)
 
     def start_saving(self, kernel: live_kernels.Kernel) -> asyncio.Task[None] | None:
         """Start to save a session; None if nothing is new, or it cannot be saved."""
         if self._is_unsaved(kernel):
             self._start_saving(kernel, _SAVE_SECONDS)
-        return self._saving.get(kernel.id)
+        return self._save_tasks.get(kernel.id)
 
     async def save(
         self, kernel: live_kernels.Kernel, *, max_wait_seconds: float | None = None
     ) -> None:
-        """Save a session now, if anything is new; with a bounded wait only if saving is cheap."""
+        """Save a session now if anything is new; with a bounded wait, only if that is cheap."""
         may_save = max_wait_seconds is None or self._is_cheap(kernel)
-        saving = self.start_saving(kernel) if may_save else self._saving.get(kernel.id)
-        if saving is not None:
-            await asyncio.wait({saving}, timeout=max_wait_seconds)
+        save_task = self.start_saving(kernel) if may_save else self._save_tasks.get(kernel.id)
+        if save_task is not None:
+            await asyncio.wait({save_task}, timeout=max_wait_seconds)
 
     def interrupt(self, kernel: live_kernels.Kernel) -> bool:
         """Cancel the save of a session; return whether there was one."""
-        saving = self._saving.get(kernel.id)
-        return saving is not None and saving.cancel()
+        save_task = self._save_tasks.get(kernel.id)
+        return save_task is not None and save_task.cancel()
 
     async def save_all(self, kernels: Iterable[live_kernels.Kernel]) -> None:
         """Save all changed sessions before the bot ends."""
@@ -139,9 +142,9 @@ class Snapshots:
         for kernel in kernels:
             if self._is_unsaved(kernel):
                 self._start_saving(kernel, seconds / _MAX_WRITING_FACTOR)
-        if self._saving:
-            await asyncio.wait(self._saving.values(), timeout=seconds)
-        if unfinished := list(self._saving.values()):
+        if self._save_tasks:
+            await asyncio.wait(self._save_tasks.values(), timeout=seconds)
+        if unfinished := list(self._save_tasks.values()):
             _log.warning("there was no time to save %d sessions", len(unfinished))
             for task in unfinished:
                 task.cancel()
@@ -165,7 +168,7 @@ class Snapshots:
     async def _tidy_and_find(
         self, workspace: workspaces.Workspace | None
     ) -> snapshot_generations.Snapshot | None:
-        """Prune and find in one file operation, because a person waits."""
+        """Do both in one file operation, because a person waits."""
         if workspace is None or not self.is_used:
             await self.tidy(workspace)
             return await self._find(workspace)
@@ -177,7 +180,7 @@ class Snapshots:
             return await self._find(workspace)
 
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
-        """Delete files that no snapshot of a session without a kernel needs."""
+        """Delete unneeded files of saved variables, of a session without a kernel."""
         if workspace is None:
             return
         work = self.generations.prune if self.is_used else snapshot_generations.delete_all
@@ -207,7 +210,7 @@ class Snapshots:
             await self._drop_unreadable(kernel)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
-        finished, failures = await kernel.run_bot_code(code, seconds=_SAVE_SECONDS)
+        finished, answer = await kernel.run_bot_code(code, seconds=_SAVE_SECONDS)
         if not kernel.is_alive:
             # If the bot ended it, the snapshot is not to blame.
             if finished.ending is not values.Ending.STOPPED:
@@ -218,14 +221,14 @@ class Snapshots:
             _keep_saved_variables(kernel, finished.reason)
             return True
         try:
-            await self._note_restored(kernel, snapshot, failures)
+            await self._note_restored(kernel, snapshot, answer)
         except errors.BotError:
             _log.exception("it is unknown which variables were restored")
             _keep_saved_variables(kernel, "")
         return True
 
     async def _drop_unreadable(self, kernel: live_kernels.Kernel) -> None:
-        """Drop variables that are damaged, or of another version, and let the kernel say so."""
+        """Delete variables that are damaged or of another version, and make the kernel say so."""
         if kernel.workspace is None or not self.is_used:
             return
         try:
@@ -240,13 +243,13 @@ class Snapshots:
             kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
     async def note_failed_restore(self, kernel: live_kernels.Kernel) -> None:
-        """Let a kernel say that the former one crashed while restoring variables."""
+        """Make a kernel tell people that the former one crashed while restoring variables."""
         try:
-            is_kept = await self._find(kernel.workspace) is not None
+            is_saved = await self._find(kernel.workspace) is not None
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
-            is_kept = True
-        if is_kept:
+            is_saved = True
+        if is_saved:
             _keep_saved_variables(kernel, variable_words.CRASHED_READING)
         else:
             kernel.snapshot_numbers.add(0)
@@ -260,16 +263,18 @@ class Snapshots:
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot, answer: str
     ) -> None:
         """Record which variables a kernel restored; `answer` lists those that failed."""
-        failures, saved = snapshot_manifests.failures(answer), snapshot.summary
+        failures, summary = snapshot_manifests.read_failures(answer), snapshot.summary
         kernel.restored_variables = dataclasses.replace(
-            saved,
-            kept_count=max(saved.kept_count - len(failures), 0),
-            lost=(*failures, *saved.lost),
-            lost_count=saved.lost_count + len(failures),
+            summary,
+            kept_count=max(summary.kept_count - len(failures), 0),
+            lost=(*failures, *summary.lost),
+            lost_count=summary.lost_count + len(failures),
         )
         if failures:
-            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_LISTED])
-            kernel.restore_notice = variable_words.partly_restored(listed)
+            failure_list = ", ".join(
+                f"{name} ({reason})" for name, reason in failures[:_MAX_FAILURES_LISTED]
+            )
+            kernel.restore_notice = variable_words.partly_restored(failure_list)
         try:
             await workspace_io.in_thread(snapshot_generations.mark_used, snapshot.workspace)
         except errors.BotError:
@@ -289,16 +294,16 @@ class Snapshots:
             and not kernel.is_busy
             and kernel.is_savable
             and kernel.run_count > kernel.run_count_at_attempt
-            and kernel.id not in self._saving
+            and kernel.id not in self._save_tasks
         )
 
     def _start_saving(self, kernel: live_kernels.Kernel, seconds: float) -> None:
         kernel_id = kernel.id
-        # Recorded even if saving fails: it would fail again until code has run.
+        # Recorded now: a save that fails would fail again until more code has run.
         kernel.run_count_at_attempt = kernel.run_count
         task = asyncio.create_task(self._save(kernel, seconds), name="save variables")
-        self._saving[kernel_id] = task
-        task.add_done_callback(lambda _: self._saving.pop(kernel_id))
+        self._save_tasks[kernel_id] = task
+        task.add_done_callback(lambda _: self._save_tasks.pop(kernel_id))
 
     async def _save(self, kernel: live_kernels.Kernel, seconds: float) -> None:
         """Save a session; the former snapshot stays current until the new one is complete."""
@@ -308,24 +313,24 @@ class Snapshots:
                 # The bot's own code may be running; try again later.
                 kernel.run_count_at_attempt = 0
                 return
-            runs, started = kernel.run_count, time.monotonic()
+            run_count, started = kernel.run_count, time.monotonic()
             # A new number each time, as a child of an earlier save may still be writing.
             number = time.time_ns()
             try:
                 try:
                     if manifest := await self._write(kernel, workspace, number, seconds):
                         record = snapshot_generations.PointerRecord(
-                            number=number, kernel=kernel.id, runs=runs
+                            number=number, kernel=kernel.id, runs=run_count
                         )
                         await self._activate_or_prune(kernel, workspace, record)
                         kernel.record_disk_space(is_disk_full=manifest.is_disk_full)
                 finally:
                     kernel.record_save_duration(started)
-                    # Also after an interruption: unfinished files count as the session's disk
+                    # Prune even after an interruption: unfinished files count as the session's disk
                     # usage.
                     await self._activate_or_prune(kernel, workspace)
             except Exception:
-                # The last net of this task: nobody awaits it.
+                # Catch everything: nobody awaits this task.
                 _log.exception("variables were not saved")
 
     async def _activate_or_prune(
@@ -335,15 +340,15 @@ class Snapshots:
         record: snapshot_generations.PointerRecord | None = None,
     ) -> None:
         """Make a live kernel's generation current, or delete files that no generation needs."""
-        work, known_numbers = workspace_io.in_thread, kernel.snapshot_numbers
+        in_thread, known_numbers = workspace_io.in_thread, kernel.snapshot_numbers
         async with self.lock(workspace):
             # If the kernel has died, the next one may be using these files.
             if kernel.is_alive and record is not None:
-                if await work(self.generations.activate, workspace, record, known_numbers):
+                if await in_thread(self.generations.activate, workspace, record, known_numbers):
                     kernel.run_count_at_save = record.runs
                 self.on_saved(workspace)
             elif kernel.is_alive:
-                await work(self.generations.prune, workspace, known_numbers)
+                await in_thread(self.generations.prune, workspace, known_numbers)
 
     @contextlib.asynccontextmanager
     async def _saving_slot(self) -> AsyncIterator[None]:
@@ -351,7 +356,7 @@ class Snapshots:
         await self._slots.acquire()
         with contextlib.ExitStack() as slot:
             slot.callback(self._slots.release)
-            # A slot that was closed early does nothing at the end.
+            # Closing a slot again at the end does nothing.
             timer = asyncio.get_running_loop().call_later(_SLOT_SECONDS, slot.close)
             slot.callback(timer.cancel)
             yield
@@ -364,9 +369,9 @@ class Snapshots:
         seconds: float,
     ) -> snapshot_manifests.Manifest | None:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
-        runs = kernel.run_count
+        run_count = kernel.run_count
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
-        work, started = workspace_io.in_thread, time.monotonic()
+        in_thread, started = workspace_io.in_thread, time.monotonic()
         try:
             finished, _ = await kernel.run_bot_code(code, seconds=_FORK_SECONDS)
             if finished.ending is not values.Ending.OK:
@@ -374,24 +379,24 @@ class Snapshots:
                 return None
             execution_count = kernel.execution_count
             while kernel.is_alive and kernel.execution_count == execution_count:
-                if await work(snapshot_manifests.exists, workspace, number):
-                    return await work(snapshot_manifests.read, workspace, number)
+                if await in_thread(snapshot_manifests.exists, workspace, number):
+                    return await in_thread(snapshot_manifests.read, workspace, number)
                 waited_seconds = time.monotonic() - started
-                if waited_seconds > _MAX_WRITING_FACTOR * seconds + _LATE_SECONDS:
+                if waited_seconds > _MAX_WRITING_FACTOR * seconds + _WRITING_GRACE_SECONDS:
                     _log.warning("variables were not saved in time")
                     return None
                 await asyncio.sleep(min(waited_seconds / 20, _MAX_POLL_SECONDS))
-            # Other code of the bot ended this save; try again later.
+            # Other code of the bot has interrupted this save; try again later.
             kernel.run_count_at_attempt = 0
             return None
         finally:
-            if kernel.is_alive and kernel.run_count == runs:
+            if kernel.is_alive and kernel.run_count == run_count:
                 # Before a kernel runs anything, it ends the child that saves: code of a pickled
                 # variable may still run there, whatever the manifest says.
                 await kernel.run_bot_code("", seconds=_FORK_SECONDS)
 
 
 def _keep_saved_variables(kernel: live_kernels.Kernel, reason: str) -> None:
-    """Let a kernel say that it restored nothing, and keep it from replacing the saved variables."""
+    """Make a kernel tell people why it restored nothing, and never replace the saved ones."""
     kernel.is_savable = False
     kernel.restore_notice = variable_words.not_restored(reason)

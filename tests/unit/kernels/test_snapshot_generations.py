@@ -259,7 +259,7 @@ async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_sign
 async def test_what_is_read_stays_though_it_does_not_count_any_more(generations, workspace):
     _write(workspace, 5)
     _activate(generations, workspace, 5, {0})
-    with generations.pinned(workspace, snapshot_generations.read_pointer(workspace)):
+    with generations.pin(workspace, snapshot_generations.read_pointer(workspace)):
         _write(workspace, 6)
         _activate(generations, workspace, 6, {5})
         assert generations.prune(workspace).number == 6
