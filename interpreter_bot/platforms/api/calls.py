@@ -1,7 +1,6 @@
-"""One request of a client: whose it is, what it sent, and the turn that answers it.
+"""One request of a client: its client, its body, and the turn that answers it.
 
-A session is known by its id together with its client, so the id of another client's session names
-none.
+A session is found by its id together with its client, so no client can use the id of another one.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from interpreter_bot.wording import page_words, run_words
 
 PLATFORM: Final = "api"
 
-# A client that is gone is noticed, and a connection kept by proxies.
+# Each pulse looks whether the client is gone; a comment keeps proxies from closing the connection.
 _PULSE_SECONDS: Final = 1.0
 _PULSES_PER_COMMENT: Final = 15
 _COMMENT: Final = b":\n\n"
 
 
-class UnknownError(errors.BotError):
+class NotFoundError(errors.BotError):
     """There is no such session."""
 
 
-class StrangerError(errors.BotError):
+class UnauthorizedError(errors.BotError):
     """A token is needed."""
 
 
@@ -48,11 +47,11 @@ class Call:
     """A request of a client.
 
     Attributes:
-        http: the request itself.
+        http: the HTTP request.
         service: the conversations.
-        client: its name, by its token.
-        path: the parts of the path that vary, by name.
-        body: the document that came along, checked; None if none did.
+        client: the name of the client that has the token.
+        path: the variable parts of the path, by name.
+        body: the validated body; None if the request has none.
         limits: on what clients may make the bot hold.
     """
 
@@ -63,30 +62,30 @@ class Call:
     body: Any
     limits: request_limits.Limits
 
-    def key(self, session_id: str = "") -> values.SessionKey:
-        """Return the key of a session of this client, without an id that of a new one."""
+    def make_key(self, session_id: str = "") -> values.SessionKey:
+        """Return the key of a session of this client; without an id, that of a new session."""
         thread = session_id or f"s-{secrets.token_hex(8)}"
         return values.SessionKey(PLATFORM, channel=self.client, thread=thread)
 
-    async def session(self) -> values.SessionKey:
+    async def find_session(self) -> values.SessionKey:
         """Return the key of the session that the path names.
 
         Raises:
-            UnknownError: the client has no such session.
+            NotFoundError: the client has no such session.
         """
-        key = self.key(self.path["session"])
+        key = self.make_key(self.path["session"])
         if not (key.thread.isascii() and await self.service.queries.exists(key)):
-            raise UnknownError
+            raise NotFoundError
         return key
 
-    def request(self, key: values.SessionKey, text: str, **fields: Any) -> requests.Request:
+    def make_request(self, key: values.SessionKey, text: str, **fields: Any) -> requests.Request:
         """Return a request of this client in a session."""
         return requests.Request(key=key, person=requests.Person(self.client), text=text, **fields)
 
     async def events(
         self, request: requests.Request
     ) -> AsyncGenerator[events.TurnEvent | None, None]:
-        """Run a request and give its events, None after each second without any.
+        """Run a request and yield its events, and None after each second without an event.
 
         Raises:
             ConnectionError: the client is gone; the turn is stopped.
@@ -94,7 +93,7 @@ class Call:
         turn = program_turns.stream_events(self.service, request, pulse_seconds=_PULSE_SECONDS)
         async with contextlib.aclosing(turn):
             async for event in turn:
-                if is_gone(self.http):
+                if is_disconnected(self.http):
                     raise ConnectionResetError("the client is gone")
                 yield event
 
@@ -111,10 +110,15 @@ class Call:
                     log.apply(event)
         return log
 
-    async def stream(
+    async def send_events(
         self, frames: AsyncGenerator[bytes | None, None], headers: dict[str, str]
     ) -> web.StreamResponse:
-        """Send server-sent events as fast as the client reads; None is a second without any."""
+        """Send server-sent events as fast as the client reads.
+
+        Args:
+            frames: encoded events; None after each second without an event.
+            headers: of the response, besides those of all streams.
+        """
         headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"} | headers
         response = web.StreamResponse(headers=headers)
         await response.prepare(self.http)
@@ -127,27 +131,27 @@ class Call:
         return response
 
 
-def is_gone(http: web.Request) -> bool:
+def is_disconnected(http: web.Request) -> bool:
     """Return whether the client of a request has closed its connection."""
     return http.transport is None or http.transport.is_closing()
 
 
-def answer(document: pydantic.BaseModel, *, status: int = 200) -> web.Response:
+def make_response(describe_event: pydantic.BaseModel, *, status: int = 200) -> web.Response:
     """Return a document as a response."""
-    # Not by pydantic, which refuses lone surrogates: code may show any text.
-    return web.json_response(document.model_dump(mode="json"), status=status)
+    # Not encoded by pydantic, which refuses lone surrogates: code may show any text.
+    return web.json_response(describe_event.model_dump(mode="json"), status=status)
 
 
-def fault(error: Exception) -> documents.Error:
-    """Return an error as clients get it."""
+def describe_error(error: Exception) -> documents.ErrorDocument:
+    """Return an error as a document for clients."""
     if isinstance(error, web.HTTPException):
         error = errors.BotError(page_words.REQUEST_CUT_OFF)
     kind = type(error).__name__ if isinstance(error, errors.BotError) else "InternalError"
-    fault = documents.Fault(message=run_words.error_sentence(error), type=kind)
-    return documents.Error(error=fault)
+    details = documents.ErrorDetails(message=run_words.error_sentence(error), type=kind)
+    return documents.ErrorDocument(error=details)
 
 
-def document(event: events.TurnEvent) -> event_json.EventJson:
+def describe_event(event: events.TurnEvent) -> event_json.EventJson:
     """Return an event as JSON, with the content of pictures (Base64) and pages."""
     fields = event_json.to_json(event)
     match event:

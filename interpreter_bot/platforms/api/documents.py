@@ -1,4 +1,4 @@
-"""Documents of the HTTP interface: what clients send, and what they get."""
+"""Documents of the HTTP interface: the bodies of requests and responses."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _Text: TypeAlias = Annotated[str, pydantic.Field(max_length=requests.MAX_CHARACT
 _Name: TypeAlias = Annotated[str, pydantic.Field(max_length=200)]
 
 
-class _Sent(pydantic.BaseModel):
-    """A document that is sent to clients."""
+class _Document(pydantic.BaseModel):
+    """A body of a request or a response."""
 
     model_config = pydantic.ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
 
-class _Body(_Sent):
-    """A document of a client; a name that is not among its fields is an error."""
+class _RequestBody(_Document):
+    """A body that a client sends; unknown fields are errors."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
 
-class _Lenient(_Sent):
-    """A document of OpenAI's clients; what is not known is not looked at."""
+class _OpenAiBody(_Document):
+    """A body that an OpenAI client sends; unknown fields are ignored."""
 
     model_config = pydantic.ConfigDict(extra="ignore")
 
 
-class NewSession(_Body):
+class NewSession(_RequestBody):
     """A session to begin."""
 
     title: _Name = ""
@@ -40,13 +40,13 @@ class NewSession(_Body):
     """One of the models; empty for the default."""
 
 
-class Message(_Body):
-    """What to answer, or to run."""
+class Message(_RequestBody):
+    """A question to the model, or code to run."""
 
     text: _Text = ""
     """A question to the model."""
     code: _Text = ""
-    """Python to run as it is, in place of a question."""
+    """Python to run, in place of a question."""
     files: tuple[_Name, ...] = pydantic.Field((), max_length=100)
     """Names of uploaded files that the question is about."""
     stream: bool = False
@@ -55,21 +55,21 @@ class Message(_Body):
     """With `stream`: questions, such as `input()`, wait for `answers`. Else they are declined."""
 
 
-class QuestionAnswer(_Body):
-    """The answer to a question that came as an event."""
+class QuestionAnswer(_RequestBody):
+    """The answer to a question that came as an event of a stream."""
 
     id: Annotated[str, pydantic.Field(max_length=64)]
     answer: _Text | None
     """To an approval: yes, no, or one of its choices. null declines."""
 
 
-class Begun(_Sent):
-    """A session was begun."""
+class CreatedSession(_Document):
+    """A session that was created."""
 
     id: str
 
 
-class Session(_Sent):
+class Session(_Document):
     """A session of the client; `model` is empty for the default."""
 
     id: str
@@ -79,39 +79,39 @@ class Session(_Sent):
     is_busy: bool
 
 
-class Sessions(_Sent):
-    """Sessions, the latest used first."""
+class SessionList(_Document):
+    """Sessions, the last used first."""
 
     sessions: list[Session]
 
 
-class File(_Sent):
+class File(_Document):
     """A file in /mnt/data."""
 
     name: str
     size_bytes: int
 
 
-class Files(_Sent):
+class FileList(_Document):
     """The files of a session."""
 
     files: list[File]
 
 
-class Stored(_Sent):
-    """A file was stored under this name: nothing is replaced."""
+class StoredFile(_Document):
+    """The name under which a file was stored, as no file is replaced."""
 
     name: str
 
 
-class Done(_Sent):
-    """Whether there was anything to do."""
+class Outcome(_Document):
+    """Whether there was something to do."""
 
     done: bool = True
 
 
-class Answer(_Sent):
-    """What came of a message."""
+class Answer(_Document):
+    """The answer to a message."""
 
     status: values.TurnStatus
     text: str
@@ -121,7 +121,7 @@ class Answer(_Sent):
     code: tuple[str, ...]
     """Each piece of code that ran."""
     outputs: list[dict[str, Any]]
-    """What the code showed, as the events of `stream` have it."""
+    """The outputs of the code, as the events of `stream` describe them."""
     files: list[File]
     """Files that the code made or changed."""
     notices: tuple[str, ...]
@@ -130,43 +130,43 @@ class Answer(_Sent):
     seconds: float
 
 
-class Fault(_Sent):
-    """What was wrong, as a sentence for people."""
+class ErrorDetails(_Document):
+    """What went wrong: a sentence for people, and the kind of error."""
 
     message: str
     type: str
 
 
-class Error(_Sent):
-    """Why there is no other answer."""
+class ErrorDocument(_Document):
+    """The body of a response with an error."""
 
-    error: Fault
-
-
-# OpenAI's.
+    error: ErrorDetails
 
 
-class ChatMessage(_Lenient):
-    """A message of a conversation; its parts are text, `image_url` and `file`."""
+# Bodies of OpenAI's interface.
+
+
+class ChatMessage(_OpenAiBody):
+    """A message of a conversation, with parts of type `text`, `image_url` and `file`."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[dict[str, Any]] | None = None
 
 
-class ChatCompletion(_Lenient):
-    """A conversation whose last message is answered. Parameters of sampling count for nothing."""
+class ChatCompletion(_OpenAiBody):
+    """A conversation whose last message is to be answered. Sampling parameters are ignored."""
 
     model: _Name = ""
     messages: Annotated[list[ChatMessage], pydantic.Field(min_length=1, max_length=2000)]
     stream: bool = False
     stream_options: dict[str, Any] | None = None
     user: _Name = ""
-    """Whose conversation it is, if the client serves several people."""
+    """The person in the conversation, if the client serves several people."""
     n: Literal[1] = 1
     tools: list[Any] | None = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
 
-class OfOpenAi(_Sent):
+class OpenAiDocument(_Document):
     """As OpenAI documents it."""

@@ -1,4 +1,4 @@
-"""The description of the HTTP interface (OpenAPI 3.1), made of its routes and their documents."""
+"""The description of the HTTP interface (OpenAPI 3.1), generated from its routes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from interpreter_bot.platforms.api import calls, documents
 
 _NAME: Final = "interpreter-bot"
 _REFERENCE: Final = "#/components/schemas/{model}"
-_BYTES: Final = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_EVENTS: Final = {"text/event-stream": {"schema": {"type": "string"}}}
+_BYTES_CONTENT: Final = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+_EVENTS_CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,11 +27,11 @@ class Route:
     """A request that clients can send.
 
     Attributes:
-        path: names in braces vary.
-        handle: answers it; its docstring says what it does.
-        body: the document that comes along; None if none does.
-        answer: the document that is sent back; None for a file.
-        max_bytes: of the body.
+        path: with variable parts as names in braces.
+        handle: answers the request; its docstring is the summary for clients.
+        body: the model of the request's body; None if there is no body, or a file.
+        answer: the model of the response's body; None for a file.
+        max_bytes: of the request's body.
     """
 
     method: str
@@ -41,16 +43,16 @@ class Route:
 
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the description of some routes."""
+    """Return the OpenAPI description of routes."""
     routes = tuple(routes)
     bodies = {(route.body, "validation") for route in routes if route.body}
     answers = {(route.answer, "serialization") for route in routes if route.answer}
-    models: Any = [*bodies, *answers, (documents.Error, "serialization")]
+    models: Any = [*bodies, *answers, (documents.ErrorDocument, "serialization")]
     models.sort(key=lambda model: model[0].__name__)
     _, schemas = json_schema.models_json_schema(models, ref_template=_REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": _NAME, "version": metadata.version(_NAME)},
@@ -63,11 +65,11 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _describe_operation(route: Route) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", route.path)
-    content = _json(route.answer) if route.answer is not None else _BYTES
+    content = _json_content(route.answer) if route.answer is not None else _BYTES_CONTENT
     if route.body is not None and "stream" in route.body.model_fields:
-        content = content | _EVENTS
+        content = content | _EVENTS_CONTENT
     operation: dict[str, Any] = {
         "summary": route.handle.__doc__,
         "parameters": [
@@ -76,18 +78,18 @@ def _operation(route: Route) -> dict[str, Any]:
         ],
         "responses": {
             "2XX": {"description": "Done", "content": content},
-            "default": {"description": "Error", "content": _json(documents.Error)},
+            "default": {"description": "Error", "content": _json_content(documents.ErrorDocument)},
         },
     }
     if route.body is not None or route.method == "PUT":
-        content = _BYTES if route.body is None else _json(route.body)
+        body_content = _BYTES_CONTENT if route.body is None else _json_content(route.body)
         # A request whose fields are all optional may come without a body.
         is_required = route.body is None or any(
             field.is_required() for field in route.body.model_fields.values()
         )
-        operation["requestBody"] = {"required": is_required, "content": content}
+        operation["requestBody"] = {"required": is_required, "content": body_content}
     return operation
 
 
-def _json(model: type[pydantic.BaseModel]) -> dict[str, Any]:
+def _json_content(model: type[pydantic.BaseModel]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}}

@@ -15,10 +15,10 @@ from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import requests, turn_log
 from interpreter_bot.wording import api_words
 
-_MAX_LISTED = 200
+_MAX_LISTED_SESSIONS = 200
 
 
-async def begin(call: calls.Call) -> web.Response:
+async def begin_session(call: calls.Call) -> web.Response:
     """Begin a session."""
     body: documents.NewSession = call.body
     limit = call.limits.client_sessions
@@ -26,18 +26,20 @@ async def begin(call: calls.Call) -> web.Response:
         raise errors.BotError(api_words.too_many_sessions(limit))
     if body.model:
         call.service.queries.check_model(body.model)
-    key = call.key()
+    key = call.make_key()
     await call.service.create_session(key)
     if body.title:
         await call.service.rename(key, body.title)
     if body.model:
         await call.service.choose_model(key, body.model)
-    return calls.answer(documents.Begun(id=key.thread), status=201)
+    return calls.make_response(documents.CreatedSession(id=key.thread), status=201)
 
 
 async def list_sessions(call: calls.Call) -> web.Response:
     """List the client's sessions."""
-    recent = await call.service.recent(calls.PLATFORM, channel=call.client, limit=_MAX_LISTED)
+    recent = await call.service.recent(
+        calls.PLATFORM, channel=call.client, limit=_MAX_LISTED_SESSIONS
+    )
     sessions = [
         documents.Session(
             id=session.record.key.thread,
@@ -48,27 +50,29 @@ async def list_sessions(call: calls.Call) -> web.Response:
         )
         for session in recent
     ]
-    return calls.answer(documents.Sessions(sessions=sessions))
+    return calls.make_response(documents.SessionList(sessions=sessions))
 
 
-async def delete(call: calls.Call) -> web.Response:
+async def delete_session(call: calls.Call) -> web.Response:
     """Delete a session."""
-    await call.service.delete(await call.session())
-    return calls.answer(documents.Done())
+    await call.service.delete(await call.find_session())
+    return calls.make_response(documents.Outcome())
 
 
-async def stop(call: calls.Call) -> web.Response:
-    """Stop the turn that runs."""
-    return calls.answer(documents.Done(done=await call.service.stop(await call.session())))
+async def stop_turn(call: calls.Call) -> web.Response:
+    """Stop the running turn."""
+    return calls.make_response(
+        documents.Outcome(done=await call.service.stop(await call.find_session()))
+    )
 
 
-async def send(call: calls.Call) -> web.StreamResponse:
-    """Ask or run something, and answer with what came of it."""
+async def send_message(call: calls.Call) -> web.StreamResponse:
+    """Ask the model or run code, and return the answer."""
     body: documents.Message = call.body
-    key = await call.session()
+    key = await call.find_session()
     if bool(body.code) and bool(body.text):
         raise errors.BotError(api_words.TEXT_OR_CODE)
-    request = call.request(
+    request = call.make_request(
         key,
         body.code or body.text,
         is_code=bool(body.code),
@@ -76,11 +80,11 @@ async def send(call: calls.Call) -> web.StreamResponse:
         is_attended=body.attended and body.stream,
     )
     if body.stream:
-        return await call.stream(_frames(call, request), {})
-    return calls.answer(_document(await call.log(request)))
+        return await call.send_events(_encode_events(call, request), {})
+    return calls.make_response(_make_answer(await call.log(request)))
 
 
-async def _frames(
+async def _encode_events(
     call: calls.Call, request: requests.Request
 ) -> AsyncGenerator[bytes | None, None]:
     async with contextlib.aclosing(call.events(request)) as turn:
@@ -88,13 +92,13 @@ async def _frames(
             if event is None:
                 yield None
             else:
-                fields = calls.document(event)
+                fields = calls.describe_event(event)
                 yield f"event: {fields['type']}\ndata: {json.dumps(fields)}\n\n".encode()
 
 
-def _document(log: turn_log.TurnLog) -> documents.Answer:
+def _make_answer(log: turn_log.TurnLog) -> documents.Answer:
     answer = program_turns.Answer.of(log)
-    shown = [
+    shown_events = [
         events.OutputShown(cell.number, output)
         for cell in log.cells
         for output in cell.screen.outputs
@@ -105,7 +109,7 @@ def _document(log: turn_log.TurnLog) -> documents.Answer:
         text=answer.text,
         reason=answer.sentence,
         code=answer.code,
-        outputs=[calls.document(event) for event in shown],
+        outputs=[calls.describe_event(event) for event in shown_events],
         files=[documents.File.model_validate(file) for file in answer.files],
         notices=answer.notices,
         usage={name: value for name, value in usage.items() if name != "type"},
@@ -114,27 +118,27 @@ def _document(log: turn_log.TurnLog) -> documents.Answer:
 
 
 async def answer_question(call: calls.Call) -> web.Response:
-    """Answer what a turn asks."""
+    """Answer a question of a turn."""
     body: documents.QuestionAnswer = call.body
-    key = await call.session()
+    key = await call.find_session()
     question = call.service.questions.require(body.id, call.client)
     if question.session != key:
         raise errors.AnswerRefusedError
     answer = program_turns.parse_answer(question, body.answer)
     await call.service.answer(body.id, answer, person=call.client)
-    return calls.answer(documents.Done())
+    return calls.make_response(documents.Outcome())
 
 
 async def list_files(call: calls.Call) -> web.Response:
     """List the files of a session."""
-    infos = await call.service.queries.files(await call.session())
+    infos = await call.service.queries.files(await call.find_session())
     files = [documents.File.model_validate(info) for info in infos]
-    return calls.answer(documents.Files(files=files))
+    return calls.make_response(documents.FileList(files=files))
 
 
-async def upload(call: calls.Call) -> web.Response:
+async def upload_file(call: calls.Call) -> web.Response:
     """Put the request's body into /mnt/data."""
-    key = await call.session()
+    key = await call.find_session()
     limit = call.service.queries.limits.upload_bytes
     attachment = requests.Attachment(
         call.path["name"],
@@ -142,12 +146,12 @@ async def upload(call: calls.Call) -> web.Response:
         size_bytes=call.http.content_length,
     )
     name = await call.service.put_file(key, attachment)
-    return calls.answer(documents.Stored(name=name), status=201)
+    return calls.make_response(documents.StoredFile(name=name), status=201)
 
 
-async def download(call: calls.Call) -> web.StreamResponse:
+async def download_file(call: calls.Call) -> web.StreamResponse:
     """Send a file of a session, as a download."""
-    reading = call.service.queries.reading(await call.session(), call.path["name"])
+    reading = call.service.queries.reading(await call.find_session(), call.path["name"])
     async with reading as (info, pieces):
         headers = {
             "Content-Type": "application/octet-stream",
@@ -158,5 +162,5 @@ async def download(call: calls.Call) -> web.StreamResponse:
 
 async def delete_file(call: calls.Call) -> web.Response:
     """Delete a file of a session."""
-    await call.service.files.delete(await call.session(), call.path["name"])
-    return calls.answer(documents.Done())
+    await call.service.files.delete(await call.find_session(), call.path["name"])
+    return calls.make_response(documents.Outcome())
