@@ -1,6 +1,6 @@
 """Skills and tools of MCP servers that an administrator accepted.
 
-Each is used only as long as it equals, to the byte, what was accepted. There is one file per name.
+Each is used only while it is identical to the accepted version. There is one file per name.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class Records(Generic[_T]):
         try:
             status = file.stat()
             version = (status.st_mtime_ns, status.st_ino)
-            cached = self._cache.get(name)
-            if cached is None or cached[0] != version:
+            entry = self._cache.get(name)
+            if entry is None or entry[0] != version:
                 if status.st_size > _MAX_RECORD_BYTES:
                     raise ValueError("it is too long")
-                cached = version, self._adapter.validate_json(file.read_bytes())
-                self._cache[name] = cached
+                entry = version, self._adapter.validate_json(file.read_bytes())
+                self._cache[name] = entry
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            # Without a record, nothing counts as accepted, which is safe.
+            # Without a record, nothing is accepted, which is safe.
             _log.error("%s cannot be used: %s", file, error)
             return None
-        return cached[1]
+        return entry[1]
 
     def write(self, name: str, value: _T) -> None:
         """Replace a value.

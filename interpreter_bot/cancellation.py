@@ -85,17 +85,17 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
     It is for short work that limits its own time.
     """
     task = asyncio.create_task(work, name="finish")
-    cancelled: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
+            cancellation = error
+    if cancellation is None:
         return task.result()
     if not task.cancelled() and (error_of_work := task.exception()) is not None:
         _log.error("work that was finished after a cancellation failed", exc_info=error_of_work)
-    raise cancelled
+    raise cancellation
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

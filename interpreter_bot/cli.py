@@ -1,7 +1,7 @@
 """The command line: parse it, load the settings, and call the command's module.
 
-Exit status: 0 all went well, 1 something that ran failed, 2 nothing was run. Slow imports wait
-until they are known to be needed.
+Exit status: 0 success, 1 something failed, 2 nothing was run. Slow imports wait until they are
+needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from interpreter_bot.commands import options as command_options
 if TYPE_CHECKING:
     from interpreter_bot import settings
 
-# They take seconds until they can print anything of their own.
+# They need seconds before they can print anything.
 _KERNEL_COMMANDS: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     options = command_options.read(arguments)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
-    # Memory that goes with the process need not be collected at its end.
+    # Collecting garbage at the end of the process would be a waste of time.
     atexit.register(gc.freeze)
     try:
         with _without_echo(options):
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.module in _KERNEL_COMMANDS and is_started_by_person and sys.stderr.isatty():
                 sys.stderr.write("Starting…\n")
             with garbage_collection.paused():
-                # Pydantic would search all installed packages for plugins, of which we want none.
+                # Otherwise Pydantic searches all installed packages for plugins.
                 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
                 from interpreter_bot.app import process_startup
 
@@ -68,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_statuses.INTERRUPTED
     except BrokenPipeError:
-        # The reader of stdout has closed it; what is still buffered has nowhere to go.
+        # The reader of stdout has closed it, so Python must not flush the rest at its exit.
         sys.stdout = None
         return exit_statuses.FAILED
 
 
 def _without_echo(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Do not echo what is typed before the prompt appears: the prompt shows it."""
+    """Do not echo keys that are typed before the prompt appears: the prompt shows them."""
     if options.module != "ask" or not (sys.stdin and sys.stdin.isatty()):
         return contextlib.nullcontext()
     from interpreter_bot.platforms.console import terminal_input

@@ -29,9 +29,9 @@ class KeyRing:
     """Keys from the environment, or else from a file that is created with the first key.
 
     Args:
-        keys: from the environment, separated by white space or commas; if there are any, the
-            file is ignored.
-        file: has the keys otherwise, one on each line.
+        keys: from the environment, separated by white space or commas. If there are any, the file
+            is ignored.
+        file: holds one key on each line.
 
     Raises:
         SettingsError: the keys are not valid.
@@ -40,7 +40,7 @@ class KeyRing:
     def __init__(self, keys: str, file: pathlib.Path) -> None:
         self._file = None if keys else file
         self.location = "encryption.keys" if keys else str(file)
-        """The place of the keys, for people."""
+        """The setting or the file that holds the keys, for messages."""
         self._fernets = self._parse_keys(keys.replace(",", " "))
         if keys:
             self._require_key()

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 
 def missing_extra(subject: str, extra: str) -> str:
-    """Return the sentence that says how to install an extra; no index has this project.
+    """Return the sentence that says how to install an extra from a checkout.
 
     Args:
         subject: what needs it, as the beginning of the sentence.

@@ -103,7 +103,7 @@ class FileMade:
     """A cell made or changed a file.
 
     Attributes:
-        copy: in the spool of the reply, which owns it; None if the reply wants no copies.
+        copy: a copy in the spool of the reply, which owns it; None if the reply takes no copies.
     """
 
     cell: int
@@ -151,7 +151,7 @@ class TurnEnded:
         seconds: wall time since `Started`, also in earlier bots.
         turn_id: its id in the store; 0 if it was not recorded.
         queries: of its code to data connections.
-        goes_on: it only ends here, and continues in the next bot.
+        goes_on: it ends only in this bot, and continues in the next one.
         is_quiet: a schedule's turn had nothing to report, so nothing of it is shown.
     """
 
@@ -172,7 +172,7 @@ class InputQuestion:
     Attributes:
         id: digits. The next bot asks with the same id, so that earlier buttons work.
         session: its session.
-        person: who may answer.
+        person: the person who may answer.
         is_password: the answer is neither shown nor stored.
         is_of_model: the model asks, not code.
         choices: suggested answers; people can write another one.
@@ -211,8 +211,8 @@ class ApprovalQuestion:
     Attributes:
         id: see `InputQuestion`.
         session: its session.
-        person: whose turn it is.
-        cell: of the code.
+        person: the person of the turn.
+        cell: the cell of the code.
         code: the code, or the action.
         facts: lines that a person should know.
         choices: scopes of an approval besides once, such as `values.FOR_SESSION`.

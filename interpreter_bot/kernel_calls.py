@@ -69,7 +69,7 @@ def save_variables(generation: int, *, seconds: float, max_bytes: int) -> str:
     Args:
         generation: its number.
         seconds: time for trying variables.
-        max_bytes: of the generation.
+        max_bytes: largest size of the generation.
     """
     return _format_call("save_variables", generation, seconds, max_bytes)
 

@@ -24,7 +24,7 @@ def read(file: pathlib.Path) -> str:
     Raises:
         SettingsError: it cannot be read, is readable by others, or is too large.
     """
-    with _translated_errors(file):
+    with _translate_errors(file):
         try:
             with file.open("rb") as stream:
                 if os.fstat(stream.fileno()).st_mode & 0o077:
@@ -45,7 +45,7 @@ def read_or_create(file: pathlib.Path, make_text: Callable[[], str]) -> str:
     """
     if not file.exists():
         with (
-            _translated_errors(file),
+            _translate_errors(file),
             _new_file(file, make_text()) as temporary,
             contextlib.suppress(FileExistsError),
         ):
@@ -60,23 +60,23 @@ def replace(file: pathlib.Path, text: str) -> None:
     Raises:
         SettingsError: it cannot be written.
     """
-    with _translated_errors(file), _new_file(file, text) as temporary:
+    with _translate_errors(file), _new_file(file, text) as temporary:
         temporary.replace(file)
 
 
 @contextlib.contextmanager
 def locked_for_change(file: pathlib.Path) -> Iterator[None]:
-    """Let other processes wait that want to change a file, while it is read and replaced here.
+    """Lock a file against changes by other processes while it is read and replaced here.
 
     Raises:
         SettingsError: its directory cannot be used.
     """
-    with _translated_errors(file):
+    with _translate_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Each change makes another file, so the directory is locked instead.
         descriptor = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _translated_errors(file):
+        with _translate_errors(file):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -85,9 +85,9 @@ def locked_for_change(file: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _new_file(file: pathlib.Path, text: str) -> Iterator[pathlib.Path]:
-    """Write a text to a new file beside another one, which the block replaces by it.
+    """Write a text to a new file beside `file`; the block then moves or links it to that name.
 
-    Both are synchronized: a lost key is lost for good.
+    File and directory are synchronized, because a lost key cannot be made again.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=file.parent)  # made 0600
@@ -112,7 +112,7 @@ def _synchronize(directory: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _translated_errors(file: pathlib.Path) -> Iterator[None]:
+def _translate_errors(file: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Removes secrets from text: of logs, answers, errors, and what code is told.
+"""Removes secrets from the text of logs, answers, errors and messages to code.
 
-One secret may contain another: the longest is replaced first, or a part of it would stay.
+One secret may contain another, so the longest is replaced first; otherwise a part of it would stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where files lie that people read or install: docs, deploy and manifest.yml."""
+"""Paths of files that people read or install: docs, deploy and manifest.yml."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Final
 
 _PACKAGE: Final = pathlib.Path(__file__).parent
 ROOT: Final = _PACKAGE if (_PACKAGE / "docs").is_dir() else _PACKAGE.parent
-"""A wheel has them in the package, a checkout beside it."""
+"""In a wheel, the files are inside the package; in a checkout, beside it."""
 MANIFEST: Final = ROOT / "manifest.yml"
 DEPLOY: Final = ROOT / "deploy"

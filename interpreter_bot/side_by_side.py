@@ -21,35 +21,35 @@ async def open_in_task(
 
     Yields a future of its value, or of the error that prevented it.
     """
-    opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    closing = asyncio.Event()
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    should_close = asyncio.Event()
     is_open = False
 
     async def hold() -> None:
         nonlocal is_open
         async with context as content:
             is_open = True
-            # The future is cancelled if a caller was that waited for it.
-            if not opened.done():
-                opened.set_result(content)
-            await closing.wait()
+            # A caller that was cancelled while it waited has cancelled the future as well.
+            if not future.done():
+                future.set_result(content)
+            await should_close.wait()
 
     def note_early_end(hold_task: asyncio.Task[None]) -> None:
-        if opened.done():
+        if future.done():
             return
         if hold_task.cancelled() or (error := hold_task.exception()) is None:
-            opened.cancel()
+            future.cancel()
         else:
-            opened.set_exception(error)
-            # Retrieved, because perhaps nobody waits for it, and asyncio would log that.
-            opened.exception()
+            future.set_exception(error)
+            # If nobody awaits the future, asyncio would log that its error was never retrieved.
+            future.exception()
 
     hold_task = asyncio.create_task(hold(), name=name)
     hold_task.add_done_callback(note_early_end)
     try:
-        yield opened
+        yield future
     finally:
-        closing.set()
+        should_close.set()
         if not is_open:
             hold_task.cancel()
         await cancellation.shielded(asyncio.wait({hold_task}))

@@ -45,10 +45,12 @@ class StoredCredentials:
         # The users of kernels pass through this directory, and cannot list it.
         self._file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with private_files.locked_for_change(self._file):
-            stored = self._read() | {
+            encrypted_values = self._read() | {
                 name: self._keys.encrypt(value) for name, value in changes.items() if value
             }
-            remaining = {name: text for name, text in stored.items() if changes.get(name, text)}
+            remaining = {
+                name: text for name, text in encrypted_values.items() if changes.get(name, text)
+            }
             private_files.replace(self._file, json.dumps(remaining))
 
     def reencrypt(self) -> int:
@@ -57,23 +59,23 @@ class StoredCredentials:
             return 0
         with private_files.locked_for_change(self._file):
             values = self.load()
-            stored = {name: self._keys.encrypt(value) for name, value in values.items()}
-            private_files.replace(self._file, json.dumps(stored))
+            encrypted_values = {name: self._keys.encrypt(value) for name, value in values.items()}
+            private_files.replace(self._file, json.dumps(encrypted_values))
         return len(values)
 
     def _read(self) -> dict[str, str]:
         text = private_files.read(self._file)
         try:
-            stored = json.loads(text or "{}")
-            if not isinstance(stored, dict):
+            encrypted_values = json.loads(text or "{}")
+            if not isinstance(encrypted_values, dict):
                 raise ValueError("it is no object")
         except ValueError as error:
             raise errors.SettingsError(storage_words.credentials_damaged(self._file)) from error
-        return {str(name): str(value) for name, value in stored.items()}
+        return {str(name): str(value) for name, value in encrypted_values.items()}
 
 
 def _find_secrets(values: Mapping[str, str]) -> Iterator[str]:
-    """Yield what no log may show: keys and tokens, also those within addresses."""
+    """Yield the texts that no log may show: keys and tokens, also within addresses."""
     for name, value in values.items():
         if name.endswith(("_KEY", "_TOKEN")):
             yield value
@@ -83,17 +85,19 @@ def _find_secrets(values: Mapping[str, str]) -> Iterator[str]:
             yield from (pair.split("=", 1)[-1] for pair in parts.query.split("&"))
 
 
-def with_stored_tokens(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:
-    """Return settings with the stored tokens of platforms that have none otherwise."""
+def with_stored_tokens(
+    config: settings.Settings, variables: Mapping[str, str]
+) -> settings.Settings:
+    """Return settings with the stored tokens of platforms without tokens in the settings."""
     changes: dict[str, object] = {}
     tokens = {
-        name: pydantic.SecretStr(stored[variable])
+        name: pydantic.SecretStr(variables[variable])
         for name, variable in (("bot_token", "SLACK_BOT_TOKEN"), ("app_token", "SLACK_APP_TOKEN"))
-        if stored.get(variable)
+        if variables.get(variable)
     }
     if tokens and not config.slack.bot_token.get_secret_value():
         changes["slack"] = config.slack.model_copy(update=tokens)
-    if stored.get("DISCORD_TOKEN") and not config.discord.token.get_secret_value():
-        token = pydantic.SecretStr(stored["DISCORD_TOKEN"])
+    if variables.get("DISCORD_TOKEN") and not config.discord.token.get_secret_value():
+        token = pydantic.SecretStr(variables["DISCORD_TOKEN"])
         changes["discord"] = config.discord.model_copy(update={"token": token})
     return config.model_copy(update=changes)

@@ -1,6 +1,6 @@
-"""Opening of the whole bot: what takes long begins first, and the rest is imported meanwhile.
+"""Opens the whole bot: slow parts begin first, and the rest is imported meanwhile.
 
-Light to import itself.
+It imports little itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def import_ahead(config: settings.Settings) -> None:
-    """Import what the bot needs when it becomes the active one; blocks for seconds."""
+    """Import the modules that an active bot needs; it blocks for seconds."""
     modules = {
         "app.service_startup": True,
         "agent.llms.openai_clients": True,
@@ -37,7 +37,7 @@ def import_ahead(config: settings.Settings) -> None:
     }
     for name, is_needed in modules.items():
         if is_needed:
-            # If an extra is missing, opening what needs it says so.
+            # If an extra is missing, an error says so later, when the part that needs it opens.
             with contextlib.suppress(ImportError):
                 importlib.import_module(f"interpreter_bot.{name}")
 
@@ -59,9 +59,9 @@ async def open_service(
         config: the settings in effect.
         environment: holds the keys of models.
         secrets: the variables that rules of `egress` name; by default `environment`.
-        is_ephemeral: leaves nothing behind: no file, no memory.
+        is_ephemeral: no file and no database outlive the service.
         kernels_outlive_bot: see `execution_startup.open_hosts`.
-        broker: lets code reach the outside, if that is open already.
+        broker: lets code reach the outside, if it is open already.
         bot: the active bot for which it is opened; None for a process beside the bot.
 
     Raises:
@@ -72,23 +72,23 @@ async def open_service(
         # An ephemeral service may be part of another program, whose objects must stay collectable.
         with garbage_collection.paused(freezes=not is_ephemeral):
             if broker is None:
-                opening_broker = execution_startup.open_broker(
+                broker_context = execution_startup.open_broker(
                     config, secrets, kernels_outlive_bot=kernels_outlive_bot
                 )
-                broker = await stack.enter_async_context(opening_broker)
-            opening_hosts = execution_startup.open_hosts(
+                broker = await stack.enter_async_context(broker_context)
+            hosts_context = execution_startup.open_hosts(
                 config,
                 doorkeeper=broker,
                 is_ephemeral=is_ephemeral,
                 kernels_outlive_bot=kernels_outlive_bot,
             )
             hosts = await stack.enter_async_context(
-                side_by_side.open_in_task(opening_hosts, "hosts")
+                side_by_side.open_in_task(hosts_context, "hosts")
             )
             await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")
             from interpreter_bot.app import service_startup
 
-            conversations = service_startup.open_conversations(
+            service_context = service_startup.open_conversations(
                 config,
                 environment,
                 secrets=secrets,
@@ -97,5 +97,5 @@ async def open_service(
                 broker=broker,
                 bot=bot,
             )
-            service = await stack.enter_async_context(conversations)
+            service = await stack.enter_async_context(service_context)
         yield service

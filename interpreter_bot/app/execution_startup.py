@@ -1,4 +1,4 @@
-"""Opening of the host of kernels, in this process or another one: all that running code needs."""
+"""Opens everything that code needs to run: first of all the host of kernels, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SEED_BYTES: Final = 32
 async def open_broker(
     config: settings.Settings, environment: Mapping[str, str], *, kernels_outlive_bot: bool = False
 ) -> AsyncIterator[broker.Broker | None]:
-    """Open what lets code reach the outside; None where the settings list nothing.
+    """Open the broker that lets code reach the outside; None if the settings list nothing.
 
     Args:
         config: the settings in effect.
         environment: holds the secrets that rules of `egress` name.
-        kernels_outlive_bot: kernels may outlive this process, and know the next one's doors.
+        kernels_outlive_bot: kernels may outlive this process, so the next bot has the same doors.
 
     Raises:
         SettingsError: a rule cannot be used.
@@ -42,7 +42,7 @@ async def open_broker(
     if not config.has_doors:
         yield None
         return
-    # Imported here: without rules, nothing needs what speaks HTTP and signs certificates.
+    # Imported here, because only rules need a proxy and certificates.
     from interpreter_bot.egress import broker
 
     seed = b""
@@ -55,8 +55,8 @@ async def open_broker(
         if config.connections:
             from interpreter_bot.data_connections import connection_service
 
-            opening = connection_service.opened(config, environment)
-            services.append(await stack.enter_async_context(opening))
+            connections_context = connection_service.opened(config, environment)
+            services.append(await stack.enter_async_context(connections_context))
         yield await stack.enter_async_context(
             broker.opened(config, environment, services=services, seed=seed)
         )
@@ -65,11 +65,11 @@ async def open_broker(
 async def prepare_connections(
     broker: broker.Broker | None, hosts: ports.Hosts
 ) -> connection_service.ConnectionService | None:
-    """Return the data connections that a broker offers, which know their tables if they can.
+    """Return the data connections of a broker, after they have listed their tables.
 
     Args:
-        broker: that offers them, if there is one.
-        hosts: where files are put that code wants.
+        broker: has the connections; None if nothing may be reached.
+        hosts: receive files that code requests.
     """
     if broker is None:
         return None
@@ -90,7 +90,7 @@ async def open_tools(
     store: accounts.Accounts | None = None,
     keys: encryption.KeyRing | None = None,
 ) -> AsyncIterator[tool_broker.ToolBroker | None]:
-    """Open the tools of MCP servers; None where the settings list none.
+    """Open the tools of MCP servers; None if the settings list none.
 
     Args:
         config: the settings in effect.
@@ -109,8 +109,8 @@ async def open_tools(
     # Imported here: without servers, nothing needs the SDK, which is large.
     from interpreter_bot.mcp_servers import tool_broker
 
-    async with tool_broker.open_broker(config, environment, store, keys) as opened:
-        yield opened
+    async with tool_broker.open_broker(config, environment, store, keys) as broker:
+        yield broker
 
 
 @contextlib.asynccontextmanager
@@ -127,20 +127,20 @@ async def open_hosts(
         config: the settings in effect.
         doorkeeper: decides what kernels reach; None lets them reach nothing.
         is_ephemeral: no file of a session outlives it.
-        kernels_outlive_bot: kernels are to outlive this process, as far as the settings say so.
+        kernels_outlive_bot: kernels may outlive this process, if the settings allow it.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
-    # In a thread, as it imports much.
-    opening = await asyncio.to_thread(
+    # In a thread, because it imports much.
+    hosts_context = await asyncio.to_thread(
         _open_hosts,
         config,
         doorkeeper,
         is_ephemeral=is_ephemeral,
         kernels_outlive_bot=kernels_outlive_bot,
     )
-    async with opening as hosts:
+    async with hosts_context as hosts:
         if doorkeeper is not None and not hosts.has_doors:
             doorkeeper.refuse(host_words.DOORS_BROKEN)
         yield hosts
@@ -157,7 +157,7 @@ def _open_hosts(
         return _open_ephemeral(config)
     if kernels_outlive_bot and config.host.fleet:
         return _open_fleet(config, doorkeeper)
-    # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
+    # Imported here: a bot with a host process needs no kernels, and one without it no HTTP client.
     if not kernels_outlive_bot or config.host.mode == "inside":
         from interpreter_bot.hosts import local_startup
 
@@ -172,12 +172,12 @@ def _open_hosts(
 async def _open_fleet(
     config: settings.Settings, doorkeeper: kernel_doors.Doorkeeper | None
 ) -> AsyncIterator[ports.Hosts]:
-    """Use hosts of other machines; the database says which of them has which session.
+    """Use hosts of other machines; the database records which host has which session.
 
     Raises:
         SettingsError: they cannot be used with these settings.
     """
-    # Imported here: on one machine nothing of this is needed so early.
+    # Imported here, because a bot with one machine does not need it.
     from interpreter_bot.hosts import host_lists, placed_hosts
 
     async with (
@@ -194,20 +194,20 @@ async def _open_fleet(
         yield hosts
 
 
-async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Address]:
-    """Return where the hosts of a fleet listen.
+async def find_fleet_addresses(config: settings.Settings) -> list[host_addresses.Address]:
+    """Find the addresses at which the hosts of a fleet listen.
 
     Raises:
-        BotError: the settings or the database say nothing that can be used.
+        BotError: the settings or the database cannot be used.
     """
-    # Imported here: on one machine nothing of this is needed.
+    # Imported here, because a bot with one machine does not need it.
     from interpreter_bot.hosts import host_lists
 
     async with contextlib.AsyncExitStack() as stack:
         listed_hosts = None
         if host_lists.RAY_ENTRY in config.host.fleet:
-            opening = open_database(config, takes_orphans=False)
-            listed_hosts = (await stack.enter_async_context(opening)).fleet_hosts
+            database_context = open_database(config, takes_orphans=False)
+            listed_hosts = (await stack.enter_async_context(database_context)).fleet_hosts
         fleet = host_lists.Fleet(config.host.fleet, config.host.tls, listed_hosts)
         return sorted(await fleet.addresses(), key=str)
 
@@ -244,7 +244,7 @@ def _database_url(config: settings.Settings) -> str:
 
 @contextlib.asynccontextmanager
 async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
-    """Use a host that is there, whose kernels are at hand, else one in this process."""
+    """Use a running host, whose kernels are ready, or else a host in this process."""
     if host_sockets.resolve(host_sockets.newest_link(config.paths)) is not None:
         from interpreter_bot.hosts import host_processes
 

@@ -1,4 +1,4 @@
-"""Pauses garbage collection during a start, whose modules and objects are kept anyway.
+"""Pauses garbage collection during a start, which creates objects that stay, such as modules.
 
 It imports little, because the command line imports it first.
 """
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused(*, freezes: bool = True) -> Iterator[None]:
-    """Collect no garbage in the block; with `freezes`, exempt all that exists at its end.
+    """Collect no garbage in the block; with `freezes`, exempt all objects that exist at its end.
 
-    A bot that starts would look through its modules three hundred times: a tenth of its start.
+    Otherwise a start runs the collector three hundred times, which takes a tenth of its time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -29,10 +29,10 @@ def paused(*, freezes: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def frozen() -> Iterator[None]:
-    """Exempt from garbage collection what exists now: modules, most of all.
+    """Exempt all present objects, mostly modules, from garbage collection in the block.
 
-    To look through it all, as Python does from time to time, holds the event loop for a tenth of a
-    second. Enter it when all is imported and open; what is imported later is exempted by `paused`.
+    A full collection would block the event loop for a tenth of a second. Enter it when everything
+    is imported and open; `paused` exempts later imports.
     """
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""What a process does before it opens anything: it checks its settings, and hides its memory."""
+"""The first steps of a process: check the settings, and hide the memory from other processes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
         SettingsError: they are wrong, or turn the sandbox off.
     """
     prefix = str(settings.Settings.model_config["env_prefix"])
-    if unknown := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
-        raise errors.SettingsError("\n".join(unknown))
+    if unknown_variables := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
+        raise errors.SettingsError("\n".join(unknown_variables))
     try:
         config = settings.load(file)
     except pydantic.ValidationError as error:
@@ -46,9 +46,9 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
         raise errors.SettingsError(operator_words.unreadable_settings_file(error)) from error
     except ValueError as error:
         raise errors.SettingsError(operator_words.unreadable_settings(error)) from error
-    named = tuple(model.api_key_variable for model in config.models)
-    if unusable := header_values.variable_sentences(os.environ, named):
-        raise errors.SettingsError("\n".join(unusable))
+    key_variables = tuple(model.api_key_variable for model in config.models)
+    if sentences := header_values.variable_sentences(os.environ, key_variables):
+        raise errors.SettingsError("\n".join(sentences))
     if not config.sandbox.enabled:
         raise errors.SettingsError(operator_words.SANDBOX_ONLY_BY_OPTION)
     if not is_sandboxed:
@@ -60,7 +60,7 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
 def forbid_inspection() -> None:
     """Keep other processes of this user from reading the memory and environment of this one.
 
-    In an ordinary container, those of sessions may have the bot's user id.
+    In an ordinary container, processes of sessions may have the bot's user id.
     """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 

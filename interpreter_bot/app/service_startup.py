@@ -1,4 +1,4 @@
-"""Opening of the conversation service: kernels, models, store, and their maintenance."""
+"""Opens the conversation service: kernels, models, store, and their maintenance."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _PREOPEN_DELAY_SECONDS: Final = 2.0
 
 @contextlib.contextmanager
 def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[pathlib.Path]:
-    """Give a directory below `data` for temporary files; removes those of a killed bot.
+    """Make a directory below `data` for temporary files, and remove those of a killed bot.
 
-    With `is_default`, all temporary files of this process lie there: a process that is ours.
-    Artifacts are copied before they are sent, up to gigabytes. The system's own directory may be in
-    memory, as under systemd and on new distributions, or on a disk whose free space is not watched.
+    With `is_default`, all temporary files of this process are made there. Artifacts are copied
+    before they are sent, up to gigabytes. The system's own directory may be in memory, as on new
+    distributions, or on a disk whose free space nobody watches.
 
     Raises:
         OSError: the directory cannot be created.
@@ -60,9 +60,9 @@ def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[
     directory = data / "spool"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
-        # Another process may use the same directory, but for no file that long.
+        # Another process may use the same directory, but keeps no file for so long.
         if path.is_dir() and time.time() - path.stat().st_mtime > _MAX_SPOOL_AGE_SECONDS:
-            # Python 3.11 recurses; what is too deep for it was made to be, and stays.
+            # Python 3.11 recurses. Only hostile code nests directories too deeply; these stay.
             with contextlib.suppress(RecursionError):
                 shutil.rmtree(path, ignore_errors=True)
     if not is_default:
@@ -91,28 +91,28 @@ async def open_conversations(
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
-        secrets: holds what tools of MCP servers name.
-        hosts: where kernels live; waited for last.
+        secrets: holds the variables that `mcp_servers` names.
+        hosts: where kernels live; awaited late, because they open slowly.
         broker: lets their code reach the outside, if there is one.
-        is_ephemeral: leaves nothing behind: no file, no memory.
-        bot: for which it is opened; None for a process beside the bot.
+        is_ephemeral: no file and no database outlive the service.
+        bot: the active bot; None for a process beside it.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
         # An ephemeral service may be part of another program.
-        spooling = spool_directory(config.paths.data, is_default=not is_ephemeral)
-        spool = stack.enter_context(spooling)
-        opening = (
+        spool_context = spool_directory(config.paths.data, is_default=not is_ephemeral)
+        spool = stack.enter_context(spool_context)
+        database_context = (
             _temporary_database(stack, spool)
             if is_ephemeral
             else execution_startup.open_database(config, bot=bot)
         )
-        database = await stack.enter_async_context(opening)
+        database = await stack.enter_async_context(database_context)
         credentials = stored_credentials.StoredCredentials(config)
-        stored = await asyncio.to_thread(credentials.load)
-        model_environment = model_setup.add_stored_models(environment, stored)
+        stored_variables = await asyncio.to_thread(credentials.load)
+        model_environment = model_setup.add_stored_models(environment, stored_variables)
         catalogue, notice = await _open_catalogue(config, model_environment, stack)
         setup = model_setup.ModelSetup(
             catalogue,
@@ -122,10 +122,10 @@ async def open_conversations(
             is_chosen=not notice,
         )
         skills = await _load_skills(config, is_ephemeral=is_ephemeral)
-        # With a key that is stored nowhere, encrypted secrets are gone with the process.
+        # Nothing can decrypt secrets after the process if their key is not stored.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
-        opening_tools = execution_startup.open_tools(config, secrets, database.accounts, keys)
-        tools = await stack.enter_async_context(opening_tools)
+        tools_context = execution_startup.open_tools(config, secrets, database.accounts, keys)
+        tools = await stack.enter_async_context(tools_context)
         kernels = await hosts
         connections = await execution_startup.prepare_connections(broker, kernels)
         recorder = code_activity_recording.ActivityRecorder(
@@ -146,11 +146,11 @@ async def open_conversations(
             model_setup=setup,
             on_installation=recorder.add,
         )
-        opening_service = session_service.SessionService.open(services, model_notice=notice)
-        service = await stack.enter_async_context(opening_service)
-        upkeep = maintenance.Maintenance(services, service)
+        service_context = session_service.SessionService.open(services, model_notice=notice)
+        service = await stack.enter_async_context(service_context)
+        maintainer = maintenance.Maintenance(services, service)
         jobs = (
-            *upkeep.periodic_jobs(),
+            *maintainer.periodic_jobs(),
             *retention.Retention(services, service).periodic_jobs(),
             *recorder.periodic_jobs(),
         )
@@ -158,12 +158,12 @@ async def open_conversations(
             jobs += service.schedules.periodic_jobs()
         if tools is not None:
             jobs += tools.periodic_jobs()
-        await upkeep.take_over(database.orphans)
+        await maintainer.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
-        opening_models = asyncio.create_task(
+        preopen_task = asyncio.create_task(
             _preopen_models(catalogue, freezes=not is_ephemeral), name="open models"
         )
-        stack.callback(opening_models.cancel)
+        stack.callback(preopen_task.cancel)
         yield service
 
 
@@ -183,7 +183,7 @@ async def _prepare_recording(
     database: databases.Database,
     recorder: code_activity_recording.ActivityRecorder,
 ) -> None:
-    """Let the activity of code be recorded, and tell connections the latest queries."""
+    """Record the activity of code from now on, and tell connections the latest queries."""
     if broker is not None:
         broker.on_contact = recorder.add
         broker.find_grants = functools.partial(approvals.granted_requests, database)
@@ -206,13 +206,13 @@ async def _open_catalogue(
     servers: dict[str, on_demand_model.OnDemandModel] = {}
     notice = ""
     if not models:
-        local = await stack.enter_async_context(
+        demo_model = await stack.enter_async_context(
             on_demand_model.OnDemandModel.open(config.local, config.paths.data)
         )
-        notice = f"{model_words.NO_MODEL_YET} {local.unavailable}"
-        if not local.unavailable:
-            models, servers = (local.model,), {local.model.title: local}
-            notice = f"{model_words.DEMO_ANSWERS} {local.licence}".strip()
+        notice = f"{model_words.NO_MODEL_YET} {demo_model.unavailable}"
+        if not demo_model.unavailable:
+            models, servers = (demo_model.model,), {demo_model.model.title: demo_model}
+            notice = f"{model_words.DEMO_ANSWERS} {demo_model.licence}".strip()
     catalogue = catalogues.Catalogue(
         models,
         keys=catalogues.keys(models, environment),
@@ -220,13 +220,13 @@ async def _open_catalogue(
         servers=servers,
         unlisted=discovery.unlisted,
     )
-    # Before the embedded model, which it talks to.
+    # Pushed last, so that it closes before the embedded model that it uses.
     stack.push_async_callback(catalogue.close)
     return catalogue, notice
 
 
 async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
-    """Open models before anybody asks one, but after people see what they missed.
+    """Open models before the first question, but after pages have shown what people missed.
 
     It blocks the event loop most of the time, for half as long as a start takes.
     """
@@ -236,13 +236,13 @@ async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> 
             try:
                 await catalogue.llm(title)
             except Exception:
-                # Any exception, of an SDK or its client: nobody waits for this task.
+                # SDKs raise any exception, and nobody awaits this task.
                 _log.exception("the model %r could not be opened", title)
 
 
 def _temporary_database(
     stack: contextlib.AsyncExitStack, spool: pathlib.Path
 ) -> AbstractAsyncContextManager[databases.Database]:
-    """Return a database in a directory that is gone with the stack, not yet opened."""
+    """Return the context of a database in a directory that the stack deletes at its end."""
     directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=spool)))
     return databases.Database.open(engines.default_url(directory), files=directory / "kept")

@@ -77,9 +77,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return printer
 
     async def work(interrupter: console_runs.Interrupter) -> int:
-        opening = bot_startup.open_service(config.for_one_session(), os.environ, is_ephemeral=True)
-        async with opening as service:
-            # Imported late, as the opening imports most of it in the background.
+        service_context = bot_startup.open_service(
+            config.for_one_session(), os.environ, is_ephemeral=True
+        )
+        async with service_context as service:
+            # Imported late, because `open_service` imports most of it in the background.
             from interpreter_bot.commands import ask_turns
 
             new_turn_reply = functools.partial(new_reply, service.answer)

@@ -64,7 +64,7 @@ class Turns:
             if self._service.logins.are_possible:
                 from interpreter_bot.platforms import login_pages
 
-                # At a port of its own: the page of a running bot does not know these logins.
+                # At another port, because the page of a running bot does not know these logins.
                 pages = login_pages.serve(self._service, settings.ToolLogins(port=0))
                 await stack.enter_async_context(pages)
             if self._options.model:
@@ -158,8 +158,8 @@ async def _complete(place: command_types.Place, text: str) -> list[tuple[str, in
 def _parse_command(prompt: str, *, is_typed: bool) -> command_types.Invocation | None:
     """Parse a command; None for a question.
 
-    A prompt that was not typed is a command only if it is the name of one, and nothing else:
-    scripts put text of others into prompts, which must not run as code.
+    A prompt from the command line is a command only if it is nothing but the name of one: scripts
+    put other people's text into prompts, which must not run as code.
 
     Raises:
         BotError: it was mistyped, or lacks its argument.

@@ -86,7 +86,7 @@ def require_files(paths: Iterable[pathlib.Path]) -> None:
 def run(
     work: Work, writer: threaded_stdout.StdoutWriter, saver: saved_files.SavedFiles | None
 ) -> int:
-    """Do the work; return the exit status, a failure also if a file could not be saved."""
+    """Do the work; return the exit status, which is a failure if a file could not be saved."""
     try:
         status = asyncio.run(_run_and_write(work, writer))
     except threaded_stdout.UnreadError as error:

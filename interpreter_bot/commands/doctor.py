@@ -13,7 +13,7 @@ from typing import Final
 from interpreter_bot import settings
 from interpreter_bot.doctor import diagnosis
 
-_SIGN_OF_RESULT: Final = {True: "yes", False: "NO", None: "-"}
+_SIGN_BY_RESULT: Final = {True: "yes", False: "NO", None: "-"}
 
 
 def format_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
@@ -21,7 +21,7 @@ def format_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
     width = max((len(finding.name) for finding in findings), default=0)
     lines: list[str] = []
     for finding in findings:
-        sign = _SIGN_OF_RESULT[finding.is_active]
+        sign = _SIGN_BY_RESULT[finding.is_active]
         lines.append(f"{finding.name:<{width}}  {sign:<3}  {_join_lines(finding.detail)}".rstrip())
         if finding.is_active is False:
             advice = (finding.consequence, finding.fix)
@@ -56,7 +56,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         from interpreter_bot.app import execution_startup
         from interpreter_bot.doctor import configured_services
 
-        fleet = functools.partial(execution_startup.fleet_addresses, config)
+        fleet = functools.partial(execution_startup.find_fleet_addresses, config)
         findings += configured_services.check(
             config, os.environ, fleet if config.host.fleet else None
         )
@@ -64,9 +64,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     from interpreter_bot.doctor import chat_tokens, model_trials
     from interpreter_bot.sessions import model_setup
 
-    stored = stored_credentials.StoredCredentials(config).load()
-    findings += chat_tokens.check(stored_credentials.with_stored_tokens(config, stored))
-    findings += model_trials.check(config, model_setup.add_stored_models(os.environ, stored))
+    stored_variables = stored_credentials.StoredCredentials(config).load()
+    findings += chat_tokens.check(stored_credentials.with_stored_tokens(config, stored_variables))
+    findings += model_trials.check(
+        config, model_setup.add_stored_models(os.environ, stored_variables)
+    )
     level = diagnosis.level(findings)
     write_report = format_json if options.json else format_lines
     sys.stdout.write(write_report(findings, level) + "\n")

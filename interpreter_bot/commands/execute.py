@@ -43,9 +43,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.watch and options.source in (None, "-"):
         raise code_sources.InputFileError(operator_words.NOTHING_TO_WATCH)
     watched_file = _WatchedFile(options.source) if options.watch else None
-    codes = code_sources.read(options.source) if options.source else []
-    codes += options.cell
-    if not codes:
+    initial_cells = code_sources.read(options.source) if options.source else []
+    initial_cells += options.cell
+    if not initial_cells:
         raise code_sources.InputFileError(operator_words.NO_CODE)
     files = [path for path in options.file if path != _STDIN]
     console_runs.require_files(files)
@@ -97,7 +97,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 await session.attach(attachments)
                 interrupter.set_stop(session.stop)
                 async with console_runs.ticking(reply.tick):
-                    is_ok = await session.run(codes)
+                    is_ok = await session.run(initial_cells)
                 while watched_file is not None and (
                     cells := await watched_file.wait_for_change(interrupter)
                 ):
@@ -118,26 +118,26 @@ class _InstallationRecord:
     def __init__(self, config: settings.Settings, key: str) -> None:
         self._config = config
         self._key = key
-        self._writing: set[asyncio.Task[None]] = set()
+        self._write_tasks: set[asyncio.Task[None]] = set()
 
     def write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
         """Begin to record an installation."""
-        self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
+        self._write_tasks.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
 
     async def _write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
         installation = code_activity.Installation(
             self._key, kernel_id, _PLATFORM, layer.name, layer.packages
         )
         try:
-            opening = execution_startup.open_database(self._config, takes_orphans=False)
-            async with opening as database:
+            database_context = execution_startup.open_database(self._config, takes_orphans=False)
+            async with database_context as database:
                 await database.activities.add([installation])
         except errors.BotError:
             _log.exception("an installation could not be recorded: %s", layer.packages)
 
     async def close(self) -> None:
         """Wait until everything is recorded."""
-        await asyncio.gather(*self._writing)
+        await asyncio.gather(*self._write_tasks)
 
 
 class _WatchedFile:
@@ -164,8 +164,8 @@ class _WatchedFile:
                 continue
             self._last_state = state
             try:
-                if codes := await asyncio.to_thread(code_sources.read, f"{self._path}"):
-                    return codes
+                if cells := await asyncio.to_thread(code_sources.read, f"{self._path}"):
+                    return cells
             except code_sources.InputFileError as error:
                 # The file may be half written, or no longer a notebook.
                 sys.stderr.write(f"interpreter-bot: {error}\n")

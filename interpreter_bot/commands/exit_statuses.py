@@ -1,12 +1,12 @@
-"""Exit statuses of all commands, besides 0, which says that all went well."""
+"""Exit statuses of all commands, besides 0 for success."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FAILED: Final = 1
-"""Something that ran failed."""
+"""The command ran, and something failed."""
 REFUSED: Final = 2
 """Nothing was run."""
 INTERRUPTED: Final = 130
-"""Ctrl-C, as shells have it."""
+"""Ended by Ctrl-C; shells use the same number."""

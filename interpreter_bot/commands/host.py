@@ -38,7 +38,7 @@ from interpreter_bot.wording import host_words, operator_words
 
 _log = logging.getLogger(__name__)
 
-# Longer than a journal is kept.
+# Longer than journals are kept.
 _UNATTENDED_SECONDS: Final = 25 * 3600.0
 _DEFAULT_SAVE_SECONDS: Final = 30.0
 _CHECK_SECONDS: Final = 0.2
@@ -80,7 +80,7 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
     statuses: list[dict[str, object]] = []
     addresses: list[host_addresses.Address] = [*host_sockets.list_newest_first(config.paths)]
     if config.host.fleet:
-        addresses = await execution_startup.fleet_addresses(config)
+        addresses = await execution_startup.find_fleet_addresses(config)
     for address in addresses:
         try:
             status = await host_processes.read_status(address)
@@ -118,31 +118,31 @@ async def _open_server(
         path = await asyncio.to_thread(
             host_sockets.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
         )
-        shared = None
+        shared_store = None
         if config.host.store:
             if not config.snapshots.enabled:
                 raise errors.SettingsError(host_words.STORE_NEEDS_SNAPSHOTS)
-            shared = shared_object_stores.SharedStore(config.host.store)
-            await archive_manifests.share_key(shared, config)
-        closing = contextlib.AsyncExitStack()
-        await stack.enter_async_context(closing)
+            shared_store = shared_object_stores.SharedStore(config.host.store)
+            await archive_manifests.share_key(shared_store, config)
+        archive_stack = contextlib.AsyncExitStack()
+        await stack.enter_async_context(archive_stack)
         host = await stack.enter_async_context(
             local_startup.open_host(_without_input_limit(config))
         )
         archives = None
-        if shared is not None:
+        if shared_store is not None:
             key = await asyncio.to_thread(snapshot_generations.load_key, config)
-            opening_archives = session_archives.SessionArchives.open(host.pool, shared, key)
-            archives = await stack.enter_async_context(opening_archives)
+            archives_context = session_archives.SessionArchives.open(host.pool, shared_store, key)
+            archives = await stack.enter_async_context(archives_context)
             # Closed after the pool, which saves remaining variables when it closes.
-            closing.push_async_callback(archives.close)
-        opening = executions.Executions.open(
+            archive_stack.push_async_callback(archives.close)
+        executions_context = executions.Executions.open(
             config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
-        open_executions = await stack.enter_async_context(opening)
-        opening_server = host_server.HostServer.open(
+        host_executions = await stack.enter_async_context(executions_context)
+        server_context = host_server.HostServer.open(
             host,
-            open_executions,
+            host_executions,
             path,
             is_lingering=linger_seconds is not None,
             bot_uid=_find_user_id(config.host.bot_user),
@@ -152,7 +152,7 @@ async def _open_server(
             archives=archives,
         )
         try:
-            server = await stack.enter_async_context(opening_server)
+            server = await stack.enter_async_context(server_context)
         except OSError as error:
             sentence = host_words.cannot_listen(
                 config.host.listen or path, error.strerror, "host.listen"

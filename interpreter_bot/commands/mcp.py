@@ -55,8 +55,8 @@ async def _serve(config: settings.Settings) -> int:
     config = config.for_one_session()
     try:
         async with contextlib.AsyncExitStack() as stack:
-            opening = execution_startup.open_broker(config, os.environ)
-            broker = await stack.enter_async_context(opening)
+            broker_context = execution_startup.open_broker(config, os.environ)
+            broker = await stack.enter_async_context(broker_context)
             reach = code_activity.NO_REACH
             if broker is not None:
                 reach = broker.reach(values.format_key(values.SessionKey("mcp")))
@@ -64,18 +64,18 @@ async def _serve(config: settings.Settings) -> int:
             lines = first_answers.ClientLines(sys.stdin.fileno(), _take_over_stdout(), instructions)
             read_task = asyncio.create_task(lines.read(), name="mcp: standard input")
             stack.callback(read_task.cancel)
-            conversations = bot_startup.open_service(
+            service_context = bot_startup.open_service(
                 config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
             )
-            opening_service = await stack.enter_async_context(
-                side_by_side.open_in_task(conversations, "conversations")
+            service_future = await stack.enter_async_context(
+                side_by_side.open_in_task(service_context, "conversations")
             )
             await asyncio.to_thread(
                 importlib.import_module, "interpreter_bot.platforms.mcp.startup"
             )
             from interpreter_bot.platforms.mcp import startup
 
-            await startup.serve_stdio(await opening_service, lines)
+            await startup.serve_stdio(await service_future, lines)
     except asyncio.CancelledError:
         return exit_statuses.INTERRUPTED
     return 0

@@ -207,14 +207,18 @@ def _check_command(
     parser: argparse.ArgumentParser, arguments: Sequence[str], names: Iterable[str]
 ) -> None:
     """End the process if there is no such command, with the one that may be meant."""
-    first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("--config")
-    first.add_argument("command", nargs="?")
-    name = first.parse_known_args(arguments)[0].command
+    name_parser = argparse.ArgumentParser(add_help=False)
+    name_parser.add_argument("--config")
+    name_parser.add_argument("command", nargs="?")
+    name = name_parser.parse_known_args(arguments)[0].command
     if name is None or name in names:
         return
-    alike = difflib.get_close_matches(name, names, 1)
-    hint = f"Did you mean {alike[0]}?" if alike else f"{_PROGRAM_NAME} --help lists them."
+    similar_names = difflib.get_close_matches(name, names, 1)
+    hint = (
+        f"Did you mean {similar_names[0]}?"
+        if similar_names
+        else f"{_PROGRAM_NAME} --help lists them."
+    )
     parser.exit(2, f"{_PROGRAM_NAME}: There is no command {name}. {hint}\n")
 
 

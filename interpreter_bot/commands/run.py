@@ -35,7 +35,7 @@ _FIRST_RETRY_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
 _MAX_RETRY_SECONDS: Final = 120.0
 
-_Opening = Callable[[], AbstractAsyncContextManager[str]]
+_OpenPlatform = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, each time it is called; yields a sentence, such as where it listens."""
 
 
@@ -45,12 +45,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
-    # Sessions with user ids of their own must be able to pass through the directory. If it cannot
-    # be made, whatever writes there first reports that.
+    # Sessions with other user ids must be able to pass through the directory. If it cannot be made,
+    # the first write there reports that.
     with contextlib.suppress(OSError):
         config.paths.data.mkdir(mode=0o711, parents=True, exist_ok=True)
-    stored = stored_credentials.StoredCredentials(config).load()
-    config = stored_credentials.with_stored_tokens(config, stored)
+    stored_variables = stored_credentials.StoredCredentials(config).load()
+    config = stored_credentials.with_stored_tokens(config, stored_variables)
     return asyncio.run(_run(config, dict(os.environ)))
 
 
@@ -80,19 +80,19 @@ async def run_bot(
         BotError: nothing could be opened.
     """
     platforms = _Platforms(_platform_names(config), end)
-    holding = execution_startup.hold_active_bot(config, functools.partial(_stand_by, config))
-    async with side_by_side.open_in_task(holding, "active bot") as active:
-        if not await _is_opened_before(active, end):
+    lock_context = execution_startup.hold_active_bot(config, functools.partial(_stand_by, config))
+    async with side_by_side.open_in_task(lock_context, "active bot") as bot_future:
+        if not await _wait_until_opened(bot_future, end):
             return 0
-        bot = active.result()
-        restarting = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
+        bot = bot_future.result()
+        restart_task = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
         try:
-            opening = bot_startup.open_service(
+            service_context = bot_startup.open_service(
                 config, environment, kernels_outlive_bot=kernels_outlive_bot, bot=bot
             )
-            return await _run_platforms(config, opening, platforms, end)
+            return await _run_platforms(config, service_context, platforms, end)
         finally:
-            restarting.cancel()
+            restart_task.cancel()
 
 
 def _stand_by(config: settings.Settings) -> None:
@@ -109,45 +109,47 @@ async def _restart_when_lost(bot: active_bot.ActiveBot, end: asyncio.Event) -> N
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606
 
 
-async def _is_opened_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
-    """Wait until something is opened, or until the end; return whether it was opened."""
-    ending = asyncio.create_task(end.wait(), name="end")
-    waited_for: set[asyncio.Future[Any]] = {opened, ending}
+async def _wait_until_opened(future: asyncio.Future[Any], end: asyncio.Event) -> bool:
+    """Wait until a future is done or `end` is set; return whether the future is done."""
+    end_task = asyncio.create_task(end.wait(), name="end")
+    futures: set[asyncio.Future[Any]] = {future, end_task}
     try:
-        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        ending.cancel()
-    return opened.done()
+        end_task.cancel()
+    return future.done()
 
 
 async def _run_platforms(
     config: settings.Settings,
-    opening: AbstractAsyncContextManager[session_service.SessionService],
+    service_context: AbstractAsyncContextManager[session_service.SessionService],
     platforms: _Platforms,
     end: asyncio.Event,
 ) -> int:
     """Open the page, then the conversations, then the other platforms."""
-    ready: asyncio.Future[session_service.SessionService]
-    ready = asyncio.get_running_loop().create_future()
+    service_future: asyncio.Future[session_service.SessionService]
+    service_future = asyncio.get_running_loop().create_future()
     try:
         if config.web.enabled:
             from interpreter_bot.platforms.web import server
 
             data = config.paths.data
             open_api = functools.partial(_open_api, data)
-            page = functools.partial(server.serve, ready, config.web, data, open_api=open_api)
+            page = functools.partial(
+                server.serve, service_future, config.web, data, open_api=open_api
+            )
             await platforms.open_first(operator_words.PAGE_NAME, page)
             if end.is_set():
                 # Nothing else will be served, so no database is needed.
                 return platforms.status
-        async with side_by_side.open_in_task(opening, "conversations") as opened:
-            if not await _is_opened_before(opened, end):
+        async with side_by_side.open_in_task(service_context, "conversations") as open_future:
+            if not await _wait_until_opened(open_future, end):
                 return platforms.status
-            service = opened.result()
-            openings = _find_openings(config, service)
-            ready.set_result(service)
+            service = open_future.result()
+            open_functions = _find_open_functions(config, service)
+            service_future.set_result(service)
             with garbage_collection.frozen():
-                await platforms.keep_open(openings, service)
+                await platforms.keep_open(open_functions, service)
     finally:
         await platforms.abort()
     return platforms.status
@@ -177,25 +179,27 @@ def _platform_names(config: settings.Settings) -> set[str]:
     return {name for name, is_on in is_on_by_name.items() if is_on}
 
 
-def _find_openings(
+def _find_open_functions(
     config: settings.Settings, service: session_service.SessionService
-) -> dict[str, _Opening]:
+) -> dict[str, _OpenPlatform]:
     """Return the other platforms that are set up; only these are imported."""
-    openings: dict[str, _Opening] = {}
+    open_functions: dict[str, _OpenPlatform] = {}
     if config.slack.is_on:
         from interpreter_bot.platforms.slack import startup as slack
 
-        openings[_SLACK] = functools.partial(
+        open_functions[_SLACK] = functools.partial(
             slack.serve, service, config.slack, tables=service.queries.library_tables
         )
     if token := config.discord.token.get_secret_value():
         from interpreter_bot.platforms.discord import startup as discord
 
-        openings[_DISCORD] = functools.partial(discord.serve, service, config.discord, token=token)
+        open_functions[_DISCORD] = functools.partial(
+            discord.serve, service, config.discord, token=token
+        )
     if service.logins.are_possible:
         from interpreter_bot.platforms import login_pages
 
-        openings[operator_words.LOGIN_PAGES_NAME] = functools.partial(
+        open_functions[operator_words.LOGIN_PAGES_NAME] = functools.partial(
             login_pages.serve, service, config.tool_logins
         )
     if config.mcp.enabled:
@@ -205,55 +209,57 @@ def _find_openings(
         mcp.require_sdk()
         from interpreter_bot.platforms.mcp import startup
 
-        openings[_MCP] = functools.partial(startup.serve, service, config.mcp, config.paths.data)
-    return openings
+        open_functions[_MCP] = functools.partial(
+            startup.serve, service, config.mcp, config.paths.data
+        )
+    return open_functions
 
 
 class _Platforms:
     """All platforms, which are independent: a failure of one does not affect the others.
 
-    A lost platform is opened again, after growing waits. A platform that refuses at its first
-    opening, as with a wrong token, is given up.
+    A lost platform is opened again, after growing waits. A platform that cannot be opened the first
+    time, as with a wrong token, is given up.
     """
 
     def __init__(self, names: Collection[str], end: asyncio.Event) -> None:
-        """Make it; `end` is set once all of `names` have failed."""
+        """Begin without any; `end` is set once all platforms of `names` have failed."""
         self._platform_names = names
         self._end = end
-        self._closing = asyncio.Event()
+        self._is_closing = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._was_attempted = asyncio.Event()
         self._open_names: set[str] = set()
-        self._ever_opened: set[str] = set()
-        self._lost: set[str] = set()
-        self._failed: set[str] = set()
+        self._opened_names: set[str] = set()
+        self._lost_names: set[str] = set()
+        self._failed_names: set[str] = set()
 
     @property
     def status(self) -> int:
         """The exit status."""
-        failed_names = self._failed | self._lost
-        if failed_names and not self._ever_opened:
+        failed_names = self._failed_names | self._lost_names
+        if failed_names and not self._opened_names:
             return exit_statuses.REFUSED
         return exit_statuses.FAILED if failed_names else 0
 
-    async def open_first(self, name: str, opening: _Opening) -> None:
+    async def open_first(self, name: str, open_platform: _OpenPlatform) -> None:
         """Open a platform before the others; wait until it is open or has failed."""
-        self._begin(name, opening)
+        self._begin(name, open_platform)
         await self._was_attempted.wait()
 
     async def keep_open(
-        self, openings: Mapping[str, _Opening], service: session_service.SessionService
+        self, open_functions: Mapping[str, _OpenPlatform], service: session_service.SessionService
     ) -> None:
         """Open the others, and keep all of them open until the end."""
         try:
-            for name, opening in openings.items():
-                self._begin(name, opening)
+            for name, open_platform in open_functions.items():
+                self._begin(name, open_platform)
             await self._end.wait()
             for name in self._tasks.keys() - self._open_names:
                 self._tasks[name].cancel()
-            # Platforms stay open for the answers that are still on their way.
+            # Platforms stay open until running answers have been shown.
             await service.drain()
-            self._closing.set()
+            self._is_closing.set()
             await asyncio.wait(self._tasks.values())
         finally:
             await self.abort()
@@ -264,20 +270,20 @@ class _Platforms:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _begin(self, name: str, opening: _Opening) -> None:
-        keeping = self._keep_trying(name, opening)
-        self._tasks[name] = asyncio.create_task(keeping, name=f"platform: {name}")
+    def _begin(self, name: str, open_platform: _OpenPlatform) -> None:
+        work = self._keep_trying(name, open_platform)
+        self._tasks[name] = asyncio.create_task(work, name=f"platform: {name}")
 
-    async def _keep_trying(self, name: str, opening: _Opening) -> None:
+    async def _keep_trying(self, name: str, open_platform: _OpenPlatform) -> None:
         wait_seconds = _FIRST_RETRY_SECONDS
         while not self._end.is_set():
             began = time.monotonic()
             try:
-                await self._keep_open(name, opening)
+                await self._keep_open(name, open_platform)
             except errors.PlatformLostError as error:
                 failure: Exception = error
             except errors.BotError as error:
-                if name not in self._ever_opened:
+                if name not in self._opened_names:
                     # People get the sentence; the log has details.
                     _log.info("%s failed", name, exc_info=True)
                     self._give_up(name, str(error))
@@ -297,18 +303,18 @@ class _Platforms:
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)
 
-    async def _keep_open(self, name: str, opening: _Opening) -> None:
+    async def _keep_open(self, name: str, open_platform: _OpenPlatform) -> None:
         """Keep a platform open until all should be closed."""
         try:
-            async with opening() as sentence:
+            async with open_platform() as sentence:
                 self._open_names.add(name)
-                self._ever_opened.add(name)
-                self._lost.discard(name)
-                # Not logged, as the address of the page contains its token.
+                self._opened_names.add(name)
+                self._lost_names.discard(name)
+                # Not logged, because the address of the page contains its token.
                 sys.stdout.write(f"{name}: {sentence}\n")
                 sys.stdout.flush()
                 self._was_attempted.set()
-                await self._closing.wait()
+                await self._is_closing.wait()
         finally:
             self._was_attempted.set()
             self._open_names.discard(name)
@@ -316,19 +322,19 @@ class _Platforms:
     def _report_loss(self, name: str, error: Exception, wait_seconds: float) -> None:
         """Report that a platform will be opened again; details are logged the first time."""
         sentence = operator_words.platform_failed_for_now(name, error, wait_seconds)
-        if name in self._lost:
+        if name in self._lost_names:
             _log.warning(sentence)
             return
-        self._lost.add(name)
+        self._lost_names.add(name)
         _log.warning(sentence, exc_info=error)
         _print_error(sentence)
 
     def _give_up(self, name: str, sentence: str) -> None:
         """Give up a platform; end the bot if none is left."""
         _print_error(operator_words.platform_failed(name, sentence))
-        self._lost.discard(name)
-        self._failed.add(name)
-        if self._failed.issuperset(self._platform_names):
+        self._lost_names.discard(name)
+        self._failed_names.add(name)
+        if self._failed_names.issuperset(self._platform_names):
             self._end.set()
 
 

@@ -37,14 +37,14 @@ class SessionEntry:
     """One session.
 
     Attributes:
-        key: as text, for hosts.
+        key: its key as text.
         session: its record; None if the database has none.
-        person: who began it.
+        person: the person who began it.
         host: the host that has its kernel, or would start one; None if there is none. In a fleet,
             the host of its placement, in the epoch of the placement.
         epoch: of its placement; 0 if it has none.
         status: of its kernel, if it has one.
-        saved: the size of its snapshot, if it has one.
+        saved: the size of its saved variables, if it has any.
     """
 
     key: str
@@ -129,7 +129,7 @@ async def open_hosts(
         addresses: Sequence[host_addresses.Address]
         addresses = await asyncio.to_thread(host_sockets.list_newest_first, config.paths)
         if config.host.fleet:
-            addresses = await execution_startup.fleet_addresses(config)
+            addresses = await execution_startup.find_fleet_addresses(config)
         for address in addresses:
             try:
                 host = await stack.enter_async_context(remote_host.RemoteHost.open(address))
@@ -154,15 +154,17 @@ async def list_sessions(
         for session, person in await database.sessions.list_with_owners()
     }
     kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
-    for remote in hosts:
-        for key, status in (await remote.statuses()).items():
+    for fleet_host in hosts:
+        for key, status in (await fleet_host.statuses()).items():
             if not status.loss_reason:
-                kernels[key] = remote, status
+                kernels[key] = fleet_host, status
     keys = sessions_by_key.keys() | kernels.keys()
     sizes = await _find_sizes(config, keys, hosts)
     hosts_by_data_id: dict[str, remote_host.RemoteHost] = {}
     if config.host.fleet:
-        hosts_by_data_id = {remote.connection.status.data_id: remote for remote in hosts}
+        hosts_by_data_id = {
+            fleet_host.connection.status.data_id: fleet_host for fleet_host in hosts
+        }
     placements = await database.placements.find_all(keys) if hosts_by_data_id else {}
     entries = []
     for key in keys:
@@ -192,7 +194,7 @@ async def list_sessions(
 async def _find_sizes(
     config: settings.Settings, keys: set[str], hosts: Sequence[remote_host.RemoteHost]
 ) -> Mapping[str, session_variables.SnapshotSize]:
-    # Hosts of one data directory give the same sizes, and may read it even if we may not.
+    # Hosts of one data directory report the same sizes, and may read it even if this user may not.
     if hosts:
         sizes: dict[str, session_variables.SnapshotSize] = {}
         for host in hosts if config.host.fleet else hosts[:1]:

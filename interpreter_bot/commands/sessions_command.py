@@ -39,9 +39,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
-    opening = execution_startup.open_database(config, takes_orphans=False)
-    opening_hosts = session_listings.open_hosts(config, lambda line: sys.stderr.write(f"{line}\n"))
-    async with opening as database, opening_hosts as hosts:
+    database_context = execution_startup.open_database(config, takes_orphans=False)
+    hosts_context = session_listings.open_hosts(config, lambda line: sys.stderr.write(f"{line}\n"))
+    async with database_context as database, hosts_context as hosts:
         entries = await session_listings.list_sessions(config, database, hosts)
         if options.verb is None:
             listed_entries = [

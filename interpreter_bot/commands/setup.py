@@ -21,19 +21,19 @@ from interpreter_bot.wording import doctor_words, operator_words
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Trial:
-    """Credentials that work.
+class _TestedCredentials:
+    """The result of a successful try of credentials.
 
     Attributes:
         name: of the model, or of the bot to which the tokens belong.
         notes: what is missing, or remains to be done.
-        ask_person: the question to whom the bot should write as a test; empty if it cannot.
+        person_prompt: asks for the person to whom the bot should write as a test; may be empty.
         send_hello: writes to the person that the answer names.
     """
 
     name: str
     notes: str = ""
-    ask_person: str = ""
+    person_prompt: str = ""
     send_hello: Callable[[str], Coroutine[Any, Any, None]] | None = None
 
 
@@ -96,7 +96,7 @@ def _set_up_discord(
 def _ask_until_valid(
     credentials: stored_credentials.StoredCredentials,
     ask_credentials: Callable[[], dict[str, str]],
-    try_credentials: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
+    try_credentials: Callable[[Mapping[str, str]], Coroutine[Any, Any, _TestedCredentials]],
 ) -> bool:
     """Ask for credentials until they work or none are entered; return whether some were stored."""
     _print(operator_words.HOW_TO_SKIP)
@@ -106,19 +106,19 @@ def _ask_until_valid(
             if not any(changes.values()):
                 return False
             _print(operator_words.TRYING)
-            trial = asyncio.run(try_credentials(changes))
+            tested = asyncio.run(try_credentials(changes))
         except errors.BotError as error:
             _print(operator_words.try_again(error))
         else:
             credentials.save(changes)
-            _print(operator_words.credentials_stored(trial.name) + trial.notes)
-            _offer_hello(trial)
+            _print(operator_words.credentials_stored(tested.name) + tested.notes)
+            _offer_hello(tested)
             return True
 
 
-def _offer_hello(trial: _Trial) -> None:
+def _offer_hello(trial: _TestedCredentials) -> None:
     """Offer that the bot writes to the person, until that works or is skipped."""
-    while trial.send_hello is not None and (person := input(trial.ask_person).strip()):
+    while trial.send_hello is not None and (person := input(trial.person_prompt).strip()):
         try:
             asyncio.run(trial.send_hello(person))
         except errors.BotError as error:
@@ -136,10 +136,10 @@ def _ask_for_model() -> dict[str, str]:
     return dict.fromkeys(model_setup.VARIABLES, "") | model_choice.variables(key, address)
 
 
-async def _try_model(changes: Mapping[str, str]) -> _Trial:
+async def _try_model(changes: Mapping[str, str]) -> _TestedCredentials:
     catalogue = await model_choice.open_tested(changes, model_choice.PATIENCE)
     try:
-        return _Trial(catalogue.titles[0])
+        return _TestedCredentials(catalogue.titles[0])
     finally:
         await catalogue.close()
 
@@ -150,14 +150,14 @@ def _ask_for_slack() -> dict[str, str]:
     return {"SLACK_BOT_TOKEN": bot, "SLACK_APP_TOKEN": app} if bot else {}
 
 
-async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _Trial:
+async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _TestedCredentials:
     from interpreter_bot.platforms.slack import startup
 
     slack_settings = stored_credentials.with_stored_tokens(config, changes).slack
     identity, missing_scopes = await startup.check_bot_token(slack_settings)
     if slack_settings.transport == "socket":
         await startup.check_app_token(slack_settings)
-    return _Trial(
+    return _TestedCredentials(
         identity,
         operator_words.missing_scopes(missing_scopes, doctor_words.FIX_SCOPES)
         if missing_scopes
@@ -172,7 +172,7 @@ def _ask_for_discord() -> dict[str, str]:
     return {"DISCORD_TOKEN": token} if token else {}
 
 
-async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) -> _Trial:
+async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) -> _TestedCredentials:
     from interpreter_bot.platforms.discord import startup
 
     token = changes["DISCORD_TOKEN"]
@@ -184,7 +184,7 @@ async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) ->
     async def send_hello(_: str) -> None:
         await startup.send_hello(token)
 
-    return _Trial(
+    return _TestedCredentials(
         application.name, notes, operator_words.discord_owner_prompt(application.owner), send_hello
     )
 

@@ -84,7 +84,7 @@ def _describe(
     broker: ToolBroker, name: str, *, listing: Listing, names: dict[str, list[str]]
 ) -> Iterator[str]:
     """Describe a server: each tool in a line, and below it what is new, changed or suspicious."""
-    # Imported here: it needs the SDK, which is sure to be installed only if there are servers.
+    # Imported here, because it needs the SDK, which may be missing if there are no servers.
     from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
     accepted = broker.definitions.accepted(name)
@@ -92,8 +92,8 @@ def _describe(
     yield f"{name}  {len(listing.tools)} tools  {listing.digest[: acceptance.DIGEST_CHARACTERS]}"
     if standings[""] != "on":
         yield operator_words.INSTRUCTIONS_CHANGED
-        former = {"said": accepted.instructions} if accepted.instructions else None
-        change = definitions.list_changes(former, {"said": listing.instructions})
+        accepted_fields = {"said": accepted.instructions} if accepted.instructions else None
+        change = definitions.list_changes(accepted_fields, {"said": listing.instructions})
         yield from (f"      {line}" for line in change)
     for tool, standing in sorted(standings.items()):
         if not tool:

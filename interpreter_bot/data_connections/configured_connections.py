@@ -135,7 +135,7 @@ def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
     try:
         return header_values.fill_variables(text, environment)
     except header_values.VariableError as error:
-        raise errors.SettingsError(data_words.bad_setting(name, str(error))) from None
+        raise errors.SettingsError(data_words.invalid_setting(name, str(error))) from None
 
 
 def _variable_values(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -345,8 +345,8 @@ def _outcome(query: code_activity.Query) -> str:
 def _cut_notice(reply: Mapping[str, Any]) -> str:
     """Return a notice if a result was cut; mostly empty."""
     return (
-        data_words.CUT_PHRASES[reply["cut"]].format(rows=reply["rows"])
-        if reply.get("cut") in data_words.CUT_PHRASES
+        data_words.TRUNCATION_PHRASES[reply["cut"]].format(rows=reply["rows"])
+        if reply.get("cut") in data_words.TRUNCATION_PHRASES
         else ""
     )
 

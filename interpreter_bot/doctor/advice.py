@@ -33,9 +33,9 @@ def _about_namespaces() -> list[str]:
     if not (_PROC / "self/ns/user").exists():
         steps.append(doctor_words.NO_USER_NAMESPACES)
     if _sysctl("user/max_user_namespaces") == "0":
-        steps.append(doctor_words.persist("user.max_user_namespaces=15000"))
+        steps.append(doctor_words.allow_namespaces_by_sysctl("user.max_user_namespaces=15000"))
     if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
-        steps.append(doctor_words.persist("kernel.unprivileged_userns_clone=1"))
+        steps.append(doctor_words.allow_namespaces_by_sysctl("kernel.unprivileged_userns_clone=1"))
     if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         steps.append(doctor_words.APPARMOR)
     return steps

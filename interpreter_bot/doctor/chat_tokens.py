@@ -37,7 +37,11 @@ async def _slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
     return [
         diagnosis.Finding(name, True, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, identity),
         diagnosis.Finding(
-            "Slack scopes", not missing, doctor_words.LESS_ON_SLACK, doctor_words.FIX_SCOPES, detail
+            "Slack scopes",
+            not missing,
+            doctor_words.MISSING_FEATURES_ON_SLACK,
+            doctor_words.FIX_SCOPES,
+            detail,
         ),
     ]
 
@@ -79,7 +83,7 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
         if not application.has_content:
             detail = doctor_words.NO_CONTENT
         consequence = (
-            doctor_words.LESS_ON_DISCORD
+            doctor_words.MISSING_MESSAGES_ON_DISCORD
             if config.message_content == "auto"
             else doctor_words.NO_DISCORD
         )

@@ -218,7 +218,7 @@ def _missing_in_container() -> Iterator[Finding]:
 def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
     first, second = (session.uid for session in results.host_views)
     is_active = len({first, second, os.geteuid()}) == 3
-    detail = f"{first} and {second}" if is_active else doctor_words.one_user(first)
+    detail = f"{first} and {second}" if is_active else doctor_words.same_user(first)
     if is_active or results.walls is forkserver_clients.Walls.NAMESPACES:
         return _finding("user id per session", is_active, detail)
     detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
@@ -313,7 +313,7 @@ def tool_findings(config: settings.Settings) -> Iterator[Finding]:
         on = [tool for tool, standing in tools.items() if standing is acceptance.Standing.ON]
         count += len(on)
         inactive += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
-        inactive += [] if tools else [doctor_words.none_listed(server.name)]
+        inactive += [] if tools else [doctor_words.tools_not_listed(server.name)]
     detail = doctor_words.switched_on(
         count, quantities.count(total, "tool"), inactive[:_MAX_LISTED]
     )

@@ -315,14 +315,14 @@ def _check_argument(
     text = text if command.name == "py" else text.strip()
     if not arguments:
         if text:
-            raise errors.BotError(command_words.takes_nothing(command.name))
+            raise errors.BotError(command_words.takes_no_arguments(command.name))
         return command_types.Invocation(command)
     if arguments[0].choices:
         text = text.lower()
         if text not in ("", *arguments[0].choices):
-            raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
+            raise errors.BotError(command_words.write_command_as(f"/{command.usage(platform)}"))
     if arguments[0].is_required and not text.strip():
-        raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
+        raise errors.BotError(command_words.write_command_as(f"/{command.usage(platform)}"))
     return command_types.Invocation(command, text)
 
 

@@ -11,7 +11,7 @@ import pydantic
 
 _WORD_PATTERN = re.compile(r"[a-z0-9]+")
 _MIN_LIKENESS = 0.75
-# Kubernetes sets such variables in each pod, for every service whose name begins like ours.
+# Kubernetes sets such variables in each pod for every service, also if its name has our prefix.
 _KUBERNETES_VARIABLE = re.compile(
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)=.*"
     r"|(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
@@ -28,16 +28,16 @@ def unknown_setting(name: str, model: type[pydantic.BaseModel]) -> str:
 def variable_sentences(
     variables: Mapping[str, str], prefix: str, model: type[pydantic.BaseModel]
 ) -> list[str]:
-    """Return a sentence for each environment variable with our prefix that sets nothing.
+    """Return a sentence for each environment variable with our prefix that is no setting.
 
-    Pydantic reports unknown names within a group, and reads no others.
+    Pydantic reports only unknown names within a group.
 
     Args:
-        variables: all that are set.
-        prefix: of ours, in upper case.
+        variables: the environment.
+        prefix: the prefix of our variables, in upper case.
         model: the settings, whose fields are the groups.
     """
-    unknown = []
+    sentences = []
     for variable, value in sorted(variables.items()):
         name = variable.upper().removeprefix(prefix)
         is_known = name.partition("__")[0].lower() in model.model_fields
@@ -52,8 +52,8 @@ def variable_sentences(
             dotted_names(model),
             lambda known: prefix + known.upper().replace(".", "__"),
         )
-        unknown.append(f"There is no setting {variable}.{hint}")
-    return unknown
+        sentences.append(f"There is no setting {variable}.{hint}")
+    return sentences
 
 
 def _suggest(name: str, names: Iterable[str], format_name: typing.Callable[[str], str]) -> str:

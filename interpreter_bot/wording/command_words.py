@@ -47,7 +47,7 @@ SLACK_INTRODUCTION: Final = (
 SLACK_INTRODUCTION_WITHOUT_MODEL: Final = (
     "I run your Python and show the result. Variables stay alive within a thread."
 )
-SLACK_WAYS: Final = (
+SLACK_USAGE: Final = (
     "Send me these in a thread, or after `/interpreter` for the channel's own Python. `/py` alone "
     'opens an editor. On a message, "Run this message" runs it, and "Ask about this message" asks '
     "me about it. Edit your message and I'll answer again. AI can be wrong: check what matters."
@@ -67,11 +67,11 @@ def discord_help(commands: str) -> str:
     )
 
 
-def write_as(usage: str) -> str:
+def write_command_as(usage: str) -> str:
     return f"Please write it as {usage}."
 
 
-def takes_nothing(name: str) -> str:
+def takes_no_arguments(name: str) -> str:
     return f"/{name} takes nothing after it."
 
 
@@ -82,8 +82,8 @@ def works_elsewhere(name: str, platforms: Container[str]) -> str:
     return f"/{name} works {place}, not here."
 
 
-def unknown_command(name: str, alike: str) -> str:
-    hint = f"Did you mean /{alike}?" if alike else "Type /help for a list."
+def unknown_command(name: str, similar_name: str) -> str:
+    hint = f"Did you mean /{similar_name}?" if similar_name else "Type /help for a list."
     return f"There is no command /{name}. {hint}"
 
 

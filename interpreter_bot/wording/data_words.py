@@ -19,7 +19,7 @@ PROCESS_ENDED: Final = (
     "for less at a time."
 )
 MORE_QUERIES: Final = "… and more, which are in the record of queries."
-CUT_PHRASES: Final = {
+TRUNCATION_PHRASES: Final = {
     "rows": "cut after {rows:,} rows, the most that one query returns",
     "bytes": "cut after {rows:,} rows, because more would be too large",
 }
@@ -110,5 +110,5 @@ def unreadable_file(name: str, file: object) -> str:
     return f"connections, {name}: {file} cannot be read."
 
 
-def bad_setting(name: str, flaw: str) -> str:
+def invalid_setting(name: str, flaw: str) -> str:
     return f"connections, {name}: {flaw}."

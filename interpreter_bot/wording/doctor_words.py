@@ -222,7 +222,7 @@ FIX_SLACK_APP: Final = (
     "Make an app-level token (xapp-…) with connections:write at api.slack.com/apps > Basic "
     "Information, and set SLACK_APP_TOKEN to it."
 )
-LESS_ON_SLACK: Final = "Features that need these permissions fail on Slack."
+MISSING_FEATURES_ON_SLACK: Final = "Features that need these permissions fail on Slack."
 FIX_SCOPES: Final = (
     "At api.slack.com/apps, replace the text under App Manifest with that of "
     f"{shipped_files.MANIFEST}, and install the app again."
@@ -233,7 +233,7 @@ NO_DISCORD: Final = "The bot does not answer on Discord."
 FIX_DISCORD: Final = (
     "Reset the token on the Bot page of discord.com/developers, and set DISCORD_TOKEN to it."
 )
-LESS_ON_DISCORD: Final = (
+MISSING_MESSAGES_ON_DISCORD: Final = (
     "In channels the bot reads only messages that mention it or reply to it, and in its threads "
     "none."
 )
@@ -294,7 +294,7 @@ def no_ids_in_namespace(first: int, last: int) -> str:
     )
 
 
-def persist(setting: str) -> str:
+def allow_namespaces_by_sysctl(setting: str) -> str:
     return (
         f"Allow user namespaces: `echo {setting} | sudo tee "
         "/etc/sysctl.d/60-interpreter-bot.conf && sudo sysctl --system`."
@@ -315,7 +315,7 @@ def shared_namespaces(kinds: Sequence[str]) -> str:
     return f"shared with the host or other sessions: {', '.join(kinds)}"
 
 
-def one_user(uid: object) -> str:
+def same_user(uid: object) -> str:
     return f"all sessions run as user {uid}"
 
 
@@ -355,7 +355,7 @@ def switched_on(on_count: int, all_things: str, off_names: Sequence[str]) -> str
     return f"on: {on_count} of {all_things}{missing}"
 
 
-def none_listed(server: str) -> str:
+def tools_not_listed(server: str) -> str:
     return f"all of {server} (not listed yet)"
 
 

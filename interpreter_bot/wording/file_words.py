@@ -8,7 +8,7 @@ from interpreter_bot.text import quantities
 
 NO_FILES: Final = "There are no files in /mnt/data."
 NOT_ON_DISCORD: Final = "Discord no longer has this file."
-LARGER_THAN_SAID: Final = "The file is larger than Discord said."
+LARGER_THAN_ANNOUNCED: Final = "The file is larger than Discord said."
 NOT_READ_FROM_DISCORD: Final = "The file could not be read from Discord."
 DOWNLOAD_BROKE_OFF: Final = "The download from Discord broke off."
 EMPTY_FILE: Final = "it is empty, and Slack does not accept empty files."
@@ -147,7 +147,7 @@ def not_copied(name: str, reason: object) -> str:
     return f"{name} cannot be copied: {reason}."
 
 
-def earlier_gone(name: str) -> str:
+def earlier_content_gone(name: str) -> str:
     return f"The earlier content of {name} is no longer kept."
 
 

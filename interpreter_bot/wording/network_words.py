@@ -62,10 +62,10 @@ def unanswered(method: str, host: str) -> str:
 
 def not_listed(host: str, port: int, *, is_port: bool) -> str:
     """Return that a host, or only a port of it, is not allowed."""
-    what = "this port is" if is_port else "this host is"
+    subject = "this port is" if is_port else "this host is"
     return (
-        f"Code cannot reach {host}, port {port}: {what} not allowed. Ask whoever runs this bot to "
-        "add it under `egress` in its settings."
+        f"Code cannot reach {host}, port {port}: {subject} not allowed. Ask whoever runs this bot "
+        "to add it under `egress` in its settings."
     )
 
 

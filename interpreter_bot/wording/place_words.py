@@ -85,8 +85,8 @@ def choice_origin(kind: str, author: str, *, is_fixed: bool) -> str:
     """Return who chose something, and for whom: a person, a channel, a server or a platform."""
     if kind == "person":
         return "set by you"
-    by = "whoever runs this bot" if is_fixed else author
-    return f"set {_SCOPE_PHRASES[kind]} by {by}" if by else f"set {_SCOPE_PHRASES[kind]}"
+    chooser = "whoever runs this bot" if is_fixed else author
+    return f"set {_SCOPE_PHRASES[kind]} by {chooser}" if chooser else f"set {_SCOPE_PHRASES[kind]}"
 
 
 def choices_saved(names: str) -> str:

@@ -74,7 +74,7 @@ def too_long(max_characters: int) -> str:
 
 def not_understood(times: str) -> str:
     return (
-        f"I don't understand the times “{_shortened(times)}”. Write, for example, “weekdays "
+        f"I don't understand the times “{_shorten(times)}”. Write, for example, “weekdays "
         "9:00”, “mon, thu 14:30”, “hourly”, “every 15 minutes”, “monthly 1 9:00”, “feb 29 9:00”, "
         "or a line of a crontab, such as “0 9 * * 1-5”."
     )
@@ -82,13 +82,13 @@ def not_understood(times: str) -> str:
 
 def unknown_zone(zone: str) -> str:
     return (
-        f"I don't know the time zone “{_shortened(zone)}”. Write a name such as Europe/Berlin, or "
+        f"I don't know the time zone “{_shorten(zone)}”. Write a name such as Europe/Berlin, or "
         "UTC."
     )
 
 
 def never_occurs(times: str) -> str:
-    return f"“{_shortened(times)}” does not occur in the next ten years."
+    return f"“{_shorten(times)}” does not occur in the next ten years."
 
 
 def too_often(min_minutes: float) -> str:
@@ -96,7 +96,7 @@ def too_often(min_minutes: float) -> str:
 
 
 def no_expression(condition: str) -> str:
-    return f"“{_shortened(condition)}” is not a Python expression, such as “queue > 100”."
+    return f"“{_shorten(condition)}” is not a Python expression, such as “queue > 100”."
 
 
 def too_many_of_person(limit: int) -> str:
@@ -111,17 +111,17 @@ def too_many_in_place(limit: int) -> str:
 
 
 def unknown_schedule(number: str) -> str:
-    return f"There is no schedule “{_shortened(number)}” here."
+    return f"There is no schedule “{_shorten(number)}” here."
 
 
 def schedule_set_up(number: int, first: str) -> str:
     return f"Schedule {number} is set up. It runs first on {first}."
 
 
-def run_heading(number: int, what: str, planned: str = "") -> str:
+def run_heading(number: int, task: str, planned: str = "") -> str:
     """Return the heading of a run; `planned` is the time for which a late run was planned."""
-    late = f" It was planned for {planned}, and runs late." if planned else ""
-    return f"Schedule {number}: {what}{late and '.'}{late}"
+    suffix = f" It was planned for {planned}, and runs late." if planned else ""
+    return f"Schedule {number}: {task}{suffix and '.'}{suffix}"
 
 
 def run_failed(number: int, sentence: str) -> str:
@@ -140,13 +140,13 @@ def schedule_resumed(first: str) -> str:
     return f"Resumed. It runs next on {first}."
 
 
-def list_entry(times: str, what: str, state: str) -> str:
-    return f"{times}: {_shortened(what)} ({state})"
+def list_entry(times: str, task: str, state: str) -> str:
+    return f"{times}: {_shorten(task)} ({state})"
 
 
 def run_ended(outcome: str | None, sentence: str) -> str:
     ending = _OUTCOME_PHRASES.get(outcome or "", "not finished")
-    return f"{ending}: {_shortened(sentence)}" if sentence else ending
+    return f"{ending}: {_shorten(sentence)}" if sentence else ending
 
 
 def next_run(moment: str) -> str:
@@ -154,8 +154,8 @@ def next_run(moment: str) -> str:
 
 
 def paused_state(reason: str) -> str:
-    return f"paused: {_shortened(reason)}"
+    return f"paused: {_shorten(reason)}"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return quantities.one_line(text, _MAX_SHOWN_CHARACTERS)

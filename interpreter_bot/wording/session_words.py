@@ -130,7 +130,7 @@ def queue_full(count: int) -> str:
 
 
 def branch_notice(missed_runs: int, files_notice: str) -> str:
-    """Return what a branch begins with; the parameters are those of `undone`."""
+    """Return the first sentences of a branch; the parameters are those of `answer_undone`."""
     if not (missed_runs or files_notice):
         return "Variables and files are as they were before this question."
     variables = (

@@ -81,11 +81,11 @@ REFUSAL_REASONS: Final = {
 """Slack's codes for why it refuses a call."""
 
 
-def refused(method: str, code: str) -> str:
+def call_refused(method: str, code: str) -> str:
     return f"Slack refused {method}: {REFUSAL_REASONS.get(code, code)}."
 
 
-def refused_for_now(action: str, code: str) -> str:
+def call_refused_for_now(action: str, code: str) -> str:
     return f"Slack did not accept {action} just now ({code or 'no reason given'})."
 
 

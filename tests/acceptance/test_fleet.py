@@ -263,7 +263,9 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
 def test_doctor_and_status_tell_of_each_host(config, machines):
     machines[1].kill()
     reached, lost = sorted(
-        configured_services.check(config, {}, lambda: execution_startup.fleet_addresses(config)),
+        configured_services.check(
+            config, {}, lambda: execution_startup.find_fleet_addresses(config)
+        ),
         key=lambda one: str(machines[1].port) in one.name,
     )
     assert reached.is_active

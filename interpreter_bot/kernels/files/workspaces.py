@@ -160,7 +160,7 @@ class Workspace:
                 checkpoints.copies_of, self.checkpoints, path
             )
             if checkpoint not in checkpoint_names:
-                raise errors.FileMissingError(file_words.earlier_gone(name))
+                raise errors.FileMissingError(file_words.earlier_content_gone(name))
             files = checkpoints.files_of(self.checkpoints, checkpoint)
             content = workspace_io.Content(files, name, max_bytes=max_bytes)
         try:

@@ -63,7 +63,7 @@ class Attachments:
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     bytes_left -= len(chunk)
                     if bytes_left < 0:
-                        raise errors.BotError(file_words.LARGER_THAN_SAID)
+                        raise errors.BotError(file_words.LARGER_THAN_ANNOUNCED)
                     yield chunk
         except api_errors.CONNECTION as error:
             _log.info("a file could not be read", exc_info=error)

@@ -56,7 +56,7 @@ class RefusedError(SlackError):
     """
 
     def __init__(self, method: str, code: str) -> None:
-        super().__init__(slack_words.refused(method, code))
+        super().__init__(slack_words.call_refused(method, code))
         self.method = method
         self.code = code
 

@@ -54,7 +54,7 @@ def _help(offered_commands: Sequence[command_types.Command]) -> str:
         else command_words.SLACK_INTRODUCTION_WITHOUT_MODEL
     )
     lines = [f"- `{command.usage('slack')}`: {command.help}" for command in offered_commands]
-    return "\n\n".join([introduction, "\n".join(lines), command_words.SLACK_WAYS])
+    return "\n\n".join([introduction, "\n".join(lines), command_words.SLACK_USAGE])
 
 
 class SlackView:

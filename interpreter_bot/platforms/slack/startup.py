@@ -365,7 +365,7 @@ def _translate_errors(subject: str, config: settings.Slack) -> Iterator[None]:
     except sdk_errors.SlackApiError as error:
         code = _error_code(error)
         if not code or code in api_errors.TEMPORARY_CODES | api_errors.RATE_LIMIT_CODES:
-            raise api_errors.LostError(slack_words.refused_for_now(subject, code)) from error
+            raise api_errors.LostError(slack_words.call_refused_for_now(subject, code)) from error
         raise api_errors.error_of_code(subject, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise api_errors.LostError(slack_words.unreachable(config.api_base_url)) from error
