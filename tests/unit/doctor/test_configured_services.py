@@ -10,7 +10,7 @@ def test_an_index_that_can_be_used_is_told_from_one_that_cannot(tmp_path):
         bought = settings.PackageIndex(url=index.url, deny=("nvidia-*",), missing="say")
         bot = settings.Settings(package_index=bought, paths=settings.Paths(data=tmp_path))
         without, kept = configured_services.check(bot, {}, None)
-        index.add("six", "2.0", needs=["unheard-of"])
+        index.add("six", "2.0", requirements=["unheard-of"])
         broken, _ = configured_services.check(bot, {}, None)
         index.add("six")
         there, _ = configured_services.check(bot, {}, None)
