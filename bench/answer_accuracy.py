@@ -81,7 +81,9 @@ class Workbench:
         limit = _MAX_FILE_BYTES
         return {name: await self.read_file(name, start=0, max_bytes=limit) for name in names}
 
-    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
+    async def scale_pictures(
+        self, contents: Sequence[bytes]
+    ) -> Sequence[chat_messages.Picture | None]:
         return [None] * len(contents)
 
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
@@ -108,7 +110,9 @@ class Means:
 def described(subject: questions.Subject) -> str:
     """Write what a model is told of the file."""
     size = len(subject.content)
-    return observations.file(subject.file_name, size, kind="text/csv", details=subject.details)
+    return observations.describe_file(
+        subject.file_name, size, kind="text/csv", details=subject.details
+    )
 
 
 async def ask(
@@ -150,7 +154,9 @@ async def _turn(
         llm=means.llm,
         model=means.model,
         limits=limits,
-        system=prompt_texts.system(settings.Limits(), today=_TODAY, is_small=means.model.is_small),
+        system=prompt_texts.build_system_prompt(
+            settings.Limits(), today=_TODAY, is_small=means.model.is_small
+        ),
         transcript=transcript,
         environment=environment,
         emit=_print_notice,

@@ -18,7 +18,7 @@ from interpreter_bot.wording import model_words
 
 _MILLION: Final = decimal.Decimal(1_000_000)
 # An answer shorter than this is not worth asking for.
-_SHORTEST_ANSWER: Final = 64
+_MIN_ANSWER_TOKENS: Final = 64
 
 
 Allowance: TypeAlias = Callable[[values.Usage], Awaitable[str | None]]
@@ -29,20 +29,22 @@ sentence where that is too much, None where it is allowed.
 """
 
 
-def price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
+def compute_price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute the price of tokens, without rounding."""
-    cached, cache_writes = usage.cached_tokens, usage.cache_write_tokens
-    read = (usage.input_tokens - cached - cache_writes) * model.input_price
-    read += cached * _price_or(model.cached_price, model.input_price)
-    read += cache_writes * _price_or(model.cache_write_price, model.input_price)
-    return (read + usage.output_tokens * model.output_price) / _MILLION
+    cached_tokens, cache_writes = usage.cached_tokens, usage.cache_write_tokens
+    input_price = (usage.input_tokens - cached_tokens - cache_writes) * model.input_price
+    input_price += cached_tokens * _price_or(model.cached_price, model.input_price)
+    input_price += cache_writes * _price_or(model.cache_write_price, model.input_price)
+    return (input_price + usage.output_tokens * model.output_price) / _MILLION
 
 
-def _price_or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.Decimal:
-    return otherwise if price is None else price
+def _price_or(
+    token_price: decimal.Decimal | None, default_price: decimal.Decimal
+) -> decimal.Decimal:
+    return default_price if token_price is None else token_price
 
 
-def _worst_input(tokens: int, model: settings.Model) -> values.Usage:
+def _worst_input_usage(tokens: int, model: settings.Model) -> values.Usage:
     """Return the worst-case usage of an input: written to the cache, if that costs more."""
     is_dearer = _price_or(model.cache_write_price, model.input_price) > model.input_price
     return values.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
@@ -82,12 +84,12 @@ class Budget:
         self._model = model
         self._allowance = allowance
         self._clock = clock
-        self._started = clock()
+        self._started_at = clock()
 
     @property
     def seconds_left(self) -> float:
         """Return the wall time left for the turn."""
-        return self._started + self._limits.seconds - self._clock()
+        return self._started_at + self._limits.seconds - self._clock()
 
     @property
     def time_is_up_sentence(self) -> str:
@@ -101,21 +103,23 @@ class Budget:
             return Refusal(model_words.out_of_steps(limits.steps))
         if self.seconds_left <= 0:
             return Refusal(self.time_is_up_sentence)
-        answer = min(self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens)
-        if answer < _SHORTEST_ANSWER:
+        answer_tokens = min(
+            self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens
+        )
+        if answer_tokens < _MIN_ANSWER_TOKENS:
             return Refusal(model_words.out_of_tokens(limits.tokens))
-        answer = min(answer, self._affordable_tokens(input_tokens))
-        if answer < _SHORTEST_ANSWER:
+        answer_tokens = min(answer_tokens, self._affordable_tokens(input_tokens))
+        if answer_tokens < _MIN_ANSWER_TOKENS:
             return Refusal(model_words.out_of_money(limits.money))
         if self._allowance and (
-            sentence := await self._allowance(self._worst(input_tokens, answer))
+            sentence := await self._allowance(self._worst_usage(input_tokens, answer_tokens))
         ):
             return Refusal(sentence)
-        return Allotment(answer, is_last=self.spent.steps + 1 >= limits.steps)
+        return Allotment(answer_tokens, is_last=self.spent.steps + 1 >= limits.steps)
 
     def charge(self, usage: values.Usage, *, is_step: bool = True) -> values.Usage:
         """Record a model call that was made; only some of them count as steps."""
-        self.spent += self._priced(usage, steps=int(is_step))
+        self.spent += self._with_price(usage, steps=int(is_step))
         return self.spent
 
     def _affordable_tokens(self, input_tokens: int) -> int:
@@ -123,15 +127,15 @@ class Budget:
         if self._limits.money is None:
             return self._model.answer_tokens
         money_left = self._limits.money - self.spent.money
-        money_left -= price(_worst_input(input_tokens, self._model), self._model)
+        money_left -= compute_price(_worst_input_usage(input_tokens, self._model), self._model)
         if money_left < 0 or not self._model.output_price:
             return -1 if money_left < 0 else self._model.answer_tokens
         return int(money_left * _MILLION / self._model.output_price)
 
-    def _worst(self, input_tokens: int, answer_tokens: int) -> values.Usage:
-        answer = values.Usage(0, answer_tokens, is_estimated=True)
-        usage = _worst_input(input_tokens, self._model) + answer
-        return self.spent + self._priced(usage)
+    def _worst_usage(self, input_tokens: int, answer_tokens: int) -> values.Usage:
+        answer_usage = values.Usage(0, answer_tokens, is_estimated=True)
+        usage = _worst_input_usage(input_tokens, self._model) + answer_usage
+        return self.spent + self._with_price(usage)
 
-    def _priced(self, usage: values.Usage, *, steps: int = 1) -> values.Usage:
-        return dataclasses.replace(usage, steps=steps, money=price(usage, self._model))
+    def _with_price(self, usage: values.Usage, *, steps: int = 1) -> values.Usage:
+        return dataclasses.replace(usage, steps=steps, money=compute_price(usage, self._model))

@@ -67,7 +67,7 @@ class Note:
 
     text: str
 
-    def filled(self, **values: object) -> Note:
+    def fill(self, **values: object) -> Note:
         """Return the note with values in their places."""
         return Note(self.text.format(**values))
 
@@ -78,7 +78,7 @@ class UserMessage:
 
     text: str
     pictures: tuple[Picture, ...] = ()
-    is_ours: bool = False
+    is_from_bot: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class ModelReply:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
-    unread_call: str = ""
+    unreadable_call: str = ""
     finish: Finish = Finish.STOP
     usage: values.Usage | None = None
     reasoning: Reasoning | None = None
@@ -174,16 +174,16 @@ def to_dict(message: Message) -> dict[str, Any]:
     """Convert a message to JSON for storage, with digests in place of pictures."""
     match message:
         case UserMessage():
-            kind = "remark" if message.is_ours else "told"
+            kind = "remark" if message.is_from_bot else "told"
             return {"kind": kind, "text": message.text, **_picture_fields(message.pictures)}
         case AssistantMessage():
             calls = [dataclasses.asdict(call) for call in message.calls]
             reasoning = dataclasses.asdict(message.reasoning) if message.reasoning else None
-            more = {"reasoning": reasoning} if reasoning else {}
-            return {"kind": "said", "text": message.text, "calls": calls, **more}
+            reasoning_fields = {"reasoning": reasoning} if reasoning else {}
+            return {"kind": "said", "text": message.text, "calls": calls, **reasoning_fields}
         case ToolResult():
-            answered = {"kind": "answered", "call_id": message.call_id, "text": message.text}
-            return {**answered, **_picture_fields(message.pictures)}
+            fields = {"kind": "answered", "call_id": message.call_id, "text": message.text}
+            return {**fields, **_picture_fields(message.pictures)}
 
 
 def _picture_fields(pictures: tuple[Picture, ...]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def from_dict(stored: Mapping[str, Any]) -> Message:
         pictures = tuple(Picture(data=b"", **entry) for entry in stored.get("pictures", ()))
         match stored["kind"]:
             case "told" | "remark":
-                return UserMessage(stored["text"], pictures, is_ours=stored["kind"] == "remark")
+                return UserMessage(stored["text"], pictures, is_from_bot=stored["kind"] == "remark")
             case "said":
                 calls = tuple(Call(**call) for call in stored["calls"])
                 reasoning = stored.get("reasoning")

@@ -15,17 +15,17 @@ from interpreter_bot.agent import chat_messages
 # The approximate cost of a picture at every provider, once it has been scaled down.
 _PICTURE_TOKENS: Final = 1100
 _MESSAGE_TOKENS: Final = 8
-_ASCII_PER_TOKEN: Final = 3.2
+_ASCII_CHARACTERS_PER_TOKEN: Final = 3.2
 # Characters per token of reasoning, which is mostly sealed in base64.
-_SEALED_PER_TOKEN: Final = 5
-_MAX_SHORT_CHARACTERS: Final = 300
+_REASONING_CHARACTERS_PER_TOKEN: Final = 5
+_MAX_SHORTENED_CHARACTERS: Final = 300
 # The newest outputs stay whole: the model is working on them.
-_WHOLE_OUTPUTS: Final = 2
+_UNSHORTENED_OUTPUTS: Final = 2
 # The number of outputs shortened at a time: each time, the servers' caches of all that follows are
 # lost.
-_BATCH: Final = 8
+_OUTPUTS_PER_BATCH: Final = 8
 # Turns are dropped until this part of the window is used, so that it is not done at every step.
-_SHARE_AFTER_DROPPING: Final = 0.6
+_WINDOW_SHARE_AFTER_DROPPING: Final = 0.6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,54 +36,56 @@ class FittedTranscript:
         tokens: of what is kept, as estimated.
     """
 
-    kept: tuple[chat_messages.Message, ...]
+    messages: tuple[chat_messages.Message, ...]
     tokens: int
-    dropped: tuple[chat_messages.Message, ...] = ()
+    dropped_messages: tuple[chat_messages.Message, ...] = ()
 
 
-def text_tokens(text: str) -> int:
+def estimate_text_tokens(text: str) -> int:
     """Return an upper estimate of tokens: a few ASCII characters each, one of any other script."""
-    others = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
-    return int((len(text) - others) / _ASCII_PER_TOKEN) + others + 1
+    other_characters = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
+    return int((len(text) - other_characters) / _ASCII_CHARACTERS_PER_TOKEN) + other_characters + 1
 
 
-def message_tokens(message: chat_messages.Message) -> int:
+def estimate_message_tokens(message: chat_messages.Message) -> int:
     """Estimate the tokens of one message."""
-    tokens = _MESSAGE_TOKENS + text_tokens(message.text)
+    count = _MESSAGE_TOKENS + estimate_text_tokens(message.text)
     if isinstance(message, chat_messages.AssistantMessage):
-        return tokens + sum(text_tokens(call.arguments) + _MESSAGE_TOKENS for call in message.calls)
-    return tokens + _PICTURE_TOKENS * len(message.pictures)
+        return count + sum(
+            estimate_text_tokens(call.arguments) + _MESSAGE_TOKENS for call in message.calls
+        )
+    return count + _PICTURE_TOKENS * len(message.pictures)
 
 
-def tokens(transcript: Sequence[chat_messages.Message]) -> int:
+def estimate_tokens(transcript: Sequence[chat_messages.Message]) -> int:
     """Estimate the tokens of a transcript."""
-    return sum(map(message_tokens, transcript))
+    return sum(map(estimate_message_tokens, transcript))
 
 
-def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
+def estimate_reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
     """Estimate the tokens of the last turn's reasoning; that of other turns is not sent."""
     characters = 0
     for message in reversed(transcript):
-        if isinstance(message, chat_messages.UserMessage) and not message.is_ours:
+        if isinstance(message, chat_messages.UserMessage) and not message.is_from_bot:
             break
         if isinstance(message, chat_messages.AssistantMessage) and message.reasoning:
             characters += len(message.reasoning.value)
-    return characters // _SEALED_PER_TOKEN
+    return characters // _REASONING_CHARACTERS_PER_TOKEN
 
 
 def fit(transcript: Sequence[chat_messages.Message], max_tokens: int) -> FittedTranscript:
     """Fit a transcript into `max_tokens`."""
-    if (count := tokens(transcript)) <= max_tokens:
+    if (count := estimate_tokens(transcript)) <= max_tokens:
         return FittedTranscript(tuple(transcript), count)
-    messages = _with_short_outputs(transcript, max_tokens, _WHOLE_OUTPUTS)
-    if (count := tokens(messages)) <= max_tokens:
+    messages = _shorten_outputs(transcript, max_tokens, _UNSHORTENED_OUTPUTS)
+    if (count := estimate_tokens(messages)) <= max_tokens:
         return FittedTranscript(tuple(messages), count)
-    start = _turn_that_fits(messages, int(max_tokens * _SHARE_AFTER_DROPPING))
-    dropped, messages = tuple(transcript[:start]), messages[start:]
-    if tokens(messages) > max_tokens:
-        messages = _with_short_outputs(messages, max_tokens, 0)
+    start = _find_first_fitting_turn(messages, int(max_tokens * _WINDOW_SHARE_AFTER_DROPPING))
+    dropped_messages, messages = tuple(transcript[:start]), messages[start:]
+    if estimate_tokens(messages) > max_tokens:
+        messages = _shorten_outputs(messages, max_tokens, 0)
     messages = _squeeze(messages, max_tokens)
-    return FittedTranscript(tuple(messages), tokens(messages), dropped)
+    return FittedTranscript(tuple(messages), estimate_tokens(messages), dropped_messages)
 
 
 def shorten(text: str, max_characters: int) -> str:
@@ -95,37 +97,37 @@ def shorten(text: str, max_characters: int) -> str:
     return f"{text[:half]}\n[… {missing:,} characters left out …]\n{text[-half:]}"
 
 
-def _with_short_outputs(
-    transcript: Sequence[chat_messages.Message], max_tokens: int, kept_outputs: int
+def _shorten_outputs(
+    transcript: Sequence[chat_messages.Message], max_tokens: int, unshortened_count: int
 ) -> list[chat_messages.Message]:
     """Shorten outputs, oldest first, as many as needed, rounded up to a whole batch."""
     result = list(transcript)
-    places = [
+    indexes = [
         i for i, message in enumerate(result) if isinstance(message, chat_messages.ToolResult)
     ]
-    excess = tokens(result) - max_tokens
-    for number, place in enumerate(places[: max(len(places) - kept_outputs, 0)]):
-        if excess <= 0 and number % _BATCH == 0:
+    excess = estimate_tokens(result) - max_tokens
+    for number, index in enumerate(indexes[: max(len(indexes) - unshortened_count, 0)]):
+        if excess <= 0 and number % _OUTPUTS_PER_BATCH == 0:
             break
-        before = result[place]
+        before = result[index]
         after = chat_messages.ToolResult(
             before.call_id if isinstance(before, chat_messages.ToolResult) else "",
-            shorten(before.text, _MAX_SHORT_CHARACTERS),
+            shorten(before.text, _MAX_SHORTENED_CHARACTERS),
         )
-        excess -= message_tokens(before) - message_tokens(after)
-        result[place] = after
+        excess -= estimate_message_tokens(before) - estimate_message_tokens(after)
+        result[index] = after
     return result
 
 
-def _turn_that_fits(transcript: Sequence[chat_messages.Message], max_tokens: int) -> int:
+def _find_first_fitting_turn(transcript: Sequence[chat_messages.Message], max_tokens: int) -> int:
     """Find the earliest turn from which on all turns fit; the last turn always stays."""
     starts = [
         i
         for i, message in enumerate(transcript)
-        if isinstance(message, chat_messages.UserMessage) and not message.is_ours
+        if isinstance(message, chat_messages.UserMessage) and not message.is_from_bot
     ]
     for start in starts:
-        if tokens(transcript[start:]) <= max_tokens:
+        if estimate_tokens(transcript[start:]) <= max_tokens:
             return start
     return starts[-1] if starts else 0
 
@@ -134,20 +136,24 @@ def _squeeze(
     transcript: list[chat_messages.Message], max_tokens: int
 ) -> list[chat_messages.Message]:
     """Fit a turn that is too long in itself: drop its oldest steps, then cut its question."""
-    while tokens(transcript) > max_tokens:
-        places = [
+    while estimate_tokens(transcript) > max_tokens:
+        indexes = [
             i
             for i, message in enumerate(transcript)
             if isinstance(message, chat_messages.AssistantMessage)
         ]
-        if len(places) < 2:
+        if len(indexes) < 2:
             break
         # A step is dropped together with its tool results: servers refuse one without the other.
-        del transcript[places[0] : places[1]]
-    if (excess := tokens(transcript) - max_tokens) > 0:
+        del transcript[indexes[0] : indexes[1]]
+    if (excess := estimate_tokens(transcript) - max_tokens) > 0:
         longest = max(range(len(transcript)), key=lambda i: len(transcript[i].text))
         text = transcript[longest].text
         # Every character is at most one token.
-        keep = max(int(len(text) - (excess + 50) * _ASCII_PER_TOKEN), _MAX_SHORT_CHARACTERS)
-        transcript[longest] = dataclasses.replace(transcript[longest], text=shorten(text, keep))
+        max_characters = max(
+            int(len(text) - (excess + 50) * _ASCII_CHARACTERS_PER_TOKEN), _MAX_SHORTENED_CHARACTERS
+        )
+        transcript[longest] = dataclasses.replace(
+            transcript[longest], text=shorten(text, max_characters)
+        )
     return transcript

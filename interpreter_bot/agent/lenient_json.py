@@ -15,11 +15,11 @@ import tokenize
 import warnings
 from typing import Final
 
-_TRIPLE: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
+_TRIPLE_QUOTED: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _FENCES: Final = ("```", "~~~")
-_BEGINNING: Final = re.compile(r'\s*\{\s*"(?:code|python_code|source|python|script)"\s*:\s*"')
+_CODE_START: Final = re.compile(r'\s*\{\s*"(?:code|python_code|source|python|script)"\s*:\s*"')
 # Whole characters and whole escapes; the first half of a surrogate pair waits for the second.
-_STRING: Final = re.compile(
+_STRING_CONTENT: Final = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+"
 )
@@ -46,16 +46,16 @@ def parse(text: str) -> object:
     if len(text) > _MAX_CHARACTERS:
         raise ValueError("too long")
     text = text.strip()
-    quoted = _TRIPLE.sub(lambda match: json.dumps(match[1] or match[2] or ""), text)
-    for attempt in (text, quoted):
+    requoted = _TRIPLE_QUOTED.sub(lambda match: json.dumps(match[1] or match[2] or ""), text)
+    for candidate in (text, requoted):
         try:
-            return json.loads(attempt, strict=False)
+            return json.loads(candidate, strict=False)
         except (ValueError, RecursionError):
             continue
-    return _literal(text)
+    return _parse_literal(text)
 
 
-def _literal(text: str) -> object:
+def _parse_literal(text: str) -> object:
     if text[:1] not in "{[\"'":
         raise ValueError("neither JSON nor a literal")
     try:
@@ -72,28 +72,31 @@ def _literal(text: str) -> object:
 
 def _has_adjacent_strings(text: str) -> bool:
     """Return whether Python would join strings: an unescaped quote then ends a string too early."""
-    kinds = [
+    token_types = [
         token.type
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
         if token.type not in (tokenize.NL, tokenize.NEWLINE)
     ]
-    return any(first == second == tokenize.STRING for first, second in itertools.pairwise(kinds))
+    return any(
+        previous == following == tokenize.STRING
+        for previous, following in itertools.pairwise(token_types)
+    )
 
 
-def code_start(text: str) -> int | None:
+def find_code_start(text: str) -> int | None:
     """Find where the code begins in an object that is still being written."""
-    start = _BEGINNING.match(text)
+    start = _CODE_START.match(text)
     return start.end() if start else None
 
 
-def string_end(text: str) -> tuple[int, bool]:
+def find_string_end(text: str) -> tuple[int, bool]:
     """Return how much of a JSON string's content can be decoded, and whether it has ended."""
-    match = _STRING.match(text)
+    match = _STRING_CONTENT.match(text)
     position = match.end() if match else 0
     return position, text[position : position + 1] == '"'
 
 
-def without_escapes(text: str) -> str:
+def decode_escapes(text: str) -> str:
     """Undo the escapes of JSON; leave everything else alone."""
 
     def replace_escape(match: re.Match[str]) -> str:
@@ -103,15 +106,15 @@ def without_escapes(text: str) -> str:
         return _ESCAPES.get(letter, match[0])
 
     # JSON writes a character beyond 16 bits as two escapes.
-    halves = _ESCAPE.sub(replace_escape, text)
-    return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    decoded = _ESCAPE.sub(replace_escape, text)
+    return decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def without_fence(text: str) -> str:
+def strip_fence(text: str) -> str:
     """Remove the fence that wraps a whole text, if there is one."""
-    opening, line_end, inside = text.strip().partition("\n")
+    opening, line_end, content = text.strip().partition("\n")
     if not line_end or not opening.startswith(_FENCES):
         return text
-    body, _, closing = inside.rpartition("\n")
+    body, _, closing = content.rpartition("\n")
     is_closed = closing.strip().startswith(_FENCES) and not closing.strip().strip("`~")
-    return body if is_closed else inside
+    return body if is_closed else content

@@ -217,7 +217,7 @@ class _Turn:
     async def run(self) -> Outcome:
         try:
             # Those of a turn that another process had begun.
-            await self._run_calls(self._transcript.unanswered)
+            await self._run_calls(self._transcript.unanswered_calls)
             while not self._tool_runner.has_nothing_to_report:
                 if self._spec.be_steered is not None and not self._texts:
                     await self._spec.be_steered()
@@ -237,7 +237,9 @@ class _Turn:
         finally:
             self._transcript.add_reply(self._model_call.text)
             # Only the first of them can have been running.
-            self._transcript.settle(self._tool_runner.unfinished(), rest=tool_execution.NOT_RUN)
+            self._transcript.answer_open_calls(
+                self._tool_runner.unfinished(), note_for_others=tool_execution.NOT_RUN
+            )
 
     async def _ask(self) -> chat_messages.ModelReply:
         """Call the model; a reply that was cut or empty is returned without an end."""
@@ -265,10 +267,10 @@ class _Turn:
             self._transcript.forget_pictures()
         if call.is_cut or reply.finish is chat_messages.Finish.LENGTH:
             return self._keep_cut_reply(reply, is_lost=call.is_cut)
-        if not call.may_call and (reply.calls or reply.unread_call) and not reply.text.strip():
+        if not call.may_call and (reply.calls or reply.unreadable_call) and not reply.text.strip():
             self._end_without_answer(call.is_last)
         calls = reply.calls if call.may_call else ()
-        if reply.unread_call:
+        if reply.unreadable_call:
             return self._note_misread_call(reply)
         self._transcript.add_reply(reply.text, calls, reply.reasoning)
         # Words before a call stand by themselves; only words that go on belong together.
@@ -276,7 +278,7 @@ class _Turn:
         return dataclasses.replace(reply, calls=calls)
 
     def _is_answer(self, reply: chat_messages.ModelReply) -> bool:
-        if reply.calls or reply.unread_call or reply.finish is chat_messages.Finish.LENGTH:
+        if reply.calls or reply.unreadable_call or reply.finish is chat_messages.Finish.LENGTH:
             return False
         if "".join(self._texts).strip():
             return True
@@ -293,12 +295,12 @@ class _Turn:
         if not self._missing_files or self._doubted_answer or not self._may_go_on:
             return True
         self._doubted_answer, self._texts = text.strip(), []
-        self._transcript.add_note(file_references.as_objection(self._missing_files))
+        self._transcript.add_note(file_references.write_objection(self._missing_files))
         self._spec.emit(events.NoticeShown(model_words.ANSWER_CHECKED))
         return False
 
     async def _find_missing_files(self, text: str) -> tuple[str, ...]:
-        if not file_references.may_refer(text):
+        if not file_references.may_refer_to_files(text):
             return ()
         try:
             existing = [info.name for info in await self._spec.environment.list_files()]
@@ -306,11 +308,11 @@ class _Turn:
             _log.info("files of the workspace cannot be listed", exc_info=error)
             return ()
         entries = tuple(self._transcript.entries)
-        return await asyncio.to_thread(file_references.missing, text, existing, entries)
+        return await asyncio.to_thread(file_references.find_missing_files, text, existing, entries)
 
     def _note_misread_call(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
         """Tell the model that its attempted call was not run."""
-        self._transcript.add_reply(f"{reply.text}{reply.unread_call}", (), reply.reasoning)
+        self._transcript.add_reply(f"{reply.text}{reply.unreadable_call}", (), reply.reasoning)
         self._texts = []
         self._guard.note_misread()
         self._check_misreadings()
@@ -332,7 +334,7 @@ class _Turn:
             sentence = model_words.ANSWER_LOST if is_lost else model_words.ANSWER_TOO_LONG
             raise _EndedError(OutcomeKind.CUT, sentence)
         why = "by a lost connection" if is_lost else "at its longest"
-        self._transcript.add_note(_CONTINUE.filled(why=why))
+        self._transcript.add_note(_CONTINUE.fill(why=why))
         return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
     def _end_without_answer(self, is_last: bool) -> None:
@@ -351,4 +353,4 @@ class _Turn:
             self._check_misreadings()
             if self._guard.setbacks >= _MAX_SETBACKS:
                 raise _EndedError(OutcomeKind.STUCK, model_words.no_progress(_MAX_SETBACKS))
-        self._transcript.settle(_TOO_MANY)
+        self._transcript.answer_open_calls(_TOO_MANY)

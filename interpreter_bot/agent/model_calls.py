@@ -80,9 +80,9 @@ class ModelCall:
         match event:
             case events.TextAdded(text=text):
                 self.text += text
-                self._output_tokens += context_windows.text_tokens(text)
+                self._output_tokens += context_windows.estimate_text_tokens(text)
             case events.CodeDrafted(text=text):
-                self._output_tokens += context_windows.text_tokens(text)
+                self._output_tokens += context_windows.estimate_text_tokens(text)
         self._emit(event)
 
     async def ask(
@@ -99,8 +99,8 @@ class ModelCall:
         Raises:
             ModelError: except `CutError`.
         """
-        schemas = sum(context_windows.text_tokens(f"{tool}") for tool in self._tools)
-        self._fixed_tokens = context_windows.text_tokens(system) + schemas
+        schemas = sum(context_windows.estimate_text_tokens(f"{tool}") for tool in self._tools)
+        self._fixed_tokens = context_windows.estimate_text_tokens(system) + schemas
         for _ in range(_MAX_TRIES - 1):
             try:
                 return await self._ask(system, transcript, must_answer, setbacks)
@@ -112,15 +112,15 @@ class ModelCall:
         self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
     ) -> CompletedCall | budgets.Refusal:
         fit = await self._fit(transcript)
-        messages = fit.kept
-        reasoning = context_windows.reasoning_tokens(messages)
+        messages = fit.messages
+        reasoning = context_windows.estimate_reasoning_tokens(messages)
         estimate = int((self._fixed_tokens + fit.tokens + reasoning) * self._token_ratio)
         grant = await self._budget.allot(estimate)
         if isinstance(grant, budgets.Refusal):
             return grant
         may_call = not (must_answer or grant.is_last)
         if not may_call:
-            messages = (*messages, chat_messages.UserMessage(_ANSWER_NOW.text, is_ours=True))
+            messages = (*messages, chat_messages.UserMessage(_ANSWER_NOW.text, is_from_bot=True))
         prompt = chat_messages.Prompt(
             system=system,
             messages=messages,
@@ -177,9 +177,9 @@ class ModelCall:
         room = (self._model.context_tokens - answer) * self._window_share / self._token_ratio
         limit = max(int(room) - self._fixed_tokens - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
         fit = context_windows.fit(self._with_seen_pictures(transcript), limit)
-        if not fit.dropped:
+        if not fit.dropped_messages:
             return fit
-        summary = await self._summary(fit.dropped, limit)
+        summary = await self._summary(fit.dropped_messages, limit)
         transcript.replace(fit, summary)
         return context_windows.fit(self._with_seen_pictures(transcript), limit + _SUMMARY_TOKENS)
 
@@ -188,14 +188,14 @@ class ModelCall:
     ) -> tuple[chat_messages.Message, ...]:
         """Leave out the pictures that the model is not shown, or not any more."""
         if self._model.can_see_images:
-            return picture_selection.with_newest(transcript.entries)
-        return picture_selection.without_pictures(transcript.entries)
+            return picture_selection.keep_newest(transcript.entries)
+        return picture_selection.drop_pictures(transcript.entries)
 
     async def _summary(self, dropped: tuple[chat_messages.Message, ...], max_tokens: int) -> str:
         """Let the model summarise the dropped messages; a note replaces a failed summary."""
-        if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
-            return transcripts.note(dropped)
-        text = transcripts.readable(dropped, max_tokens)
+        if context_windows.estimate_tokens(dropped) <= _SUMMARY_TOKENS:
+            return transcripts.describe_dropped(dropped)
+        text = transcripts.format_as_text(dropped, max_tokens)
         summary = await short_text(
             self._llm,
             self._budget,
@@ -206,7 +206,7 @@ class ModelCall:
         )
         if not summary:
             # If the model is away, the turn's own call, which comes next, will say so.
-            return transcripts.note(dropped)
+            return transcripts.describe_dropped(dropped)
         short = context_windows.shorten(summary, 3000)
         return f"[What was said before, in short:]\n{short}"
 
@@ -233,7 +233,9 @@ async def short_text(
     prompt = chat_messages.Prompt(
         system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
     )
-    estimate = context_windows.text_tokens(text) + context_windows.text_tokens(system)
+    estimate = context_windows.estimate_text_tokens(text) + context_windows.estimate_text_tokens(
+        system
+    )
     grant = await budget.allot(estimate)
     if isinstance(grant, budgets.Refusal) or grant.is_last:
         return ""
@@ -260,6 +262,8 @@ def _usage_or_estimate(
     """
     if reply.usage is not None and reply.usage.tokens:
         return reply.usage
-    output_tokens = context_windows.text_tokens(reply.text)
-    output_tokens += sum(context_windows.text_tokens(call.arguments) for call in reply.calls)
+    output_tokens = context_windows.estimate_text_tokens(reply.text)
+    output_tokens += sum(
+        context_windows.estimate_text_tokens(call.arguments) for call in reply.calls
+    )
     return values.Usage(read_tokens, max(output_tokens, heard_tokens), is_estimated=True)

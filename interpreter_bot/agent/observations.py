@@ -15,16 +15,18 @@ from interpreter_bot import values
 from interpreter_bot.agent import context_windows, picture_selection
 from interpreter_bot.text import output_screens, quantities, shortened_output
 
-_REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
+_FIGURE_REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _MAX_TABLE_ROWS: Final = 20
-_LOST: Final = "All variables are gone, unless the next run says which are back; files are kept."
-_SILENT: Final = (
+_VARIABLES_LOST: Final = (
+    "All variables are gone, unless the next run says which are back; files are kept."
+)
+_NO_OUTPUT: Final = (
     "[The code ran to its end without an error and printed nothing. What it was to save or to "
     "compute is done; print what you need to know.]"
 )
 # Without this, a model that cannot see describes what it believes to be in the picture.
 _ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
-FAILED: Final = (
+CODE_FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
 """The last line of the output of code that raised."""
@@ -33,21 +35,21 @@ _IN_BACKGROUND: Final = (
     "it is done, with its files; you are told in a later turn. Until then no other code can run. "
     "Say in a sentence what is being computed, and end your answer.]"
 )
-_MAX_FILES: Final = 100
+_MAX_LISTED_FILES: Final = 100
 # Of UTF-8, all bytes but the first of a letter.
 _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 
 
-def error(outputs: Sequence[output_screens.VisibleOutput]) -> values.Error | None:
+def find_error(outputs: Sequence[output_screens.VisibleOutput]) -> values.Error | None:
     """Find the exception that ended an execution, if one did."""
     return next((output for output in reversed(outputs) if isinstance(output, values.Error)), None)
 
 
-def execution(
+def describe_execution(
     outputs: Sequence[output_screens.VisibleOutput], finished: values.Finished, max_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
-    screen_text = _screen_text(outputs, max_characters)
+    screen_text = _write_screen(outputs, max_characters)
     if outputs and all(isinstance(output, values.Image) for output in outputs):
         screen_text = f"{screen_text}\n{_ONLY_DRAWN}"
     # The way it ended must survive the cut, and the traceback is at the tail of the rest.
@@ -62,22 +64,24 @@ def execution(
     )
 
 
-def _screen_text(outputs: Sequence[output_screens.VisibleOutput], max_characters: int) -> str:
+def _write_screen(outputs: Sequence[output_screens.VisibleOutput], max_characters: int) -> str:
     """Return a screen as text; long streams are cut in the middle."""
-    words = [_describe(output).strip("\n") for output in outputs]
-    places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
-    excess = sum(map(len, words)) - max_characters
-    if excess > 0 and places:
-        printed = [
+    texts = [_describe(output).strip("\n") for output in outputs]
+    text_indexes = [
+        index for index, output in enumerate(outputs) if isinstance(output, values.Text)
+    ]
+    excess = sum(map(len, texts)) - max_characters
+    if excess > 0 and text_indexes:
+        pieces = [
             shortened_output.PrintedPiece(output.stream, output.text)
             for output in outputs
             if isinstance(output, values.Text)
         ]
-        room = max(sum(len(output.text) for output in printed) - excess, max_characters // 2)
-        short = shortened_output.shorten(printed, max_characters=room)
-        for place, text in zip(places, short, strict=True):
-            words[place] = text.strip("\n")
-    return "\n".join(filter(None, words))
+        room = max(sum(len(output.text) for output in pieces) - excess, max_characters // 2)
+        shortened = shortened_output.shorten(pieces, max_characters=room)
+        for index, text in zip(text_indexes, shortened, strict=True):
+            texts[index] = text.strip("\n")
+    return "\n".join(filter(None, texts))
 
 
 def _describe(output: output_screens.VisibleOutput) -> str:
@@ -85,19 +89,19 @@ def _describe(output: output_screens.VisibleOutput) -> str:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")
             size = picture_selection.png_size(output.data)
-            about = f"{kind} {size[0]}x{size[1]}" if size else kind
-            return f"[A picture was shown to the person ({about}).]"
+            kind_and_size = f"{kind} {size[0]}x{size[1]}" if size else kind
+            return f"[A picture was shown to the person ({kind_and_size}).]"
         case values.Table():
-            return table(output)
+            return describe_table(output)
         case values.Html():
-            text = "" if _REPR.search(output.plain) else output.plain
+            text = "" if _FIGURE_REPR.search(output.plain) else output.plain
             return f"[An interactive display was shown to the person.]\n{text}"
         case values.Latex():
             return output.latex
         case values.Json():
             return output.json
         case values.Result():
-            return _REPR.sub("[a figure object]", output.plain)
+            return _FIGURE_REPR.sub("[a figure object]", output.plain)
         case _:
             return output.plain
 
@@ -105,20 +109,20 @@ def _describe(output: output_screens.VisibleOutput) -> str:
 def _ending_note(finished: values.Finished, screen_text: str) -> str:
     match finished.ending:
         case values.Ending.OK:
-            return "" if screen_text else _SILENT
+            return "" if screen_text else _NO_OUTPUT
         case values.Ending.ERROR:
-            return FAILED
+            return CODE_FAILED
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
         case values.Ending.BACKGROUND:
             return _IN_BACKGROUND
         case ending:
-            lost = _LOST if finished.kernel_lost else ""
+            lost = _VARIABLES_LOST if finished.kernel_lost else ""
             details = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
             return f"[The code was ended: {details}]"
 
 
-def table(display: values.Table) -> str:
+def describe_table(display: values.Table) -> str:
     """Format the head of a table as aligned text, with its full size."""
     rows = [display.columns, *display.rows[:_MAX_TABLE_ROWS]]
     lines = [" | ".join(cell.replace("\n", " ")[:60] for cell in row) for row in rows]
@@ -132,7 +136,7 @@ def table(display: values.Table) -> str:
     return "\n".join([*lines, f"{size_note} to the person{rows_note}"])
 
 
-def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> str:
+def describe_file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> str:
     """Describe a file that a person sent.
 
     Args:
@@ -141,38 +145,41 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
         kind: its type in words or as MIME, if it is known.
         details: for tables, columns, types and first rows.
     """
-    about = ", ".join(filter(None, (quantities.size(size_bytes), kind)))
+    size_and_kind = ", ".join(filter(None, (quantities.size(size_bytes), kind)))
     if not size_bytes:
         details = "The file is empty: there is nothing in it to work with. Tell the person so."
-    line = f"[The person sent the file {name!r} ({about}); it is at /mnt/data/{name}.]"
+    line = f"[The person sent the file {name!r} ({size_and_kind}); it is at /mnt/data/{name}.]"
     return "\n".join(filter(None, (line, details.strip())))
 
 
-def files(infos: Iterable[values.FileInfo]) -> str:
+def list_files(infos: Iterable[values.FileInfo]) -> str:
     """List the files of a workspace."""
-    ordered = sorted(infos, key=lambda info: info.name)
-    if not ordered:
+    sorted_infos = sorted(infos, key=lambda info: info.name)
+    if not sorted_infos:
         return "[There are no files in /mnt/data.]"
-    lines = [f"{info.name}  {quantities.size(info.size_bytes)}" for info in ordered[:_MAX_FILES]]
-    if len(ordered) > _MAX_FILES:
-        lines.append(f"[… and {len(ordered) - _MAX_FILES:,} more]")
+    lines = [
+        f"{info.name}  {quantities.size(info.size_bytes)}"
+        for info in sorted_infos[:_MAX_LISTED_FILES]
+    ]
+    if len(sorted_infos) > _MAX_LISTED_FILES:
+        lines.append(f"[… and {len(sorted_infos) - _MAX_LISTED_FILES:,} more]")
     return "\n".join(lines)
 
 
-def content(data: bytes, *, start: int, max_bytes: int) -> str:
+def describe_content(data: bytes, *, start: int, max_bytes: int) -> str:
     """Describe a part of a file's content."""
     if b"\0" in data[:1024]:
         return "[This is not a text file in UTF-8. Use run_code to look at it.]"
     decoder = codecs.getincrementaldecoder("utf-8")()
     # The first and the last letter may have been cut in two.
-    whole = data[:3].lstrip(_CONTINUATION_BYTES) + data[3:] if start else data
+    whole_letters = data[:3].lstrip(_CONTINUATION_BYTES) + data[3:] if start else data
     try:
-        text = decoder.decode(whole, len(data) < max_bytes)
+        text = decoder.decode(whole_letters, len(data) < max_bytes)
     except UnicodeDecodeError:
         return "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]"
     if not text:
         return "[The file is empty, or ends before that.]"
     if len(data) < max_bytes:
         return text
-    following = start + len(data) - len(decoder.getstate()[0])
-    return f"{text}\n[There may be more: go on with start={following}.]"
+    next_start = start + len(data) - len(decoder.getstate()[0])
+    return f"{text}\n[There may be more: go on with start={next_start}.]"

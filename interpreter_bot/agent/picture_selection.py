@@ -14,27 +14,27 @@ from interpreter_bot import values
 from interpreter_bot.agent import chat_messages
 from interpreter_bot.text import output_screens
 
-MAX_SIDE: Final = 1568
+MAX_SIDE_PIXELS: Final = 1568
 """The longest side, in pixels: from there on providers scale down themselves."""
 MAX_BYTES: Final = 1024 * 1024
 """The most bytes of one picture."""
 HEAD_BYTES: Final = 16
 """The bytes of a file's head that tell whether it is a picture."""
-MAX_OF_EXECUTION: Final = 4
+MAX_PICTURES_PER_EXECUTION: Final = 4
 """The most pictures of one execution that a model is shown."""
-MAX_PICTURES: Final = 8
+MAX_PICTURES_PER_PROMPT: Final = 8
 """The most pictures in a prompt: the newest."""
 
 # In the place of dropped pictures. Words that change with them cost no cache more.
-_NAMED_LEFT_OUT_NOTE: Final = (
+_NAMED_OMITTED_NOTE: Final = (
     "[The picture {name!r} is not shown here any more; view_image shows it again.]"
 )
-_LEFT_OUT_NOTE: Final = "[The pictures of this output are not shown here any more.]"
-_SOURCE_BYTES: Final = 4 * 1024 * 1024
+_OMITTED_NOTE: Final = "[The pictures of this output are not shown here any more.]"
+_MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
 _MAGIC: Final = (_PNG, _JPEG, b"GIF8")
-_PREVIEWED: Final = (values.Html, values.Latex)
+_TYPES_WITH_PREVIEW: Final = (values.Html, values.Latex)
 
 
 def is_picture(head: bytes) -> bool:
@@ -50,13 +50,15 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     return width, height
 
 
-def of_outputs(
+def find_pictures(
     outputs: Iterable[output_screens.VisibleOutput], max_count: int
 ) -> tuple[bytes, ...]:
     """Return the last pictures that an execution showed, unscaled."""
     contents = filter(None, map(_picture_bytes, outputs))
     pictures = [
-        data for data in contents if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES
+        data
+        for data in contents
+        if is_picture(data[:HEAD_BYTES]) and len(data) <= _MAX_SOURCE_BYTES
     ]
     return tuple(pictures[max(len(pictures) - max_count, 0) :])
 
@@ -64,33 +66,33 @@ def of_outputs(
 def _picture_bytes(output: output_screens.VisibleOutput) -> bytes:
     if isinstance(output, values.Image):
         return output.preview or output.data
-    return output.preview if isinstance(output, _PREVIEWED) else b""
+    return output.preview if isinstance(output, _TYPES_WITH_PREVIEW) else b""
 
 
-def as_small_picture(data: bytes) -> chat_messages.Picture | None:
+def accept_unscaled(data: bytes) -> chat_messages.Picture | None:
     """Return a picture whose header shows that it needs no scaling; otherwise None."""
     size = png_size(data)
-    if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE:
+    if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE_PIXELS:
         return None
     return chat_messages.Picture("image/png", data)
 
 
-def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
+def accept_scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
     """Return a picture that the sandbox scaled; None if it is not as requested."""
     if mime == "image/png":
-        return as_small_picture(data)
+        return accept_unscaled(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
     return chat_messages.Picture(mime, data) if is_jpeg else None
 
 
-def with_newest(
-    transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES
+def keep_newest(
+    transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES_PER_PROMPT
 ) -> tuple[chat_messages.Message, ...]:
     """Replace old pictures by a note; the text beside them describes them.
 
     This depends on their number alone, so that a prompt stays unchanged for some calls.
     """
-    count = sum(len(_pictures_of(message)) for message in transcript)
+    count = sum(len(_pictures_in(message)) for message in transcript)
     if not count:
         return tuple(transcript)
     # Half of them at a time: each time, the servers' caches of all that follows are lost.
@@ -98,82 +100,90 @@ def with_newest(
     excess = -(-max(count - limit, 0) // batch) * batch
     result = []
     for message in transcript:
-        pictures = _pictures_of(message)
-        left_out, excess = min(excess, len(pictures)), max(excess - len(pictures), 0)
-        kept = tuple(picture for picture in pictures[left_out:] if picture.data)
+        pictures = _pictures_in(message)
+        omitted_count, excess = min(excess, len(pictures)), max(excess - len(pictures), 0)
+        kept_pictures = tuple(picture for picture in pictures[omitted_count:] if picture.data)
         result.append(
-            message if kept == pictures else _note_left_out(_with(message, kept), pictures)
+            message
+            if kept_pictures == pictures
+            else _note_omitted(_with_pictures(message, kept_pictures), pictures)
         )
     return tuple(result)
 
 
-def _note_left_out(
+def _note_omitted(
     message: chat_messages.Message, pictures: Iterable[chat_messages.Picture]
 ) -> chat_messages.Message:
     """Say in a message which of its pictures it has no longer."""
-    gone = [picture for picture in pictures if picture not in _pictures_of(message)]
-    lines = [_NAMED_LEFT_OUT_NOTE.format(name=picture.name) for picture in gone if picture.name]
-    if len(lines) < len(gone):
-        lines.append(_LEFT_OUT_NOTE)
+    omitted = [picture for picture in pictures if picture not in _pictures_in(message)]
+    lines = [_NAMED_OMITTED_NOTE.format(name=picture.name) for picture in omitted if picture.name]
+    if len(lines) < len(omitted):
+        lines.append(_OMITTED_NOTE)
     return dataclasses.replace(message, text="\n".join([message.text, *lines]))
 
 
-def without_pictures(
+def drop_pictures(
     transcript: Iterable[chat_messages.Message],
 ) -> tuple[chat_messages.Message, ...]:
     """Drop the content of all pictures."""
-    return tuple(_with(message, ()) if _pictures_of(message) else message for message in transcript)
+    return tuple(
+        _with_pictures(message, ()) if _pictures_in(message) else message for message in transcript
+    )
 
 
 def has_pictures(transcript: Iterable[chat_messages.Message]) -> bool:
     """Return whether there is any picture."""
-    return any(map(_pictures_of, transcript))
+    return any(map(_pictures_in, transcript))
 
 
-def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
+def drop_old_contents(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
     """Drop the content of all but the newest pictures."""
     result = list(transcript)
-    room = MAX_PICTURES
-    for place in reversed(range(len(result))):
-        pictures = _pictures_of(result[place])
+    remaining_count = MAX_PICTURES_PER_PROMPT
+    for index in reversed(range(len(result))):
+        pictures = _pictures_in(result[index])
         if not pictures:
             continue
-        emptied = max(len(pictures) - max(room, 0), 0)
-        room -= len(pictures)
-        if any(picture.data for picture in pictures[:emptied]):
-            kept = [dataclasses.replace(picture, data=b"") for picture in pictures[:emptied]]
-            result[place] = _with(result[place], (*kept, *pictures[emptied:]))
+        emptied_count = max(len(pictures) - max(remaining_count, 0), 0)
+        remaining_count -= len(pictures)
+        if any(picture.data for picture in pictures[:emptied_count]):
+            emptied_pictures = [
+                dataclasses.replace(picture, data=b"") for picture in pictures[:emptied_count]
+            ]
+            result[index] = _with_pictures(
+                result[index], (*emptied_pictures, *pictures[emptied_count:])
+            )
     return result
 
 
-def with_data(
+def restore_contents(
     transcript: Sequence[chat_messages.Message], contents: dict[str, bytes]
 ) -> list[chat_messages.Message]:
     """Restore the content of stored pictures, by SHA-256."""
     return [
-        _with(
+        _with_pictures(
             message,
             tuple(
                 dataclasses.replace(picture, data=contents.get(picture.sha256, b""))
                 for picture in pictures
             ),
         )
-        if (pictures := _pictures_of(message))
+        if (pictures := _pictures_in(message))
         else message
         for message in transcript
     ]
 
 
-def all_pictures(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
+def list_pictures(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
     """List all pictures, oldest first."""
-    return [picture for message in transcript for picture in _pictures_of(message)]
+    return [picture for message in transcript for picture in _pictures_in(message)]
 
 
-def _pictures_of(message: chat_messages.Message) -> tuple[chat_messages.Picture, ...]:
+def _pictures_in(message: chat_messages.Message) -> tuple[chat_messages.Picture, ...]:
     return () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
 
 
-def _with(
+def _with_pictures(
     message: chat_messages.Message, pictures: tuple[chat_messages.Picture, ...]
 ) -> chat_messages.Message:
     if isinstance(message, chat_messages.AssistantMessage):

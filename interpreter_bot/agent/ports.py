@@ -15,9 +15,9 @@ Show: TypeAlias = Callable[[values.Output], None]
 class NotApprovedError(errors.BotError):
     """This code was not run: it was not allowed."""
 
-    def __init__(self, sentence: str, *, remark: chat_messages.Note) -> None:
+    def __init__(self, sentence: str, *, model_note: chat_messages.Note) -> None:
         super().__init__(sentence)
-        self.remark = remark
+        self.model_note = model_note
         """The text for the model; the sentence is for people."""
 
 
@@ -57,7 +57,9 @@ class Environment(Protocol):
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""
 
-    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
+    async def scale_pictures(
+        self, contents: Sequence[bytes]
+    ) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures to the size that a model is sent; None if that fails.
 
         They are decoded in the sandbox, as they may be hostile.

@@ -122,7 +122,7 @@ def answers_of_person(entries: Sequence[chat_messages.Message]) -> dict[str, str
     answers: dict[str, str] = {}
     for entry in entries:
         match entry:
-            case chat_messages.UserMessage(is_ours=False):
+            case chat_messages.UserMessage(is_from_bot=False):
                 answers.clear()
             case chat_messages.AssistantMessage(calls=calls):
                 requests = {call.id: tools.read(call) for call in calls}
@@ -193,7 +193,7 @@ class ToolRunner:
                 case tools.RunCode(code, seconds):
                     return await self._run(code, seconds)
                 case tools.ListFiles():
-                    return observations.files(await self._environment.list_files()), ()
+                    return observations.list_files(await self._environment.list_files()), ()
                 case tools.ReadFile(name, start):
                     return await self._read(name, start), ()
                 case tools.ViewImage(name):
@@ -227,7 +227,7 @@ class ToolRunner:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
         return chat_messages.Note(
-            observations.execution(self._screen.outputs, stopped, OUTPUT_CHARACTERS)
+            observations.describe_execution(self._screen.outputs, stopped, OUTPUT_CHARACTERS)
         )
 
     async def _run(self, code: str, seconds: float | None) -> tuple[str, _Pictures]:
@@ -244,7 +244,7 @@ class ToolRunner:
             raise
         except ports.NotApprovedError as error:
             finished = self._refused(error)
-            remark = error.remark
+            remark = error.model_note
         except errors.BotError as error:
             finished = self._refused(error)
         self._screen = None
@@ -252,9 +252,9 @@ class ToolRunner:
             self._guard.note_declined()
             return remark.text, ()
         outputs = screen.outputs
-        self._guard.note_run(code, finished, observations.error(outputs))
+        self._guard.note_run(code, finished, observations.find_error(outputs))
         pictures = await self._pictures_for_model(outputs, finished)
-        text = observations.execution(outputs, finished, OUTPUT_CHARACTERS)
+        text = observations.describe_execution(outputs, finished, OUTPUT_CHARACTERS)
         return (
             text if approved_code == code else f"{_EDITED.format(code=approved_code)}\n{text}",
             pictures,
@@ -287,16 +287,16 @@ class ToolRunner:
     ) -> _Pictures:
         """Return the pictures of an execution that the model may see."""
         contents = (
-            picture_selection.of_outputs(outputs, picture_selection.MAX_OF_EXECUTION)
+            picture_selection.find_pictures(outputs, picture_selection.MAX_PICTURES_PER_EXECUTION)
             if self._can_see_images
             else ()
         )
-        pictures = [picture_selection.as_small_picture(content) for content in contents]
+        pictures = [picture_selection.accept_unscaled(content) for content in contents]
         large = [
             content for content, small in zip(contents, pictures, strict=True) if small is None
         ]
         if large and not finished.kernel_lost:
-            scaled = iter(await self._environment.scaled(large))
+            scaled = iter(await self._environment.scale_pictures(large))
             pictures = [small or next(scaled, None) for small in pictures]
         return tuple(filter(None, pictures))
 
@@ -308,4 +308,4 @@ class ToolRunner:
 
     async def _read(self, name: str, start: int) -> str:
         data = await self._environment.read_file(name, start=start, max_bytes=_FILE_BYTES)
-        return observations.content(data[:_FILE_BYTES], start=start, max_bytes=_FILE_BYTES)
+        return observations.describe_content(data[:_FILE_BYTES], start=start, max_bytes=_FILE_BYTES)

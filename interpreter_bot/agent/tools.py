@@ -408,9 +408,9 @@ def _looks_encoded(text: str) -> bool:
 
 def _unwrap(code: str) -> str:
     """Remove a fence, and undo escaping that was done once too often."""
-    code = lenient_json.without_fence(code)
+    code = lenient_json.strip_fence(code)
     if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
-        return lenient_json.without_escapes(code)
+        return lenient_json.decode_escapes(code)
     return code
 
 
@@ -523,7 +523,7 @@ class CallPreview:
             return ""
         self._text += delta
         if self._start < 0:
-            start = lenient_json.code_start(self._text)
+            start = lenient_json.find_code_start(self._text)
             self._is_over = start is None and len(self._text) > 200
             if start is None:
                 return ""
@@ -532,6 +532,6 @@ class CallPreview:
 
     def _decode(self) -> str:
         """Decode the complete part: an escape may be cut in two."""
-        end, self._is_over = lenient_json.string_end(self._text)
+        end, self._is_over = lenient_json.find_string_end(self._text)
         ready, self._text = self._text[:end], self._text[end:]
-        return lenient_json.without_escapes(ready)
+        return lenient_json.decode_escapes(ready)

@@ -12,10 +12,10 @@ from typing import Final
 
 from interpreter_bot.agent import chat_messages, context_windows, picture_selection
 
-_UNKNOWN: Final = chat_messages.Note("[Nothing is known of what became of this.]")
-_QUOTED: Final = 120
-_REMEMBERED: Final = 10
-_REASONING_CHARACTERS: Final = 4 * 1024 * 1024
+_RESULT_UNKNOWN: Final = chat_messages.Note("[Nothing is known of what became of this.]")
+_MAX_QUOTED_CHARACTERS: Final = 120
+_MAX_QUOTED_REQUESTS: Final = 10
+_MAX_REASONING_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class Transcript:
@@ -32,7 +32,7 @@ class Transcript:
         """
         self._entries = list(earlier)
         if not goes_on:
-            self.settle(_UNKNOWN)
+            self.answer_open_calls(_RESULT_UNKNOWN)
 
     @property
     def entries(self) -> tuple[chat_messages.Message, ...]:
@@ -42,11 +42,11 @@ class Transcript:
     def add_user_message(self, text: str, pictures: Iterable[chat_messages.Picture] = ()) -> None:
         """Add a person's message, and its pictures; a turn begins here."""
         self._entries.append(chat_messages.UserMessage(text, tuple(pictures)))
-        self._entries = picture_selection.within_limits(self._entries)
+        self._entries = picture_selection.drop_old_contents(self._entries)
 
     def add_note(self, note: chat_messages.Note) -> None:
         """Add a note of the bot to the model."""
-        self._entries.append(chat_messages.UserMessage(note.text, is_ours=True))
+        self._entries.append(chat_messages.UserMessage(note.text, is_from_bot=True))
 
     def add_reply(
         self,
@@ -57,7 +57,7 @@ class Transcript:
         """Add a message of the model."""
         if text or calls:
             self._entries.append(chat_messages.AssistantMessage(text, calls, reasoning))
-            self._bound_reasoning()
+            self._limit_reasoning()
 
     def add_tool_result(
         self, call: chat_messages.Call, text: str, pictures: tuple[chat_messages.Picture, ...] = ()
@@ -65,19 +65,21 @@ class Transcript:
         """Add a tool result, and the pictures that it showed."""
         self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", pictures))
         if pictures:
-            self._entries = picture_selection.within_limits(self._entries)
+            self._entries = picture_selection.drop_old_contents(self._entries)
 
-    def settle(self, note: chat_messages.Note, *, rest: chat_messages.Note | None = None) -> None:
+    def answer_open_calls(
+        self, note: chat_messages.Note, *, note_for_others: chat_messages.Note | None = None
+    ) -> None:
         """Answer every call that has no result yet: the first with `note`, the others with `rest`.
 
         Without `rest`, all with the same.
         """
-        for call in self.unanswered:
+        for call in self.unanswered_calls:
             self.add_tool_result(call, note.text)
-            note = rest or note
+            note = note_for_others or note
 
     @property
-    def unanswered(self) -> tuple[chat_messages.Call, ...]:
+    def unanswered_calls(self) -> tuple[chat_messages.Call, ...]:
         """The calls that have no result yet."""
         places = [
             i
@@ -96,8 +98,8 @@ class Transcript:
 
     def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
         """Replace the dropped messages by `summary`."""
-        head = [chat_messages.UserMessage(summary, is_ours=True)] if summary else []
-        self._entries = [*head, *fit.kept]
+        head = [chat_messages.UserMessage(summary, is_from_bot=True)] if summary else []
+        self._entries = [*head, *fit.messages]
 
     def forget_reasoning(self, *, until: int | None = None) -> None:
         """Drop the reasoning of the first `until` messages, or of all."""
@@ -108,7 +110,7 @@ class Transcript:
             for message in self._entries[:until]
         ]
 
-    def _bound_reasoning(self) -> None:
+    def _limit_reasoning(self) -> None:
         """Drop the older half of the reasoning once there is too much."""
         sizes = [
             len(message.reasoning.value)
@@ -116,10 +118,10 @@ class Transcript:
             else 0
             for message in self._entries
         ]
-        excess = sum(sizes) - _REASONING_CHARACTERS
+        excess = sum(sizes) - _MAX_REASONING_CHARACTERS
         if excess <= 0:
             return
-        excess += _REASONING_CHARACTERS // 2
+        excess += _MAX_REASONING_CHARACTERS // 2
         for number, size in enumerate(sizes):
             excess -= size
             if excess <= 0:
@@ -128,34 +130,36 @@ class Transcript:
 
     def forget_pictures(self) -> None:
         """Drop all pictures, one of which a model's server cannot read."""
-        self._entries = list(picture_selection.without_pictures(self._entries))
+        self._entries = list(picture_selection.drop_pictures(self._entries))
 
 
-def note(dropped: Sequence[chat_messages.Message]) -> str:
+def describe_dropped(dropped: Sequence[chat_messages.Message]) -> str:
     """Return a note in place of dropped messages, for when there is no summary."""
     questions = [
-        message.text if len(message.text) <= _QUOTED else f"{message.text[:_QUOTED]}…"
+        message.text
+        if len(message.text) <= _MAX_QUOTED_CHARACTERS
+        else f"{message.text[:_MAX_QUOTED_CHARACTERS]}…"
         for message in dropped
-        if isinstance(message, chat_messages.UserMessage) and not message.is_ours
+        if isinstance(message, chat_messages.UserMessage) and not message.is_from_bot
     ]
     # An earlier summary must not be lost when it is dropped in its turn.
     earlier = [
         message.text
         for message in dropped
-        if isinstance(message, chat_messages.UserMessage) and message.is_ours
+        if isinstance(message, chat_messages.UserMessage) and message.is_from_bot
     ][:1]
-    summary = "; ".join(questions[-_REMEMBERED:])
+    summary = "; ".join(questions[-_MAX_QUOTED_REQUESTS:])
     line = f"[{len(questions)} earlier requests are left out. The last of them: {summary}]"
     return "\n".join([*(context_windows.shorten(text, 2000) for text in earlier), line])
 
 
-def readable(dropped: Sequence[chat_messages.Message], max_characters: int) -> str:
+def format_as_text(dropped: Sequence[chat_messages.Message], max_characters: int) -> str:
     """Format messages as plain text, to be summarised."""
     lines = []
     for message in dropped:
         match message:
             case chat_messages.UserMessage():
-                lines.append(f"{'Note' if message.is_ours else 'Person'}: {message.text}")
+                lines.append(f"{'Note' if message.is_from_bot else 'Person'}: {message.text}")
             case chat_messages.AssistantMessage():
                 lines.append(f"Analyst: {message.text}")
                 lines += [f"Code: {call.arguments}" for call in message.calls]

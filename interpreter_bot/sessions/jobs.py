@@ -177,7 +177,7 @@ class Jobs:
             return None
         duration = quantities.duration(round(time.time() - job.began))
         output = json.dumps(job.last_output.strip(), ensure_ascii=False)
-        return _RUNNING.filled(duration=duration, output=output)
+        return _RUNNING.fill(duration=duration, output=output)
 
     async def wait_over(self, key: values.SessionKey) -> None:
         """Wait until no job runs in a session."""

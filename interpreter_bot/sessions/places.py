@@ -94,7 +94,7 @@ class Places:
         """Return what models are told of a place; empty if there is nothing."""
         notes = await self.notes(scope)
         told = self.told(notes)
-        return prompt_texts.place_text(
+        return prompt_texts.describe_place(
             [str(choice.value) for choice in choices.of(INSTRUCTIONS)],
             [note.text for note in told],
             omitted_count=len(notes) - len(told),

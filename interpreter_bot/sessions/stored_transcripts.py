@@ -82,9 +82,11 @@ async def _with_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
     """Load the pictures that a model may be shown again."""
-    pictures = picture_selection.all_pictures(entries)[-picture_selection.MAX_PICTURES :]
+    pictures = picture_selection.list_pictures(entries)[
+        -picture_selection.MAX_PICTURES_PER_PROMPT :
+    ]
     loaded = {picture.sha256: await database.files.load(picture.sha256) for picture in pictures}
-    return picture_selection.with_data(
+    return picture_selection.restore_contents(
         entries, {name: data for name, data in loaded.items() if data}
     )
 
@@ -120,7 +122,7 @@ class TurnMemory:
 
     def shown_pictures(self) -> list[values.Image]:
         """Return the pictures to be stored beside `detail`, which holds their digests."""
-        pictures = picture_selection.all_pictures(self._stored_messages[1])
+        pictures = picture_selection.list_pictures(self._stored_messages[1])
         return [
             values.Image(mime=picture.mime, data=picture.data)
             for picture in pictures
@@ -173,11 +175,11 @@ def describe_code_run(
     for output in outputs:
         screen.show(output)
     ran = context_windows.shorten(code, max_characters)
-    text = observations.execution(screen.outputs, finished, max_characters)
+    text = observations.describe_execution(screen.outputs, finished, max_characters)
     return [
         chat_messages.UserMessage(
             f"{_JOB if is_job else _OF_PERSON}\n```python\n{ran}\n```\n[It showed:]\n{text}",
-            is_ours=True,
+            is_from_bot=True,
         )
     ]
 
@@ -210,6 +212,6 @@ async def _describe_cut_off(
     text = context_windows.shorten("\n".join(lines), _TURN_CHARACTERS)
     why = _CUT_OFF[turn.status].format(answer=turn.answer)
     remark = chat_messages.UserMessage(
-        "[" + "\n".join(filter(None, (text, why))) + "]", is_ours=True
+        "[" + "\n".join(filter(None, (text, why))) + "]", is_from_bot=True
     )
     return [chat_messages.UserMessage(turn.request), remark] if turn.request else [remark]

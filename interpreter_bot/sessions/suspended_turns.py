@@ -113,7 +113,7 @@ class Progress:
             memory = await stored_transcripts.restored_memory(
                 database, session_id, self.memory, before=recorder.turn_id
             )
-        is_asked_again = memory is not None and not memory.transcript.unanswered
+        is_asked_again = memory is not None and not memory.transcript.unanswered_calls
         await recorder.continue_steps(self.step, is_asked_again=is_asked_again)
         executions = list(await database.executions.list_for_turn(recorder.turn_id))
         environment.is_asking = self.is_asking

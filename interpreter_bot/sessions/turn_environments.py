@@ -173,11 +173,13 @@ class SessionEnvironment:
         if self.approval == "plan" and not (is_plan or self._was_asked_for_plan):
             # Asked for once: a model that writes no plan has its code approved instead.
             self._was_asked_for_plan = True
-            raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_FIRST)
+            raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, model_note=_PLAN_FIRST)
         async with self._waiting_for_person():
             answer = await self._approvals.obtain("plan" if is_plan else "code", code)
         if answer is None:
-            raise agent_ports.NotApprovedError(session_words.CODE_DECLINED, remark=_CODE_DECLINED)
+            raise agent_ports.NotApprovedError(
+                session_words.CODE_DECLINED, model_note=_CODE_DECLINED
+            )
         return code if answer.edited is None else answer.edited
 
     async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
@@ -349,7 +351,9 @@ class SessionEnvironment:
                     break
         return part[:max_bytes]
 
-    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
+    async def scale_pictures(
+        self, contents: Sequence[bytes]
+    ) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures down for the model."""
         return await self._scale(contents=contents)
 
@@ -409,14 +413,14 @@ class SessionEnvironment:
 
         def show(output: values.Output) -> None:
             if isinstance(output, values.Image) and output.plain in map(str, range(count)):
-                picture = picture_selection.scaled(output.mime, output.data)
+                picture = picture_selection.accept_scaled(output.mime, output.data)
                 if picture is not None:
                     pictures[int(output.plain)] = picture
 
         code = kernel_calls.show_scaled(
             names,
             [base64.b64encode(content).decode("ascii") for content in contents],
-            max_side=picture_selection.MAX_SIDE,
+            max_side=picture_selection.MAX_SIDE_PIXELS,
             max_bytes=picture_selection.MAX_BYTES,
         )
         finished = await self.run_hidden_code(code, show=show, seconds=_SECONDS)

@@ -84,7 +84,7 @@ async def system_prompt(
         reach: the hosts and data connections that code may use.
         place: what holds where it was asked.
     """
-    return prompt_texts.system(
+    return prompt_texts.build_system_prompt(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
         packages=packages,
@@ -95,7 +95,7 @@ async def system_prompt(
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         place=place,
-        is_planned=environment.approval == "plan",
+        needs_plan=environment.approval == "plan",
         is_small=model.is_small,
     )
 
@@ -148,7 +148,7 @@ async def describe(
     """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
     details = await _describe_in_kernel(infos[:_MAX_DESCRIBED], environment)
     return "\n".join(
-        observations.file(
+        observations.describe_file(
             info.name,
             info.size_bytes,
             kind=mimetypes.guess_type(info.name)[0] or "",

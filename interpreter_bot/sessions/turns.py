@@ -421,7 +421,9 @@ class _Work:
         if not model.can_see_images:
             return text, ()
         names = [info.name for info in infos]
-        return text, await environment.load_pictures(names, picture_selection.MAX_OF_EXECUTION)
+        return text, await environment.load_pictures(
+            names, picture_selection.MAX_PICTURES_PER_EXECUTION
+        )
 
     async def _be_steered(
         self,
@@ -494,7 +496,7 @@ class _Work:
                 self._services.database, self._request, environment, finished
             )
         limit = tool_execution.OUTPUT_CHARACTERS
-        earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
+        earlier = [chat_messages.UserMessage(note.text, is_from_bot=True) for note in self._remarks]
         entries = earlier + stored_transcripts.describe_code_run(
             self._request.text, outputs, finished, limit, is_job=is_job
         )
@@ -581,7 +583,7 @@ class _Work:
         """Replace links to files by their names, and report files that do not exist."""
         if self._missing_files:
             self.stream.emit(events.NoticeShown(model_words.missing_files(self._missing_files)))
-        if not file_references.may_refer(end.text):
+        if not file_references.may_refer_to_files(end.text):
             return end
         names: list[str] = []
         try:
@@ -589,7 +591,7 @@ class _Work:
         except errors.WorkspaceError as error:
             # Names then stay as the model wrote them.
             _log.info("files of the workspace cannot be listed", exc_info=error)
-        text = await asyncio.to_thread(file_references.rewritten, end.text, names)
+        text = await asyncio.to_thread(file_references.replace_links, end.text, names)
         return dataclasses.replace(end, text=text)
 
     @property

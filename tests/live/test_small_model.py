@@ -37,7 +37,7 @@ def model_path():
 async def test_question_about_a_file_is_answered_from_what_the_code_printed(model_path, tmp_path):
     chosen = settings.EmbeddedModel(model_path=model_path)
     details = "3 rows. Columns: city (str), paid (int64).\nFirst rows:\ncity,paid\nBern,3"
-    told = observations.file("paid.csv", 40, kind="text/csv", details=details)
+    told = observations.describe_file("paid.csv", 40, kind="text/csv", details=details)
     transcript = transcripts.Transcript()
     transcript.add_user_message(f"{told}\n\nWhat is the sum of paid?")
     observer, environment = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))

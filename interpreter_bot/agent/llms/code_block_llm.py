@@ -78,7 +78,7 @@ class FencedLlm:
         reminder = small_model_remedies.reminder(prompt) if may_remind else ""
         if not reminder:
             return await self._converse(messages, prompt, emit)
-        _append(messages, chat_messages.UserMessage(reminder, is_ours=True))
+        _append(messages, chat_messages.UserMessage(reminder, is_from_bot=True))
         buffered = BufferedModelReply(emit)
         try:
             reply = await self._converse(messages, prompt, buffered.emit)
@@ -87,7 +87,7 @@ class FencedLlm:
                 return reply
             buffered.drop()
             _append(messages, chat_messages.AssistantMessage(reply.text))
-            _append(messages, chat_messages.UserMessage(objection, is_ours=True))
+            _append(messages, chat_messages.UserMessage(objection, is_from_bot=True))
             try:
                 second_reply = await self._converse(messages, prompt, buffered.emit)
             except model_errors.CutError as error:
@@ -123,7 +123,7 @@ def add_usage(
     """
     if discarded.usage is None:
         return dataclasses.replace(reply, usage=None)
-    output_tokens = context_windows.message_tokens(
+    output_tokens = context_windows.estimate_message_tokens(
         chat_messages.AssistantMessage(reply.text, reply.calls)
     )
     usage_of_reply = reply.usage or values.Usage(discarded.usage.tokens, output_tokens)
@@ -170,4 +170,4 @@ def _block(call: chat_messages.Call) -> str:
     request = tools.read(call)
     if isinstance(request, tools.RunCode):
         return f"```python\n{request.code.rstrip()}\n```"
-    return f"```json\n{lenient_json.without_fence(call.arguments)}\n```"
+    return f"```json\n{lenient_json.strip_fence(call.arguments)}\n```"

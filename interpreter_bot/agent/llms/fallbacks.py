@@ -84,7 +84,7 @@ class FallbackLlm:
             return True
         last = prompt.messages[-1] if prompt.messages else None
         # No turn changes its way in the middle for a mere trial.
-        is_start = isinstance(last, chat_messages.UserMessage) and not last.is_ours
+        is_start = isinstance(last, chat_messages.UserMessage) and not last.is_from_bot
         return is_start and prompt.may_call and time.monotonic() >= self._tools_trial_at
 
     def _note_tools(self, prompt: chat_messages.Prompt, llm: ports.Llm, emit: events.Emit) -> None:
@@ -134,7 +134,7 @@ class FallbackLlm:
 
 
 def _without_pictures(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
-    return dataclasses.replace(prompt, messages=picture_selection.without_pictures(prompt.messages))
+    return dataclasses.replace(prompt, messages=picture_selection.drop_pictures(prompt.messages))
 
 
 def _has_reasoning(prompt: chat_messages.Prompt) -> bool:

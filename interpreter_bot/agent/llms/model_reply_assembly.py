@@ -190,7 +190,7 @@ class ModelReplyAssembler:
         return chat_messages.ModelReply(
             text=text,
             calls=calls,
-            unread_call=unread,
+            unreadable_call=unread,
             finish=finish,
             usage=self.usage,
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,

@@ -90,7 +90,7 @@ def _question(prompt: chat_messages.Prompt) -> str | None:
 
 
 def _is_persons(message: chat_messages.Message | None) -> TypeGuard[chat_messages.UserMessage]:
-    return isinstance(message, chat_messages.UserMessage) and not message.is_ours
+    return isinstance(message, chat_messages.UserMessage) and not message.is_from_bot
 
 
 def _may_be_small_talk(question: str) -> bool:

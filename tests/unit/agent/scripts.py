@@ -62,7 +62,7 @@ class Workbench:
     async def list_files(self):
         return [values.FileInfo(name, len(data), 0) for name, data in self.files.items()]
 
-    async def scaled(self, contents):
+    async def scale_pictures(self, contents):
         self.scaled_down += contents
         return [chat_messages.Picture("image/jpeg", JPEG) for _ in contents]
 

@@ -86,8 +86,8 @@ MENTIONED = (
     ],
 )
 def test_link_to_a_file_becomes_its_real_name(text, shown):
-    assert file_references.rewritten(text, EXISTING) == shown
-    assert file_references.missing(text, EXISTING) == ()
+    assert file_references.replace_links(text, EXISTING) == shown
+    assert file_references.find_missing_files(text, EXISTING) == ()
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_link_to_a_file_becomes_its_real_name(text, shown):
     ],
 )
 def test_everything_else_is_left_alone(text):
-    assert file_references.rewritten(text, EXISTING) == text
-    assert file_references.missing(text, EXISTING) == ()
+    assert file_references.replace_links(text, EXISTING) == text
+    assert file_references.find_missing_files(text, EXISTING) == ()
 
 
 def test_links_to_files_that_do_not_exist_are_named_once():
@@ -119,8 +119,12 @@ def test_links_to_files_that_do_not_exist_are_named_once():
         "[x](sandbox:/mnt/data/none (1).csv) (yes) and sandbox:/mnt/data/none.csv, "
         "[x](sandbox:/mnt/data/none.csv) and [y](also.pdf)"
     )
-    assert file_references.missing(text, EXISTING) == ("none (1).csv", "none.csv", "also.pdf")
-    assert file_references.rewritten(text, EXISTING) == (
+    assert file_references.find_missing_files(text, EXISTING) == (
+        "none (1).csv",
+        "none.csv",
+        "also.pdf",
+    )
+    assert file_references.replace_links(text, EXISTING) == (
         "x (`none (1).csv`) (yes) and `none.csv`, x (`none.csv`) and y (`also.pdf`)"
     )
 
@@ -144,7 +148,7 @@ def test_links_to_files_that_do_not_exist_are_named_once():
     ],
 )
 def test_a_file_that_is_said_to_be_made_and_does_not_exist_is_missing(text, names):
-    assert list(file_references.missing(text, EXISTING, MENTIONED)) == names
+    assert list(file_references.find_missing_files(text, EXISTING, MENTIONED)) == names
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,7 @@ def test_a_file_that_is_said_to_be_made_and_does_not_exist_is_missing(text, name
     ],
 )
 def test_nothing_else_is_said_not_to_exist(text):
-    assert file_references.missing(text, EXISTING, MENTIONED) == ()
+    assert file_references.find_missing_files(text, EXISTING, MENTIONED) == ()
 
 
 _NAMES = st.text(alphabet="ab1 ()[]%'\"&_-é写.*", min_size=1, max_size=12).map(
@@ -199,7 +203,7 @@ _NAMES = st.text(alphabet="ab1 ()[]%'\"&_-é写.*", min_size=1, max_size=12).map
 def test_a_file_of_any_name_is_found_by_a_link_and_never_said_to_be_missing(name, home):
     hypothesis.assume("](" not in name)
     text = f"I saved it: [table](<{home}{name}>), [table]({home}{name}) and `{name}`."
-    assert file_references.missing(text, [name]) == ()
+    assert file_references.find_missing_files(text, [name]) == ()
 
 
 _WORDS = st.text(alphabet="ab 1.,;:`>\n/-_[]()~#*csv", max_size=60)
@@ -208,15 +212,15 @@ _WORDS = st.text(alphabet="ab 1.,;:`>\n/-_[]()~#*csv", max_size=60)
 @hypothesis.given(_WORDS, st.lists(st.sampled_from(["a.csv", "b/a.csv", "sales.csv"])), _WORDS)
 def test_whatever_exists_or_was_named_by_others_is_never_missing(before, names, after):
     text = f"{before} saved {' '.join(names)}{after}"
-    missing = file_references.missing(text, ())
-    assert file_references.missing(text, missing) == ()
+    missing = file_references.find_missing_files(text, ())
+    assert file_references.find_missing_files(text, missing) == ()
     mentioned = (chat_messages.UserMessage(" ".join(missing)),)
-    assert set(file_references.missing(text, (), mentioned)) <= set(missing)
+    assert set(file_references.find_missing_files(text, (), mentioned)) <= set(missing)
 
 
 @hypothesis.given(st.text(alphabet="[]()!<>` \n/:.asndboxmt%\"'|-"))
 def test_any_text_can_be_read(text):
-    file_references.rewritten(text, EXISTING)
+    file_references.replace_links(text, EXISTING)
 
 
 @pytest.mark.parametrize("missing", range(1, 9))
@@ -224,7 +228,7 @@ def test_no_word_is_cut_in_two_where_a_long_answer_is_searched_no_further(missin
     filler = "saved so\n" * 3000
     text = f"{filler[: 20_000 - len('out.xlsx') + missing - 1]} out.xlsx and more"
     assert text[:20_000].endswith(f" {'out.xlsx'[:-missing]}")
-    assert file_references.missing(text, ("out.xlsx",)) == ()
+    assert file_references.find_missing_files(text, ("out.xlsx",)) == ()
 
 
 HOSTILE = (
@@ -238,8 +242,8 @@ def test_hostile_text_takes_no_longer_however_long_it_is(piece):
     def seconds(characters):
         text = (piece * characters)[:characters]
         began = time.thread_time()
-        file_references.missing(text, EXISTING)
-        file_references.rewritten(text, EXISTING)
+        file_references.find_missing_files(text, EXISTING)
+        file_references.replace_links(text, EXISTING)
         return time.thread_time() - began
 
     short = seconds(20_000)

@@ -70,7 +70,7 @@ async def test_code_that_a_person_declines_is_no_failure(protocol):
 
         async def decline(code):
             raise ports.NotApprovedError(
-                "Not run: declined.", remark=chat_messages.Note("[The person declined.]")
+                "Not run: declined.", model_note=chat_messages.Note("[The person declined.]")
             )
 
         outcome = await stage.run(approve=decline)

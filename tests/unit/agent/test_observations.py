@@ -16,7 +16,7 @@ def told(*outputs, finished=OK, limit=8000):
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
-    return observations.execution(screen.outputs, finished, limit)
+    return observations.describe_execution(screen.outputs, finished, limit)
 
 
 SILENT = (
@@ -117,11 +117,11 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
     ],
 )
 def test_file_content_is_told(data, text):
-    assert observations.content(data, start=10, max_bytes=4) == text
+    assert observations.describe_content(data, start=10, max_bytes=4) == text
 
 
 def test_attached_file_is_described():
-    text = observations.file("a.csv", 2048, kind="text/csv", details="columns: x int64\n")
+    text = observations.describe_file("a.csv", 2048, kind="text/csv", details="columns: x int64\n")
     assert text == (
         "[The person sent the file 'a.csv' (2 KiB, text/csv); it is at /mnt/data/a.csv.]\n"
         "columns: x int64"
@@ -129,11 +129,11 @@ def test_attached_file_is_described():
 
 
 def test_empty_file_is_called_empty():
-    assert "The file is empty" in observations.file("a.csv", 0)
+    assert "The file is empty" in observations.describe_file("a.csv", 0)
 
 
 def test_system_prompt_states_the_limits():
-    text = prompt_texts.system(settings.Limits(), today=datetime.date(2026, 11, 21))
+    text = prompt_texts.build_system_prompt(settings.Limits(), today=datetime.date(2026, 11, 21))
     assert "60 seconds, 1 CPU core and 1.7 GiB of memory" in text
     assert "may have 512 MiB" in text
     assert text.endswith("Today is Saturday, 21 November 2026.")
@@ -141,7 +141,7 @@ def test_system_prompt_states_the_limits():
 
 def test_system_prompt_says_what_is_installed_and_what_is_not():
     packages = {"imageio-ffmpeg": "0.8.1", "mplfonts": "1.0", "pandas": "3.0.1", "torch": "2.13.0"}
-    text = prompt_texts.system(
+    text = prompt_texts.build_system_prompt(
         settings.Limits(), today=datetime.date(2026, 11, 21), packages=packages
     )
     assert "Installed: pandas 3.0, torch 2.13. The program ffmpeg is there too." in text
@@ -152,19 +152,21 @@ def test_system_prompt_says_what_is_installed_and_what_is_not():
 def test_system_prompt_says_what_is_different_in_an_ordinary_container():
     day = datetime.date(2026, 11, 21)
     refusal = code_activity.Reach(refusal="Data connections are not available.")
-    text = prompt_texts.system(
+    text = prompt_texts.build_system_prompt(
         settings.Limits(), today=day, sandbox_level=values.SandboxLevel.CONTAINER, reach=refusal
     )
     assert "/tmp cannot be written to" in text
     assert "Data connections are not available." in text
-    assert "/tmp" not in prompt_texts.system(settings.Limits(), today=day)
+    assert "/tmp" not in prompt_texts.build_system_prompt(settings.Limits(), today=day)
 
 
 def test_system_prompt_says_what_can_be_reached():
     day = datetime.date(2026, 11, 21)
-    assert "There is no network:" in prompt_texts.system(settings.Limits(), today=day)
+    assert "There is no network:" in prompt_texts.build_system_prompt(settings.Limits(), today=day)
     one = code_activity.ReachableHost("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
-    text = prompt_texts.system(settings.Limits(), today=day, reach=code_activity.Reach((one,)))
+    text = prompt_texts.build_system_prompt(
+        settings.Limits(), today=day, reach=code_activity.Reach((one,))
+    )
     assert "There is no network" not in text
     assert "a.org (port 443) with GET below /x/ without a key, which is added." in text
 

@@ -126,7 +126,9 @@ async def test_old_pictures_go_several_at_a_time(protocol):
         counts = [len(server.decode_pictures(one.body)) for one in stage.server.requests]
         last = server.decode_pictures(stage.server.requests[-1].body)
         words = json.dumps(stage.server.requests[-1].body).count("not shown here any more")
-        held = [one for one in picture_selection.all_pictures(stage.transcript.entries) if one.data]
+        held = [
+            one for one in picture_selection.list_pictures(stage.transcript.entries) if one.data
+        ]
     broken = sum(
         json.dumps(after[: len(before)]) != json.dumps(before)
         for before, after in itertools.pairwise(sent)
@@ -140,11 +142,11 @@ async def test_old_pictures_go_several_at_a_time(protocol):
     # After a restart, when only the newest were loaded, the very same are shown.
     contents = {one.sha256: one.data for one in held}
     again = transcripts.Transcript(
-        picture_selection.with_data(list(map(chat_messages.from_dict, stored)), contents)
+        picture_selection.restore_contents(list(map(chat_messages.from_dict, stored)), contents)
     )
     assert [
         one.data
-        for one in picture_selection.all_pictures(picture_selection.with_newest(again.entries))
+        for one in picture_selection.list_pictures(picture_selection.keep_newest(again.entries))
     ] == last
 
 
@@ -209,9 +211,9 @@ def test_only_the_last_pictures_of_an_execution_are_shown_and_none_that_is_none(
     outputs.append(values.Html(html=b"<p>", preview=preview))
     outputs.append(values.Image(mime="image/png", data=b"text"))
     outputs.append(values.Image(mime="image/png", data=drawn().data + b"x" * 5_000_000))
-    assert picture_selection.of_outputs(outputs, 3) == (drawn(2).data, preview, preview)
-    assert picture_selection.of_outputs(outputs, 0) == ()
-    assert picture_selection.of_outputs([], 4) == ()
+    assert picture_selection.find_pictures(outputs, 3) == (drawn(2).data, preview, preview)
+    assert picture_selection.find_pictures(outputs, 0) == ()
+    assert picture_selection.find_pictures([], 4) == ()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_only_the_last_pictures_of_an_execution_are_shown_and_none_that_is_none(
     ],
 )
 def test_what_a_sandbox_claims_to_have_scaled_is_looked_at_from_outside(mime, data):
-    assert picture_selection.scaled(mime, data) is None
+    assert picture_selection.accept_scaled(mime, data) is None
 
 
 async def test_a_refused_picture_ends_in_no_loop():

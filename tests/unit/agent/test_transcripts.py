@@ -37,23 +37,23 @@ def is_whole(entries):
 def test_what_fits_is_left_alone():
     entries = conversation(3).entries
     assert context_windows.fit(entries, 100_000) == context_windows.FittedTranscript(
-        entries, context_windows.tokens(entries)
+        entries, context_windows.estimate_tokens(entries)
     )
 
 
 def test_old_outputs_go_first():
     fit = context_windows.fit(conversation(3).entries, 3200)
-    assert fit.dropped == ()
-    texts = [one.text for one in fit.kept]
+    assert fit.dropped_messages == ()
+    texts = [one.text for one in fit.messages]
     assert "characters left out" in texts[2]
     assert len(texts[-2]) > 2000
 
 
 def test_then_the_oldest_turns():
     fit = context_windows.fit(conversation(40).entries, 3000)
-    assert fit.dropped[0].text == "question 0"
-    assert isinstance(fit.kept[0], chat_messages.UserMessage)
-    assert fit.kept[-1].text == "answer 39"
+    assert fit.dropped_messages[0].text == "question 0"
+    assert isinstance(fit.messages[0], chat_messages.UserMessage)
+    assert fit.messages[-1].text == "answer 39"
 
 
 @hypothesis.given(
@@ -61,23 +61,23 @@ def test_then_the_oldest_turns():
 )
 def test_whatever_is_kept_fits_and_is_whole(turns, steps, length, limit):
     fit = context_windows.fit(conversation(turns, steps=steps, length=length).entries, limit)
-    assert context_windows.tokens(fit.kept) <= limit or len(fit.kept) <= 5
-    assert is_whole(fit.kept)
-    assert is_whole(fit.dropped)
+    assert context_windows.estimate_tokens(fit.messages) <= limit or len(fit.messages) <= 5
+    assert is_whole(fit.messages)
+    assert is_whole(fit.dropped_messages)
 
 
 def test_question_longer_than_the_window_is_cut():
     fit = context_windows.fit([chat_messages.UserMessage("word " * 50_000)], 2000)
-    assert context_windows.tokens(fit.kept) <= 2000
-    assert "characters left out" in fit.kept[0].text
+    assert context_windows.estimate_tokens(fit.messages) <= 2000
+    assert "characters left out" in fit.messages[0].text
 
 
 def test_note_keeps_an_earlier_summary():
     dropped = [
-        chat_messages.UserMessage("Before, apples.", is_ours=True),
+        chat_messages.UserMessage("Before, apples.", is_from_bot=True),
         chat_messages.UserMessage("pears?"),
     ]
-    note = transcripts.note(dropped)
+    note = transcripts.describe_dropped(dropped)
     assert "Before, apples." in note
     assert "pears?" in note
 
@@ -85,7 +85,7 @@ def test_note_keeps_an_earlier_summary():
 def test_open_calls_are_settled_though_their_ids_were_used_before():
     transcript = conversation(1, steps=1)
     transcript.add_reply("", (chat_messages.Call("call_0", "run_code", "{}"),))
-    transcript.settle(chat_messages.Note("[stopped]"))
+    transcript.answer_open_calls(chat_messages.Note("[stopped]"))
     assert transcript.entries[-1] == chat_messages.ToolResult("call_0", "[stopped]")
     assert is_whole(transcript.entries)
 
@@ -95,7 +95,9 @@ def test_only_the_first_open_call_is_told_what_was_shown():
     calls = tuple(chat_messages.Call(name, "run_code", "{}") for name in "abc")
     transcript.add_reply("", calls)
     transcript.add_tool_result(calls[0], "done")
-    transcript.settle(chat_messages.Note("was running"), rest=chat_messages.Note("never ran"))
+    transcript.answer_open_calls(
+        chat_messages.Note("was running"), note_for_others=chat_messages.Note("never ran")
+    )
     assert [one.text for one in transcript.entries[1:]] == ["done", "was running", "never ran"]
 
 
@@ -111,5 +113,5 @@ def test_what_was_never_stored_is_refused(stored):
 
 
 def test_text_of_any_script_is_estimated_from_above():
-    assert context_windows.text_tokens("word " * 100) >= 100
-    assert context_windows.text_tokens("汉字" * 100) >= 200
+    assert context_windows.estimate_text_tokens("word " * 100) >= 100
+    assert context_windows.estimate_text_tokens("汉字" * 100) >= 200

@@ -303,7 +303,9 @@ async def test_model_that_must_answer_sees_what_it_found():
 def test_small_model_reads_less():
     day = datetime.date(2026, 11, 21)
     short, long = (
-        prompt_texts.system(settings.Limits(), today=day, note="Be kind.", is_small=is_small)
+        prompt_texts.build_system_prompt(
+            settings.Limits(), today=day, note="Be kind.", is_small=is_small
+        )
         for is_small in (True, False)
     )
     assert len(short) < len(long) / 5
@@ -369,7 +371,7 @@ async def test_a_small_model_is_told_how_the_database_is_asked():
         name="tiny-1b",
         question="How many orders by region, as a chart?",
     ) as stage:
-        stage.system = prompt_texts.system(
+        stage.system = prompt_texts.build_system_prompt(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
             reach=code_activity.Reach(offers=(SHOP,)),
@@ -396,7 +398,7 @@ async def test_no_model_is_told_of_a_database_that_is_not_meant(question, has_co
         name="tiny-1b",
         question=question,
     ) as stage:
-        stage.system = prompt_texts.system(
+        stage.system = prompt_texts.build_system_prompt(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
             reach=code_activity.Reach(offers=(SHOP,) * has_connection),
