@@ -133,7 +133,7 @@ async def _ask_index(
 
 
 def _check_layers(config: settings.Settings) -> diagnosis.Finding:
-    directory = package_installations.directory(config)
+    directory = package_installations.packages_directory(config)
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         detail = doctor_words.not_writable(existing)

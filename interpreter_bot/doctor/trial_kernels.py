@@ -170,7 +170,7 @@ def canaries(
                 "socket_file": socket_file,
                 "shared_places": [
                     str(trial.paths.data / accepted_skills.DIRECTORY),
-                    str(package_installations.directory(trial)),
+                    str(package_installations.packages_directory(trial)),
                 ],
                 "shared_memory": shared_memory,
                 "host_name": os.uname().nodename,

@@ -27,7 +27,6 @@ class Installer:
         installations: package_installations.Installations,
         kernel: live_kernels.Kernel,
     ) -> None:
-
         self._installations = installations
         self._kernel = kernel
         self._config = installations.config
@@ -39,18 +38,17 @@ class Installer:
         show_text: Callable[[str], None],
         ask: execution_streams.Ask | None,
     ) -> str:
-
         try:
             if isinstance(request, str):
                 notice, paths = await self._install_for_import(request, show_text, ask)
             else:
                 words = [word for word in request if isinstance(word, str)]
-                notice, paths = await self._install_named(words, show_text, ask)
+                notice, paths = await self._install_requested(words, show_text, ask)
         except errors.PackagesError as error:
             return json.dumps({"notice": str(error), "paths": [], "has_failed": True})
         return json.dumps({"notice": notice, "paths": paths, "has_failed": False})
 
-    async def _install_named(
+    async def _install_requested(
         self,
         arguments: Sequence[str],
         show_text: Callable[[str], None],
@@ -60,19 +58,21 @@ class Installer:
         lock, summary = await self._installations.plan(self._kernel, requirements)
         if not lock:
             versions = self._installations.installed_versions(self._kernel)
-            installed = [f"{name} {versions[name]}" for name in pip_arguments.names(requirements)]
-            return package_words.already_there(", ".join(installed)), []
+            installed_packages = [
+                f"{name} {versions[name]}" for name in pip_arguments.normalized_names(requirements)
+            ]
+            return package_words.already_there(", ".join(installed_packages)), []
         if ask is not None:
             question = values.InputRequested(summary, is_password=False, subject="packages")
             if await ask(question) != values.YES:
                 raise errors.PackagesError(package_words.NOT_APPROVED)
-        return await self._add(lock, summary, show_text)
+        return await self._install_lock(lock, summary, show_text)
 
     async def _install_for_import(
         self, module: str, show_text: Callable[[str], None], ask: execution_streams.Ask | None
     ) -> tuple[str, list[str]]:
         """Install the package that a missing module probably comes from, if the person agrees."""
-        package = import_names.package_of(
+        package = import_names.guess_package(
             module, self._installations.installed_versions(self._kernel)
         )
         lock_files.check_names([package], self._config)
@@ -81,7 +81,7 @@ class Installer:
             # Ask before the index sees the name: it may be that of a private module.
             await self._require_agreement(module, package, ask)
         lock, summary = await self._installations.plan(self._kernel, pip_arguments.read([package]))
-        return await self._add(lock, summary, show_text)
+        return await self._install_lock(lock, summary, show_text)
 
     async def _require_agreement(
         self, module: str, package: str, ask: execution_streams.Ask | None
@@ -104,7 +104,7 @@ class Installer:
         if answer != values.YES:
             raise errors.PackagesError(package_words.not_approved(package))
 
-    async def _add(
+    async def _install_lock(
         self, lock: lock_files.Lock, summary: str, show_text: Callable[[str], None]
     ) -> tuple[str, list[str]]:
         show_text(package_words.installing(summary))

@@ -125,7 +125,7 @@ async def _installations(
     if not config.package_index.url or server.environment is None or not server.python:
         yield None
         return
-    parent = package_installations.directory(config) / "staging"
+    parent = package_installations.packages_directory(config) / "staging"
     staging = await asyncio.to_thread(machines.make_process_directory, parent)
     try:
         async with package_installations.Installations.open(

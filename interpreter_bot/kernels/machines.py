@@ -102,7 +102,7 @@ async def open_machine(
             if config.package_index.url
             else None
         )
-        python = stack.enter_context(kernel_environment.in_use(config))
+        python = stack.enter_context(kernel_environment.lock_environment(config))
         server = forkserver_clients.ForkServer(
             python=python,
             kernels=effective_config.kernels,
@@ -131,9 +131,9 @@ def _make_layers_directory(config: settings.Settings) -> pathlib.Path:
     from interpreter_bot.kernels import package_installations
     from interpreter_bot.kernels.packages import layers
 
-    packages_directory = package_installations.directory(config)
-    layers.make_directory(packages_directory)
-    return layers.directory(packages_directory)
+    packages_directory = package_installations.packages_directory(config)
+    layers.make_layers_directory(packages_directory)
+    return layers.layers_directory(packages_directory)
 
 
 def _check_level(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:

@@ -1,4 +1,4 @@
-"""Installations of packages that sessions have beyond the kernels' own."""
+"""Installations of packages that sessions have in addition to the kernels' own libraries."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _log = logging.getLogger(__name__)
 _MAX_LAYERS: Final = 40
 _RESOLUTION_SECONDS: Final = 600.0
 _MAX_RESOLUTIONS: Final = 500
-_USE_SECONDS: Final = 10.0
+_SETUP_SECONDS: Final = 10.0
 _RESTORE_SECONDS: Final = 20.0
-# The live sessions of one person may use this share of the room for packages.
+# Share of the room for packages that the live sessions of one person may use.
 _MAX_SHARE_OF_PERSON: Final = 0.5
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 
@@ -42,7 +42,11 @@ _ResolutionKey: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Installations:
-    """Packages of all sessions of one host. Use `open`; `config` are the operator's rules."""
+    """Packages of all sessions of one host. Use `open`.
+
+    Attributes:
+        config: the operator's rules.
+    """
 
     def __init__(
         self,
@@ -56,10 +60,10 @@ class Installations:
         self.config = config.package_index
         self._channel_packages = config.packages if config.package_index.url else ()
         self._path_in_kernels = path_in_kernels
-        packages_directory = directory(config)
-        self._uv = uv_commands.Uv(self.config, environment, packages_directory / "index")
+        root = packages_directory(config)
+        self._uv = uv_commands.Uv(self.config, environment, root / "index")
         self._layers = layers.Layers(
-            packages_directory,
+            root,
             staging,
             self._uv,
             max_bytes=self.config.cache_bytes,
@@ -98,26 +102,26 @@ class Installations:
         )
         await asyncio.to_thread(installations._layers.open)
         try:
-            installations._prepare_declared()
+            installations._prepare_all_channels()
             yield installations
         finally:
             for task in installations._channel_tasks.values():
                 task.cancel()
             await asyncio.gather(*installations._channel_tasks.values(), return_exceptions=True)
 
-    def _prepare_declared(self) -> None:
+    def _prepare_all_channels(self) -> None:
         try:
             for channel_packages in self._channel_packages:
-                self._prepare_once(channel_packages)
+                self._ensure_channel_task(channel_packages)
         except errors.PackagesError as error:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
 
-    def _drop_ended(self) -> None:
+    def _drop_ended_kernels(self) -> None:
         self._kernels = {key: kernel for key, kernel in self._kernels.items() if kernel.is_alive}
 
     def _used_layer_names(self, person: str | None = None) -> set[str]:
         """Return the names of the layers that live kernels use: of all people, or of one."""
-        self._drop_ended()
+        self._drop_ended_kernels()
         return {
             name
             for kernel in self._kernels.values()
@@ -130,7 +134,7 @@ class Installations:
 
         If some are not available any more, its `restore_notice` says so.
         """
-        self._drop_ended()
+        self._drop_ended_kernels()
         self._kernels[kernel.id] = kernel
         try:
             async with asyncio.timeout(_RESTORE_SECONDS):
@@ -141,8 +145,8 @@ class Installations:
                 reason=str(error) or package_words.DOWNLOAD_TOO_SLOW
             )
         if kernel.layers:
-            code = kernel_calls.use_packages([self._path(name) for name in kernel.layers])
-            finished, _ = await kernel.run_bot_code(code, seconds=_USE_SECONDS)
+            code = kernel_calls.use_packages([self._path_of_layer(name) for name in kernel.layers])
+            finished, _ = await kernel.run_bot_code(code, seconds=_SETUP_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
 
@@ -159,8 +163,10 @@ class Installations:
             if not session_key.is_in(channel_packages.places):
                 continue
             try:
-                # Shielded, as other sessions wait for the same task.
-                channel_locks.append(await asyncio.shield(self._prepare_once(channel_packages)))
+                # Shield the task: other sessions wait for it, too.
+                channel_locks.append(
+                    await asyncio.shield(self._ensure_channel_task(channel_packages))
+                )
             except errors.PackagesError as error:
                 last_error = error
         session_locks = await asyncio.to_thread(_read_locks, kernel)
@@ -176,7 +182,7 @@ class Installations:
             raise last_error
 
     async def plan(
-        self, kernel: live_kernels.Kernel, requested: Sequence[requirements.Requirement]
+        self, kernel: live_kernels.Kernel, requested_packages: Sequence[requirements.Requirement]
     ) -> tuple[lock_files.Lock, str]:
         """Resolve an installation, and return the lock of added packages with a summary.
 
@@ -184,19 +190,23 @@ class Installations:
             PackagesError: it is not possible, or not allowed.
         """
         versions = self.installed_versions(kernel)
-        missing = [
+        missing_packages = [
             requirement
-            for requirement in requested
+            for requirement in requested_packages
             if not pip_arguments.is_met(requirement, versions)
         ]
-        names = pip_arguments.names(missing)
+        names = pip_arguments.normalized_names(missing_packages)
         lock_files.check_names(names, self.config)
-        lock = await self._resolve(missing, versions, kernel.person) if missing else ()
+        lock = (
+            await self._resolve(missing_packages, versions, kernel.person)
+            if missing_packages
+            else ()
+        )
         if lock:
             lock_files.check(lock, versions, self.config)
             if len(kernel.layers) >= _MAX_LAYERS:
                 raise errors.PackagesError(package_words.SESSION_FULL)
-        return lock, lock_files.summary(lock, names)
+        return lock, lock_files.summarize(lock, names)
 
     async def add(self, kernel: live_kernels.Kernel, lock: lock_files.Lock) -> str:
         """Install a planned lock for a kernel, and return the directory that code sees.
@@ -206,13 +216,15 @@ class Installations:
         """
         name = await self._obtain_layer(kernel, lock)
         if (report := kernel.on_installation) is not None:
-            report(code_activity.InstalledLayer(name, lock_files.requirements(lock)))
+            report(code_activity.InstalledLayer(name, lock_files.format_requirements(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
-            *(kernel.person, kernel.id, ", ".join(map(str, lock))),
+            kernel.person,
+            kernel.id,
+            ", ".join(map(str, lock)),
         )
         await asyncio.to_thread(self._record_layers, kernel)
-        return self._path(name)
+        return self._path_of_layer(name)
 
     async def _obtain_layer(self, kernel: live_kernels.Kernel, lock: lock_files.Lock) -> str:
         """Obtain a layer for a kernel, within the share of its person.
@@ -220,59 +232,65 @@ class Installations:
         Raises:
             PackagesError: it cannot be built, or exceeds the share.
         """
-        # One at a time for each person, so that the share is checked against all their layers.
+        # Each person's layers are added one at a time, so that the check of the share counts all.
         async with self._person_locks.setdefault(kernel.person, asyncio.Lock()):
             name = await self._layers.obtain(lock, kernel.person)
-            used = {name, *kernel.layers, *self._used_layer_names(kernel.person)}
-            if self._layers.size_bytes(used) > _MAX_SHARE_OF_PERSON * self.config.cache_bytes:
+            used_names = {name, *kernel.layers, *self._used_layer_names(kernel.person)}
+            if self._layers.size_bytes(used_names) > _MAX_SHARE_OF_PERSON * self.config.cache_bytes:
                 raise errors.PackagesError(package_words.PERSON_FULL)
             kernel.layers[name] = lock
         return name
 
     def forget(self, workspace: workspaces.Workspace) -> None:
-        """Forget a session's packages, so that its next kernel has only the common ones."""
+        """Forget a session's packages: its next kernel has only the common ones."""
         workspace.packages_file.unlink(missing_ok=True)
 
     def installed_versions(self, kernel: live_kernels.Kernel) -> dict[str, str]:
         """Return the versions of all packages in a kernel, by name."""
-        added = (package for lock in kernel.layers.values() for package in lock)
-        return dict(self._base_versions) | {package.name: package.version for package in added}
+        added_packages = (package for lock in kernel.layers.values() for package in lock)
+        return dict(self._base_versions) | {
+            package.name: package.version for package in added_packages
+        }
 
     async def _resolve(
         self,
-        requested: Sequence[requirements.Requirement],
+        requested_packages: Sequence[requirements.Requirement],
         versions: Mapping[str, str],
         person: str | None = None,
     ) -> lock_files.Lock:
-        key = tuple(sorted(map(str, requested))), tuple(sorted(versions.items()))
-        if (cached := self._resolutions.get(key)) is not None:
-            return cached
+        key = tuple(sorted(map(str, requested_packages))), tuple(sorted(versions.items()))
+        if (cached_lock := self._resolutions.get(key)) is not None:
+            return cached_lock
         async with self._layers.working_directory() as work_directory:
-            with layers.translated_errors():
-                lock = await self._uv.resolve(requested, versions, work_directory, person)
+            with layers.translate_errors():
+                lock = await self._uv.resolve(requested_packages, versions, work_directory, person)
         self._resolutions[key] = lock
         return lock
 
-    def _prepare_once(
+    def _ensure_channel_task(
         self, channel_packages: settings.ChannelPackages
     ) -> asyncio.Task[lock_files.Lock]:
         """Resolve and build a channel's packages: once for all sessions, again after a failure."""
         task = self._channel_tasks.get(channel_packages)
         if task is None or (task.done() and task.exception() is not None):
-            requested = pip_arguments.read(channel_packages.names)
-            task = asyncio.create_task(self._prepare(requested), name="packages of a channel")
+            requested_packages = pip_arguments.read(channel_packages.names)
+            task = asyncio.create_task(
+                self._prepare_channel(requested_packages), name="packages of a channel"
+            )
             self._channel_tasks[channel_packages] = task
         return task
 
-    async def _prepare(self, requested: Sequence[requirements.Requirement]) -> lock_files.Lock:
-        missing = [
+    async def _prepare_channel(
+        self, requested_packages: Sequence[requirements.Requirement]
+    ) -> lock_files.Lock:
+        missing_packages = [
             requirement
-            for requirement in requested
+            for requirement in requested_packages
             if not pip_arguments.is_met(requirement, self._base_versions)
         ]
-        if not missing:
+        if not missing_packages:
             return ()
-        lock = await self._resolve(missing, self._base_versions)
+        lock = await self._resolve(missing_packages, self._base_versions)
         lock_files.check(lock, self._base_versions, self.config)
         if lock:
             await self._layers.obtain(lock)
@@ -282,19 +300,19 @@ class Installations:
         if kernel.workspace is None:
             return
         file = kernel.workspace.packages_file
-        new = file.with_suffix(".new")
+        new_file = file.with_suffix(".new")
         try:
-            new.write_bytes(_LOCKS.dump_json(tuple(kernel.layers.values())))
-            new.replace(file)
+            new_file.write_bytes(_LOCKS.dump_json(tuple(kernel.layers.values())))
+            new_file.replace(file)
         except OSError:
             _log.exception("the session's next kernel will not have these packages")
 
-    def _path(self, name: str) -> str:
+    def _path_of_layer(self, name: str) -> str:
         """Return the path of a layer in kernels."""
         return f"{self._path_in_kernels or self._layers.directory}/{name}"
 
 
-def directory(config: settings.Settings) -> pathlib.Path:
+def packages_directory(config: settings.Settings) -> pathlib.Path:
     return config.paths.data / "packages"
 
 

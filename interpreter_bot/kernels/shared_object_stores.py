@@ -24,21 +24,21 @@ from interpreter_bot.wording import host_words
 _log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 24 * 3600.0
-"""Unnamed content is kept for so long, as a manifest that names it may follow."""
+"""How long content is kept that no manifest names: a manifest that names it may follow."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Limit of items read or written at once, such as manifests of sessions with many files."""
 
-# Answers of vendors to missing permissions and wrong regions, and the address that is asked for a
-# login if none was given.
+# Vendors' errors about missing permissions and wrong regions, and the address that obstore asks for
+# a login if none was given.
 _REFUSAL_PATTERN: Final = re.compile(
     "status code: 40[0134]\\b|redirect without LOCATION|/latest/api/token"
 )
-_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+_ERROR_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _SECOND: Final = datetime.timedelta(seconds=1)
 # Large content may take long, but must not stall. Uploads go in parts of 5 MiB, one at a time for
-# each session. The read timeout includes sending a part: a line of one Mbit/s, shared by four
-# sessions, needs that long.
+# each session. The read timeout includes the time to send a part; on a line of one Mbit/s that four
+# sessions share, a part takes nearly three minutes.
 TIMEOUTS: Final[Mapping[str, datetime.timedelta]] = {
     "connect_timeout": 10 * _SECOND,
     "read_timeout": 300 * _SECOND,
@@ -46,8 +46,8 @@ TIMEOUTS: Final[Mapping[str, datetime.timedelta]] = {
 }
 _MAX_PARALLEL_PARTS: Final = 1
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": 30 * _SECOND}
-_CLOCK: Final = "clock"
-_CLOCK_SECONDS: Final = 600.0
+_CLOCK_NAME: Final = "clock"
+_MAX_CLOCK_AGE_SECONDS: Final = 600.0
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -60,9 +60,9 @@ class StoredItem:
     """Item of the store.
 
     Attributes:
-        name: with slashes.
+        name: its path in the store, with slashes.
         size_bytes: its size.
-        written_at: time by the store's clock, in seconds since the epoch.
+        written_at: time of the last write by the store's clock, in seconds since the epoch.
     """
 
     name: str
@@ -93,7 +93,7 @@ class SharedStore:
         self._library: Any = obstore
         self._library_errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
         self._already_exists_error: type[Exception] = exceptions.AlreadyExistsError
-        # A time by the store's clock, and the same moment by this machine's monotonic clock.
+        # The store's time, and this machine's time since boot, both read at the same moment.
         self._clock_reading: tuple[float, float] | None = None
         try:
             if address.startswith("file:"):
@@ -141,13 +141,16 @@ class SharedStore:
             return bytes(data)
 
     async def now(self) -> float:
-        """Return the time by the store's clock, which also dates its items."""
+        """Return the time of the store's clock, by which items are dated."""
         # CLOCK_BOOTTIME also runs while the machine sleeps.
         boot_seconds = time.clock_gettime(time.CLOCK_BOOTTIME)
-        if self._clock_reading is None or boot_seconds - self._clock_reading[1] > _CLOCK_SECONDS:
+        if (
+            self._clock_reading is None
+            or boot_seconds - self._clock_reading[1] > _MAX_CLOCK_AGE_SECONDS
+        ):
             with self._translate_errors():
-                await self._library.put_async(self._store, _CLOCK, b"")
-                head = await self._library.head_async(self._store, _CLOCK)
+                await self._library.put_async(self._store, _CLOCK_NAME, b"")
+                head = await self._library.head_async(self._store, _CLOCK_NAME)
                 self._clock_reading = float(head["last_modified"].timestamp()), boot_seconds
         return self._clock_reading[0] + boot_seconds - self._clock_reading[1]
 
@@ -171,7 +174,7 @@ class SharedStore:
                     await self._library.delete_async(self._store, name)
 
     async def upload(self, content: bytes | AsyncIterator[bytes], digest: str) -> None:
-        """Write content under its digest, unless it is there and will not expire soon.
+        """Write content under its digest, unless the store has it and will keep it for long enough.
 
         Raises:
             ContentChangedError: the chunks have another digest; nothing is written.
@@ -202,10 +205,10 @@ class SharedStore:
 
         with self._translate_errors(), file.open("xb") as target:
             try:
-                stored = await self._library.get_async(self._store, blob_name(digest))
+                response = await self._library.get_async(self._store, blob_name(digest))
             except FileNotFoundError as error:
                 raise errors.KernelError(host_words.STORE_DAMAGED) from error
-            async for chunk in stored.stream(min_chunk_size=_CHUNK_BYTES):
+            async for chunk in response.stream(min_chunk_size=_CHUNK_BYTES):
                 remaining_bytes -= len(chunk)
                 if remaining_bytes < 0:
                     break
@@ -222,7 +225,7 @@ class SharedStore:
             _log.warning("the store that the machines share: %s", message.partition("\n")[0])
             if _REFUSAL_PATTERN.search(message) is None:
                 raise errors.KernelError(host_words.STORE_DOWN) from error
-            code = _CODE.search(message)
+            code = _ERROR_CODE.search(message)
             sentence = host_words.store_refuses(code[1] if code else "")
             raise errors.KernelError(sentence) from error
 

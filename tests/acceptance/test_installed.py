@@ -110,7 +110,7 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     assert second.stdout == first.stdout
     assert "Installing" not in second.stderr
     # More groups, which a newer lock leaves installed.
-    state = prefix / "kernels" / kernel_environment.STATE
+    state = prefix / "kernels" / kernel_environment.STATE_FILE_NAME
     added = offline(bot, "libraries", "media")
     assert added.returncode == 0, added.stderr
     assert json.loads(state.read_text())["groups"] == ["core", "media"]

@@ -88,8 +88,10 @@ class Bot:
         link.resolve().rename(old)
         link.unlink()
         link.symlink_to(old.name)
-        state = json.loads((old / kernel_environment.STATE).read_text())
-        (old / kernel_environment.STATE).write_text(json.dumps(state | {"locks": "of another"}))
+        state = json.loads((old / kernel_environment.STATE_FILE_NAME).read_text())
+        (old / kernel_environment.STATE_FILE_NAME).write_text(
+            json.dumps(state | {"locks": "of another"})
+        )
         return old
 
 
@@ -156,7 +158,7 @@ def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
     directory = bot.grow_old()
     link.unlink()
     directory.rename(link)
-    state = link / kernel_environment.STATE
+    state = link / kernel_environment.STATE_FILE_NAME
     current = json.loads(state.read_text())
     used, warned = bot.used()
     assert (used.name == "kernels", "Installing" in warned) == (False, True)

@@ -88,7 +88,7 @@ def _install(root: pathlib.Path, version: str) -> None:
     script.chmod(0o755)
     kernels = pathlib.Path(sys.prefix, "kernels")
     _copy(kernels, environment / "kernels", version)
-    shutil.copy2(kernels / kernel_environment.STATE, environment / "kernels")
+    shutil.copy2(kernels / kernel_environment.STATE_FILE_NAME, environment / "kernels")
 
 
 def _copy(source: pathlib.Path, environment: pathlib.Path, version: str) -> pathlib.Path:

@@ -1,9 +1,9 @@
 """The Python environment of kernels, which uv builds from the locks.
 
-It is separate from the bot's, so that code sees none of the bot's libraries. A used environment is
-never changed: for other locks, a new one is built beside it, and the link at its place is switched
-once the new one is complete. A process that uses an environment locks its directory, so that it is
-not removed.
+It is separate from the bot's environment, so that code sees none of the bot's libraries. An
+environment in use never changes: if the locks change, a new one is built beside it, and a link is
+switched once the new one is complete. A process that uses an environment locks its directory
+against removal.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 GROUPS: Final = ("core", "full", "media")
-STATE: Final = ".libraries.json"
+STATE_FILE_NAME: Final = ".libraries.json"
 """File in a complete environment that was built here, with its groups and the digest of locks."""
-_FAILURE: Final = ".failure"
-_COMPILED: Final = ".compiled"
-"""In an environment: empty until all its modules are compiled, and locked meanwhile. Older than our
-modules in `guest` if these have changed since."""
-_FONTS: Final = "share/matplotlib"
-# Other processes that the bot starts must not try again at once.
+_FAILURE_FILE_NAME: Final = ".failure"
+_COMPILED_FILE_NAME: Final = ".compiled"
+"""File in an environment: empty until all modules are compiled, and locked during compilation.
+
+Modules are compiled again if those in `guest` are newer than this file."""
+_FONTS_PATH: Final = "share/matplotlib"
+# After a failure, other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
 _DIGEST_DIGITS: Final = 12
 _BUILT_NAME: Final = re.compile(rf".*-[0-9a-f]{{{_DIGEST_DIGITS}}}")
-_PACKAGE: Final = pathlib.Path(__file__).parent
-_GUEST: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
-_NAME: Final = re.compile(r"[\w.-]+")
-# Compiles the modules that we run in kernels, and those of libraries, but for tests. Templates, and
-# code for other Pythons, cannot be compiled. Several processes do it side by side, unless this
-# machine gives a plain user no semaphores. Then lists the system's fonts: matplotlib writes the
-# list where it finds none.
-_COMPILE: Final = """
+_LOCKS_DIRECTORY: Final = pathlib.Path(__file__).parent
+_GUEST_DIRECTORY: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
+_PACKAGE_NAME: Final = re.compile(r"[\w.-]+")
+# Code that compiles our modules for kernels, and all modules of libraries except tests and vendored
+# ones (templates and code for other Pythons cannot be compiled). It uses several processes, unless
+# the machine gives a plain user no semaphores. Then it imports matplotlib's font manager, which
+# writes a list of the system's fonts if there is none.
+_COMPILE_CODE: Final = """
 import compileall, fcntl, os, re, shutil, sys
 guest, library, mark, fonts, niceness = sys.argv[1:]
 os.nice(int(niceness))
@@ -88,14 +89,14 @@ def python(config: settings.Settings) -> pathlib.Path:
     """
     if config.kernels.python is not None:
         return config.kernels.python
-    executable = _executable(_current(_environment_path(config)))
+    executable = _executable(_resolve_link(_environment_path(config)))
     if not executable.exists():
         raise errors.KernelStartError(host_words.no_kernel_python(_environment_path(config)))
     return executable
 
 
 @contextlib.contextmanager
-def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
+def lock_environment(config: settings.Settings) -> Iterator[pathlib.Path]:
     """Lock the kernels' environment against removal, and yield its Python.
 
     Raises:
@@ -109,9 +110,9 @@ def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
         descriptor = os.open(executable.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # The link may have been switched before the lock, and this one removed.
-            former, executable = executable, python(config)
-            if executable == former:
+            # Before the lock, the link may have been switched, and this environment removed.
+            locked_executable, executable = executable, python(config)
+            if executable == locked_executable:
                 yield executable
                 return
         finally:
@@ -120,26 +121,26 @@ def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
 
 def name(config: settings.Settings) -> str:
     """Return the unique directory name of the current environment."""
-    return _current(_environment_path(config)).name
+    return _resolve_link(_environment_path(config)).name
 
 
 def problem(config: settings.Settings) -> str:
     """Return why the environment does not match the locks; empty if it does."""
     environment = _environment_path(config)
-    expected = _expected_state(_groups(environment))
+    expected = _expected_state(_read_groups(environment))
     if config.kernels.python is not None or _is_complete(environment, expected):
         return ""
-    return _failure(_build_directory(environment, expected)) or host_words.LIBRARIES_OUTDATED
+    return _read_failure(_build_directory(environment, expected)) or host_words.LIBRARIES_OUTDATED
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     """Build the kernels' environment if it is missing or older than the locks.
 
-    A background process, which outlives this one, compiles its modules; if that process is killed,
-    the next start compiles again. If building fails, the former environment is used.
+    A background process, which outlives this one, compiles the modules; if it is killed, the next
+    start compiles again. If building fails, the former environment is used.
 
     Raises:
-        KernelStartError: building failed, and there is no former one; the message says why.
+        KernelStartError: building failed, and there is no former environment; the message says why.
     """
     if config.kernels.python is not None:
         return
@@ -147,13 +148,13 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     has_former = _executable(environment).exists()
     if has_former and not os.access(environment.parent, os.W_OK):
         return
-    expected = _expected_state(_groups(environment))
-    reason = has_former and _failure(_build_directory(environment, expected), _RETRY_SECONDS)
+    expected = _expected_state(_read_groups(environment))
+    reason = has_former and _read_failure(_build_directory(environment, expected), _RETRY_SECONDS)
     try:
         if not reason:
             _install_if_needed(environment, expected, report)
-            if not _is_compiled(_current(environment)):
-                _compile(_current(environment), _IDLE_PRIORITY)
+            if not _is_compiled(_resolve_link(environment)):
+                _compile(_resolve_link(environment), _IDLE_PRIORITY)
     except errors.KernelStartError as error:
         if not has_former:
             raise
@@ -173,19 +174,19 @@ def install(
         KernelStartError: building failed; the message says why.
     """
     environment = _environment_path(config)
-    installed_groups = {*groups, *_groups(environment)}
+    installed_groups = {*groups, *_read_groups(environment)}
     expected = _expected_state([group for group in GROUPS if group in installed_groups])
     if _is_complete(environment, expected):
-        report(host_words.libraries_present(_count(expected["groups"])))
+        report(host_words.libraries_present(_count_packages(expected["groups"])))
     _install_if_needed(environment, expected, report)
-    _compile(_current(environment)).wait()
+    _compile(_resolve_link(environment)).wait()
     _remove_leftovers(environment)
 
 
 def _install_if_needed(
     environment: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
 ) -> None:
-    """Put an environment in its place, made beside the former one, unless it is there.
+    """Build an environment beside the former one and switch to it, unless it is in place.
 
     Raises:
         KernelStartError: building failed; the message says why.
@@ -198,10 +199,10 @@ def _install_if_needed(
             fcntl.flock(build_lock, fcntl.LOCK_EX)
             if _is_complete(environment, expected):
                 return
-            built = _build_directory(environment, expected)
-            if not _is_complete(built, expected):
-                _build(built, expected, build_lock.fileno(), report)
-            _switch(environment, built)
+            build_directory = _build_directory(environment, expected)
+            if not _is_complete(build_directory, expected):
+                _build(build_directory, expected, build_lock.fileno(), report)
+            _switch(environment, build_directory)
     except OSError as error:
         raise errors.KernelStartError(host_words.libraries_failed(error)) from error
 
@@ -220,28 +221,28 @@ def _build(
     import venv
 
     groups = expected["groups"]
-    report(host_words.installing_libraries(_count(groups)))
-    began = time.monotonic()
+    report(host_words.installing_libraries(_count_packages(groups)))
+    started = time.monotonic()
     # A copied Python may have its own AppArmor profile, so it is copied again.
     uses_symlinks = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
     venv.EnvBuilder(clear=True, symlinks=uses_symlinks).create(directory)
     try:
         _install_packages(directory, groups, build_lock)
     except errors.KernelStartError as error:
-        (directory / _FAILURE).write_text(str(error))
+        (directory / _FAILURE_FILE_NAME).write_text(str(error))
         report(host_words.LIBRARIES_FAILED)
         raise
-    # Tests of libraries take a twentieth of the disk.
+    # Tests are a twentieth of the libraries' size on disk.
     for tests in list((directory / "lib").rglob("tests")):
         shutil.rmtree(tests, ignore_errors=True)
-    (directory / STATE).write_text(json.dumps(expected))
-    report(host_words.libraries_installed(time.monotonic() - began))
+    (directory / STATE_FILE_NAME).write_text(json.dumps(expected))
+    report(host_words.libraries_installed(time.monotonic() - started))
 
 
 def _switch(environment: pathlib.Path, directory: pathlib.Path) -> None:
     """Switch the link to a directory beside it, atomically."""
     if environment.is_dir() and not environment.is_symlink():
-        # A checkout from before there was a link. It is removed once nobody uses it.
+        # A checkout from before there was a link; this directory is removed once it is unused.
         environment.rename(environment.with_name(f"{environment.name}-{'0' * _DIGEST_DIGITS}"))
     link = environment.with_name(f"{environment.name}.new")
     link.unlink(missing_ok=True)
@@ -255,7 +256,7 @@ def _remove_leftovers(environment: pathlib.Path) -> None:
     leftovers = [
         path
         for path in candidates
-        if _BUILT_NAME.fullmatch(path.name) and path != _current(environment)
+        if _BUILT_NAME.fullmatch(path.name) and path != _resolve_link(environment)
     ]
     if not leftovers:
         return
@@ -281,16 +282,20 @@ def _remove_unused(directory: pathlib.Path) -> None:
 
 
 def _compile(environment: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
-    """Begin to write bytecode and the list of fonts, which kernels cannot: they only read them."""
+    """Start to write bytecode and the list of fonts: kernels can read, but not write them."""
     command = [
         str(_executable(environment)),
         "-I",
         "-c",
-        _COMPILE,
-        str(_GUEST),
+        _COMPILE_CODE,
+        str(_GUEST_DIRECTORY),
         str(environment / "lib"),
     ]
-    command += [str(environment / _COMPILED), str(environment / _FONTS), str(niceness)]
+    command += [
+        str(environment / _COMPILED_FILE_NAME),
+        str(environment / _FONTS_PATH),
+        str(niceness),
+    ]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -302,26 +307,26 @@ def _compile(environment: pathlib.Path, niceness: int = 0) -> subprocess.Popen[b
 
 def listed_packages() -> frozenset[str]:
     """Return the names of all packages in the groups' lists, without dependencies."""
-    return frozenset(name for group in GROUPS for name in _names(group))
+    return frozenset(name for group in GROUPS for name in _listed_names(group))
 
 
 def absent_modules(prefix: pathlib.Path) -> dict[str, str]:
     """Return the group of each module that an environment lacks; empty if it was not built here."""
-    if not _state(prefix):
+    if not _read_state(prefix):
         return {}
-    missing = [group for group in GROUPS if group not in _groups(prefix)]
-    return {name.replace("-", "_"): group for group in missing for name in _names(group)}
+    missing = [group for group in GROUPS if group not in _read_groups(prefix)]
+    return {name.replace("-", "_"): group for group in missing for name in _listed_names(group)}
 
 
 def _environment_path(config: settings.Settings) -> pathlib.Path:
-    candidates = pathlib.Path(sys.prefix, "kernels")
+    path_beside_bot = pathlib.Path(sys.prefix, "kernels")
     has_own_prefix = sys.prefix != sys.base_prefix
-    if has_own_prefix and (candidates.exists() or os.access(sys.prefix, os.W_OK)):
-        return candidates
+    if has_own_prefix and (path_beside_bot.exists() or os.access(sys.prefix, os.W_OK)):
+        return path_beside_bot
     return config.paths.data / "kernels"
 
 
-def _current(environment: pathlib.Path) -> pathlib.Path:
+def _resolve_link(environment: pathlib.Path) -> pathlib.Path:
     return (
         environment.parent / os.readlink(environment) if environment.is_symlink() else environment
     )
@@ -338,41 +343,45 @@ def _executable(environment: pathlib.Path) -> pathlib.Path:
 
 
 def _is_complete(environment: pathlib.Path, expected: Mapping[str, Any]) -> bool:
-    return _state(environment) == expected and _executable(environment).exists()
+    return _read_state(environment) == expected and _executable(environment).exists()
 
 
 def _is_compiled(environment: pathlib.Path) -> bool:
     try:
-        mark = (environment / _COMPILED).stat()
+        mark = (environment / _COMPILED_FILE_NAME).stat()
     except OSError:
         return False
-    changed = max(path.stat().st_mtime for path in _GUEST.glob("*.py"))
-    return mark.st_size > 0 and mark.st_mtime > changed and (_GUEST / "__pycache__").exists()
+    guest_changed_at = max(path.stat().st_mtime for path in _GUEST_DIRECTORY.glob("*.py"))
+    return (
+        mark.st_size > 0
+        and mark.st_mtime > guest_changed_at
+        and (_GUEST_DIRECTORY / "__pycache__").exists()
+    )
 
 
-def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
+def _read_failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
     """Return why building failed within the last seconds; empty if it did not."""
-    file = directory / _FAILURE
+    file = directory / _FAILURE_FILE_NAME
     try:
         return file.read_text() if time.time() - file.stat().st_mtime < seconds else ""
     except OSError:
         return ""
 
 
-def _state(environment: pathlib.Path) -> dict[str, object]:
+def _read_state(environment: pathlib.Path) -> dict[str, object]:
     try:
-        return dict(json.loads((environment / STATE).read_text()))
+        return dict(json.loads((environment / STATE_FILE_NAME).read_text()))
     except (OSError, ValueError):
         return {}
 
 
-def _groups(environment: pathlib.Path) -> list[str]:
-    groups = _state(environment).get("groups")
+def _read_groups(environment: pathlib.Path) -> list[str]:
+    groups = _read_state(environment).get("groups")
     return [group for group in groups if group in GROUPS] if isinstance(groups, list) else ["core"]
 
 
 def _expected_state(groups: Collection[str]) -> dict[str, Any]:
-    locks = b"".join(_lock(group).read_bytes() for group in groups)
+    locks = b"".join(_lock_file(group).read_bytes() for group in groups)
     return {
         "groups": list(groups),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -380,29 +389,32 @@ def _expected_state(groups: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _lock(group: str) -> pathlib.Path:
-    return _PACKAGE / f"{group}.lock"
+def _lock_file(group: str) -> pathlib.Path:
+    return _LOCKS_DIRECTORY / f"{group}.lock"
 
 
-def _names(group: str) -> list[str]:
-    """Return the names of the packages that a group's list names."""
+def _listed_names(group: str) -> list[str]:
+    """Return the names of the packages in a group's list."""
     return [
-        match[0].lower() for match in map(_NAME.match, _lines(_PACKAGE / f"{group}.in")) if match
+        match[0].lower()
+        for match in map(_PACKAGE_NAME.match, _read_entries(_LOCKS_DIRECTORY / f"{group}.in"))
+        if match
     ]
 
 
-def _lines(path: pathlib.Path) -> list[str]:
+def _read_entries(path: pathlib.Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line and line[0] not in " #"]
 
 
-def _count(groups: Collection[str]) -> int:
-    return len({line for group in groups for line in _lines(_lock(group))})
+def _count_packages(groups: Collection[str]) -> int:
+    return len({line for group in groups for line in _read_entries(_lock_file(group))})
 
 
 def _install_packages(environment: pathlib.Path, groups: Collection[str], build_lock: int) -> None:
-    """Run uv, with the index and the cache that it is set up with.
+    """Run uv, with the index and the cache that it is configured with.
 
-    It holds the lock `build_lock`, too: killed, this process leaves it behind, and it writes on.
+    uv inherits the lock `build_lock`: if this process is killed, uv still writes, and keeps the
+    lock.
 
     Raises:
         KernelStartError: it failed; the sentence says why.
@@ -418,7 +430,7 @@ def _install_packages(environment: pathlib.Path, groups: Collection[str], build_
     if os.path.exists(_CERTIFICATES):
         command.append("--system-certs")
     completed = subprocess.run(
-        [*command, *(str(_lock(group)) for group in groups)],
+        [*command, *(str(_lock_file(group)) for group in groups)],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,5 +1,5 @@
-"""Metering of sessions from /proc, where no cgroup counts for the bot.
+"""Metering of sessions from /proc, for machines without cgroups that count.
 
-Only measures; `kernels.session_monitors` and `kernels.watchdog_loop` decide what follows. The
-processes are hostile: each reading is bounded in time and bytes.
+This package only measures; `kernels.session_monitors` and `kernels.watchdog_loop` act on the
+results. The processes are hostile: each reading is bounded in time and bytes.
 """

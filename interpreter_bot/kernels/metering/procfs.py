@@ -1,9 +1,10 @@
 """Readings of hostile processes from /proc, and process descriptors (pidfds).
 
-A process descriptor always means the same process; a pid may soon be another's. Readings are
-bounded in time and bytes, as processes control their content. /proc shows a process by its first
-thread. If that has ended before the others, its files are empty while the other threads use memory
-and files: `readable_id` finds another thread, which can be read under /proc like a process.
+A process descriptor always means the same process; a pid may soon belong to another one. Readings
+are bounded in time and bytes, as processes control their content. /proc shows the first thread of a
+process. If that thread has ended before the others, its files are empty although the others still
+use memory and files: `readable_id` finds another thread, whose /proc files can be read like those
+of a process.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def send_signal(pidfd: int, signum: int) -> None:
 
 
 @contextlib.contextmanager
-def reading_as(user: int | None) -> Iterator[None]:
+def read_as_user(user: int | None) -> Iterator[None]:
     """Let this thread read files in /proc as another user and group; None changes nothing.
 
     Root of a container needs this, as it lacks the capability to inspect other users' processes.
@@ -62,7 +63,7 @@ def reading_as(user: int | None) -> Iterator[None]:
         yield
         return
     own_user, own_group = os.geteuid(), os.getegid()
-    # They change only this thread's ids for access to files; setfsuid(2) reports no failure.
+    # These calls change only this thread's ids for access to files, and report no failure.
     _libc.setfsgid(user)
     _libc.setfsuid(user)
     try:
@@ -75,8 +76,8 @@ def reading_as(user: int | None) -> Iterator[None]:
 class TimeBudget:
     """Time limit of one reading, in processor time, so that a busy machine does not shorten it.
 
-    Four times as much wall time is allowed, because the process that is read may hold locks of
-    Linux.
+    Wall time is bounded, too, at four times that limit, because the process that is read may hold
+    locks of Linux.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -108,7 +109,7 @@ def read_or_raise(path: str) -> bytes:
         return file.read(_MAX_BYTES)
 
 
-def clock_nanoseconds(pid: int) -> int:
+def processor_time_ns(pid: int) -> int:
     """Return the processor time of a process with all its threads; -1 if it has ended.
 
     Reads no file, so it costs half a microsecond. The time of a running thread may be late by one
@@ -121,7 +122,7 @@ def clock_nanoseconds(pid: int) -> int:
         return -1
 
 
-def stat(pid: int) -> list[bytes]:
+def stat_fields(pid: int) -> list[bytes]:
     """Return the fields of /proc/PID/stat after the name; empty if the process has ended.
 
     The name may contain `)` and spaces.
@@ -136,19 +137,19 @@ def has_ended(fields: list[bytes]) -> bool:
 
 def readable_id(pid: int) -> int:
     """Return the id to read a process by: its own or a thread's; 0 if all threads have ended."""
-    if not has_ended(stat(pid)):
+    if not has_ended(stat_fields(pid)):
         return pid
-    return next((task for task in tasks(pid) if not has_ended(stat(task))), 0)
+    return next((task for task in thread_ids(pid) if not has_ended(stat_fields(task))), 0)
 
 
 def children(pid: int, threads: list[int] | None = None) -> list[int]:
     """List the children of a process's threads, by default of all; empty if it has ended."""
-    threads = tasks(pid) if threads is None else threads
+    threads = thread_ids(pid) if threads is None else threads
     lists = (read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
     return [int(child) for list_of_thread in lists for child in list_of_thread.split()]
 
 
-def tasks(pid: int) -> list[int]:
+def thread_ids(pid: int) -> list[int]:
     """List the threads of a process; empty if it has ended."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
@@ -180,7 +181,7 @@ def deleted_files(pid: int, device: int) -> dict[int, int]:
     except FileNotFoundError:
         pass
     except PermissionError:
-        # Without memory, it is ending, which looks the same.
+        # An ending process is unreadable, too; it has no memory left.
         if upper_bound_bytes(pid):
             raise
     return sizes
@@ -198,9 +199,9 @@ def deleted_mappings(pid: int, directory: str) -> set[int]:
         return set()
     if len(text) >= _MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    start = os.fsencode(f"{directory}/")
+    prefix = os.fsencode(f"{directory}/")
     mappings = _DELETED_MAPPING.findall(text)
-    return {int(inode) for inode, path in mappings if path.startswith(start)}
+    return {int(inode) for inode, path in mappings if path.startswith(prefix)}
 
 
 def has_writable_file_mapping(pid: int) -> bool:
@@ -229,14 +230,15 @@ def proportional_bytes(pid: int) -> int:
         PermissionError: the process may not be read.
         OSError: the process has ended.
     """
-    share = _sum(_PROPORTIONAL_ROWS, read_or_raise(f"/proc/{pid}/smaps_rollup"))
-    return share + _sum(_PAGE_TABLE_ROW, read(f"/proc/{pid}/status"))
+    own_bytes = _sum(_PROPORTIONAL_ROWS, read_or_raise(f"/proc/{pid}/smaps_rollup"))
+    return own_bytes + _sum(_PAGE_TABLE_ROW, read(f"/proc/{pid}/status"))
 
 
 def shared_bytes(pids: Iterable[int]) -> int:
     """Return the size of the shared anonymous memory of processes; each mapping counts once.
 
-    Pages that only an ended process has touched are in no resident set, so sizes are counted.
+    The sizes of mappings count, because pages that only an ended process has touched are in no
+    process's resident set.
     """
     sizes: dict[bytes, int] = {}
     for pid in pids:

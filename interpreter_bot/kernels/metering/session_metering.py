@@ -1,14 +1,14 @@
 """Usage of one session, read from /proc if no cgroup counts it.
 
 A session is the init of a pid namespace, its kernel, and all descendants of both. Its memory is the
-sum of its processes' proportional sets: shared pages count by share, and swapped-out pages and page
-tables count, too. Memory that no process maps does not count: files in memory, which have limits of
-their own, and queues, watches and locks in Linux. `machine_exhaustion` ends a session that takes
-much of it.
+sum of its processes' proportional sets: each process counts its part of shared pages; swapped-out
+pages and page tables count, too. Memory that no process maps does not count: files in memory, which
+have limits of their own, and queues, watches and locks in Linux. `machine_exhaustion` ends a
+session that takes much of it.
 
-Everything read is hostile: processes end at any moment, names contain anything, a process may be
-unreadable for a bot that is not root, and reading may take too long. An unreadable process counts
-in full, with all its shared pages.
+Processes are hostile: they end at any moment, their names contain anything, they may be unreadable
+for a bot that is not root, and reading may take too long. An unreadable process counts in full,
+with all its shared pages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WRITTEN_INDEX, _STORED_INDEX, _CANCELLED_INDEX = 3, 11, 13
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """Use of a session at one moment.
+    """Memory and processes of a session at one moment.
 
     Attributes:
         memory_bytes: its memory; an upper bound if below the limit, or if `is_late`.
@@ -60,9 +60,9 @@ class LoadSample:
     memory_bytes: int
     system_seconds: float
 
-    def __sub__(self, before: LoadSample) -> LoadSample:
-        seconds = self.system_seconds - before.system_seconds
-        return LoadSample(self.memory_bytes - before.memory_bytes, seconds)
+    def __sub__(self, earlier: LoadSample) -> LoadSample:
+        seconds = self.system_seconds - earlier.system_seconds
+        return LoadSample(self.memory_bytes - earlier.memory_bytes, seconds)
 
 
 class SessionProcesses:
@@ -78,11 +78,11 @@ class SessionProcesses:
     ) -> None:
         """Start without readings.
 
-        The processes are read as the user `read_as`, if the bot may not read them.
+        `read_as` is the user to read as, if the bot may not read the session's processes.
         """
         self._read_as, self._max_tasks = read_as, max_tasks
         self._init, self._kernel = init_pid, kernel_pid
-        self._kernel_start = procfs.stat(kernel_pid)[19:20]
+        self._kernel_start = procfs.stat_fields(kernel_pid)[19:20]
         self._start = start_ticks(init_pid)
         self._cpu_seconds = 0.0
 
@@ -91,31 +91,31 @@ class SessionProcesses:
         return self._list_processes()[0]
 
     def _list_processes(self) -> tuple[list[int], int]:
-        """List the host's pids like `pids`, and count their threads until there are too many.
+        """List pids like `pids`, and count their threads, up to a limit.
 
         In a fork storm the bot has a fiftieth of a core, so listing all would take seconds.
         """
         if self._start == 0 or start_ticks(self._init) != self._start:
-            return [], 0  # The pid may be another process's by now.
+            return [], 0  # The pid may belong to another process by now.
         if not _can_list_children():
-            pids = _members(self._namespace(), self._init)[: self._max_tasks]
-            return pids, sum(len(procfs.tasks(pid)) for pid in pids)
+            pids = _list_namespace(self._namespace(), self._init)[: self._max_tasks]
+            return pids, sum(len(procfs.thread_ids(pid)) for pid in pids)
         # Orphans of an ended kernel are children of init. A kernel without its first thread looks
         # like a zombie, so its start time decides.
-        is_kernel_alive = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
-        pids, tasks = [self._init, self._kernel] if is_kernel_alive else [self._init], 0
-        for pid in pids:  # Grows while it is walked.
-            threads = procfs.tasks(pid)
-            tasks += len(threads)
-            if tasks > self._max_tasks:
+        is_kernel_alive = procfs.stat_fields(self._kernel)[19:20] == self._kernel_start != []
+        pids, thread_count = [self._init, self._kernel] if is_kernel_alive else [self._init], 0
+        for pid in pids:  # The list grows during the loop.
+            threads = procfs.thread_ids(pid)
+            thread_count += len(threads)
+            if thread_count > self._max_tasks:
                 break
             # The kernel may be a child of init, and orphans get another parent: skip known pids.
             pids += [child for child in procfs.children(pid, threads) if child not in pids]
-        return pids[: self._max_tasks], tasks
+        return pids[: self._max_tasks], thread_count
 
     def clocks(self) -> dict[int, int]:
         """Return the processor clock of each process, for `has_run_since`; -1 if unknown."""
-        clocks = {pid: procfs.clock_nanoseconds(pid) for pid in self.pids()}
+        clocks = {pid: procfs.processor_time_ns(pid) for pid in self.pids()}
         # List again, as a process that was forked meanwhile may be missing in the first list, and
         # the processes that forked it may never run again.
         clocks = dict.fromkeys(self.pids(), _UNKNOWN) | clocks
@@ -131,7 +131,7 @@ class SessionProcesses:
         If none did, the session has no more memory, files or processes than then.
         """
         return not clocks or any(
-            clock < 0 or procfs.clock_nanoseconds(pid) != clock for pid, clock in clocks.items()
+            clock < 0 or procfs.processor_time_ns(pid) != clock for pid, clock in clocks.items()
         )
 
     def _namespace(self) -> int:
@@ -141,18 +141,18 @@ class SessionProcesses:
 
     def cpu_seconds(self) -> float:
         """Return the cpu time so far, without that of unreaped processes. It never decreases."""
-        ticks = sum(sum(map(int, procfs.stat(pid)[11:15])) for pid in self.pids())
+        ticks = sum(sum(map(int, procfs.stat_fields(pid)[11:15])) for pid in self.pids())
         self._cpu_seconds = max(self._cpu_seconds, ticks / _TICKS_PER_SECOND)
         return self._cpu_seconds
 
     def sample_load(self) -> LoadSample:
         """Measure the session's load on the machine; takes some milliseconds a process."""
-        ticks = sum(sum(map(int, procfs.stat(pid)[12:15:2])) for pid in self.pids())
+        ticks = sum(sum(map(int, procfs.stat_fields(pid)[12:15:2])) for pid in self.pids())
         return LoadSample(self.memory_bytes(), ticks / _TICKS_PER_SECOND)
 
     def written_bytes(self) -> int:
         """Return the bytes that live processes have ever written, to files and sockets."""
-        return sum(row[_WRITTEN_INDEX] for row in self._io().values() if row)
+        return sum(row[_WRITTEN_INDEX] for row in self._read_io_counters().values() if row)
 
     def stored_bytes(self) -> int | None:
         """Return the bytes that live processes have ever written to disks, even to deleted files.
@@ -160,22 +160,22 @@ class SessionProcesses:
         None if a process is unreadable. An unreadable init does not count: it is the bot's own code
         and writes nothing.
         """
-        rows = self._io()
+        rows = self._read_io_counters()
         if any(row is None for pid, row in rows.items() if pid != self._init):
             return None
         return sum(row[_STORED_INDEX] - row[_CANCELLED_INDEX] for row in rows.values() if row)
 
-    def _io(self) -> dict[int, list[int] | None]:
+    def _read_io_counters(self) -> dict[int, list[int] | None]:
         """Read /proc/PID/io of each process; None for an unreadable process."""
         rows: dict[int, list[int] | None] = {}
-        with procfs.reading_as(self._read_as):
+        with procfs.read_as_user(self._read_as):
             for pid in self.pids():
                 try:
                     words = procfs.read_or_raise(f"/proc/{pid}/io").split()
                 except PermissionError:
                     rows[pid] = None
                 except OSError:
-                    continue  # It is gone.
+                    continue  # The process has ended.
                 else:
                     rows[pid] = [int(word) if word.isdigit() else 0 for word in words]
         return rows
@@ -184,35 +184,35 @@ class SessionProcesses:
         """Return the size of the deleted files that the processes have open, or have mapped.
 
         Args:
-            device: of the files.
-            directory: where they were, without symbolic links.
-            mapped_bytes: the size of a file that is only mapped, which cannot be measured.
+            device: device of the files.
+            directory: directory that the files were in, without symbolic links.
+            mapped_bytes: size to assume for a file that is only mapped, as it cannot be measured.
 
         Raises:
             OSError: a process hides its files, or has too many mappings.
             TimeoutError: there are too many to read them in time.
         """
         budget, sizes = procfs.TimeBudget(_READING_SECONDS), dict[int, int]()
-        mapped = set[int]()
-        own_pids = []
-        with procfs.reading_as(self._read_as):
+        mapped_inodes = set[int]()
+        unreadable_pids = []
+        with procfs.read_as_user(self._read_as):
             for pid in self.pids():
                 try:
                     sizes |= procfs.deleted_files(procfs.readable_id(pid), device)
-                    mapped |= procfs.deleted_mappings(procfs.readable_id(pid), directory)
+                    mapped_inodes |= procfs.deleted_mappings(procfs.readable_id(pid), directory)
                 except PermissionError:
-                    own_pids.append(pid)
+                    unreadable_pids.append(pid)
                 if budget.is_spent:
                     raise TimeoutError
-        # Those that are not yet of the other user.
-        for pid in own_pids:
+        # Some processes do not belong to the other user yet.
+        for pid in unreadable_pids:
             sizes |= procfs.deleted_files(pid, device)
-            mapped |= procfs.deleted_mappings(pid, directory)
-        return sum(sizes.values()) + mapped_bytes * len(mapped - sizes.keys())
+            mapped_inodes |= procfs.deleted_mappings(pid, directory)
+        return sum(sizes.values()) + mapped_bytes * len(mapped_inodes - sizes.keys())
 
     def has_writable_file_mapping(self) -> bool:
         """Return whether a process may change a file without a change of its times."""
-        with procfs.reading_as(self._read_as):
+        with procfs.read_as_user(self._read_as):
             return any(
                 procfs.has_writable_file_mapping(procfs.readable_id(pid)) for pid in self.pids()
             )
@@ -223,7 +223,7 @@ class SessionProcesses:
         With `limit_bytes`, it is exact only near the limit. Without, it is exact, and at least the
         size of their shared memory, of which some pages may be in no process's set.
         """
-        with procfs.reading_as(self._read_as):
+        with procfs.read_as_user(self._read_as):
             pids = self.pids()
             shared_bytes = procfs.shared_bytes(pids) if limit_bytes is None else 0
             return max(self._memory_bytes(pids, limit_bytes)[0], shared_bytes)
@@ -254,7 +254,7 @@ class SessionProcesses:
                 is_own_init = pid == self._init and self._kernel
                 read_bytes += 0 if is_own_init else upper_bounds[pid, number]
             except OSError:
-                continue  # It is gone.
+                continue  # The process has ended.
             if read_bytes > high_bytes:
                 break
         return read_bytes, False
@@ -264,25 +264,27 @@ class SessionProcesses:
         pids, tasks = self._list_processes()
         if max_tasks is not None and tasks > max_tasks:
             return Reading(tasks=tasks)
-        with procfs.reading_as(self._read_as):
+        with procfs.read_as_user(self._read_as):
             memory_bytes, is_late = self._memory_bytes(pids, limit_bytes)
-        stats = (procfs.stat(pid) for pid in pids if pid != self._init)
+        stats = (procfs.stat_fields(pid) for pid in pids if pid != self._init)
         groups = {fields[3] for fields in stats if not procfs.has_ended(fields)}
         return Reading(memory_bytes, tasks, len(groups), is_late)
 
 
 def start_ticks(pid: int) -> int:
     """Return when a process started, in clock ticks since boot; 0 if it has ended."""
-    fields = procfs.stat(pid)
+    fields = procfs.stat_fields(pid)
     return 0 if procfs.has_ended(fields) else int(fields[19])
 
 
-def _members(namespace: int, init: int) -> list[int]:
+def _list_namespace(namespace: int, init_pid: int) -> list[int]:
     """List all processes of a pid namespace, init first; only init if `namespace` is 0."""
     if namespace == 0:
-        return [init]  # All of the host would match.
-    other_pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
-    return [init, *(pid for pid in other_pids if procfs.namespace(pid, "pid") == namespace)]
+        return [init_pid]  # All processes of the host would match.
+    other_pids = [
+        int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init_pid
+    ]
+    return [init_pid, *(pid for pid in other_pids if procfs.namespace(pid, "pid") == namespace)]
 
 
 def _can_list_children() -> bool:

@@ -1,6 +1,6 @@
-"""Guess of the package that has a module; only an index could know. Pure.
+"""Guess of the package that contains a module, as only an index could tell. Pure.
 
-A person confirms the guess, because models invent names and attackers register them.
+A person confirms the guess, because models invent names and attackers register such names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ _PACKAGE_OF_MODULE: Final = {
     "yaml": "pyyaml",
 }
 _MODULE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
-# pandsa and pandas are similar; geopandas and pandas, or numpyro and numpy, are not.
+# With this minimum, pandsa and pandas are similar; geopandas and pandas, or numpyro and numpy, are
+# not.
 _MIN_SIMILARITY: Final = 0.8
 _MAX_EXTRA_LETTERS: Final = 1
 
 
-def package_of(module: str, installed: dict[str, str]) -> str:
+def guess_package(module: str, installed_versions: dict[str, str]) -> str:
     """Return the normalized name of the package that probably has a missing module.
 
-    `module` is a hostile top-level name; `installed` has the kernel's versions by name.
+    `module` is a top-level name, perhaps hostile; `installed_versions` are those of the kernel.
 
     Raises:
         PackagesError: no package can be offered; the message says why.
@@ -56,18 +57,22 @@ def package_of(module: str, installed: dict[str, str]) -> str:
     if not _MODULE.fullmatch(module):
         raise errors.PackagesError(package_words.NOT_A_MODULE)
     package = utils.canonicalize_name(_PACKAGE_OF_MODULE.get(module, module))
-    if package in installed:
-        version = installed[package]
+    if package in installed_versions:
+        version = installed_versions[package]
         raise errors.PackagesError(package_words.without_module(package, version, module))
     if module not in _PACKAGE_OF_MODULE:
         candidates = [
-            name for name in installed if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS
+            name
+            for name in installed_versions
+            if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS
         ]
-        for other in difflib.get_close_matches(package, candidates, 1, _MIN_SIMILARITY):
-            raise errors.PackagesError(package_words.similar_module(module, other, package))
+        for similar_package in difflib.get_close_matches(package, candidates, 1, _MIN_SIMILARITY):
+            raise errors.PackagesError(
+                package_words.similar_module(module, similar_package, package)
+            )
     return package
 
 
-def is_sure(module: str, package: str, allowed: Collection[str]) -> bool:
+def is_sure(module: str, package: str, allowed_packages: Collection[str]) -> bool:
     """Return whether the guess needs no confirmation: it is well known, or explicitly allowed."""
-    return module in _PACKAGE_OF_MODULE or package in allowed
+    return module in _PACKAGE_OF_MODULE or package in allowed_packages

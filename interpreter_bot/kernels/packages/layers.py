@@ -1,4 +1,4 @@
-"""Layers of packages of one host: built once, named by their content, deleted when long unused."""
+"""Layers of packages of one host: built once, named by content, dropped when long unused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from interpreter_bot.wording import host_words, package_words
 _log = logging.getLogger(__name__)
 
 _KEY_BYTES: Final = 32
-_RECORDS: Final = "records"
+_RECORDS_NAME: Final = "records"
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
 
@@ -55,13 +55,13 @@ class Layers:
             staging: directory of this process in the same file system.
             uv: fills a new layer.
             max_bytes: of all layers together.
-            reserve_bytes: with less free disk space, nothing is built.
+            reserve_bytes: if less disk space is free, nothing is built.
             platform: Python version and processor that layers are built for.
             used_names: returns the names of the layers that live kernels use.
         """
-        self.directory = directory(root)
-        self._place = root
-        self._records = root / _RECORDS
+        self.directory = layers_directory(root)
+        self._root = root
+        self._records = root / _RECORDS_NAME
         self._staging = staging
         self._uv = uv
         self._max_bytes = max_bytes
@@ -72,7 +72,7 @@ class Layers:
         self._name_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
-        self._pending: collections.Counter[str] = collections.Counter()
+        self._waiting_counts: collections.Counter[str] = collections.Counter()
 
     def open(self) -> None:
         """Create missing directories and the key; blocks.
@@ -85,7 +85,7 @@ class Layers:
         except OSError as error:
             raise errors.SettingsError(host_words.NO_PACKAGES) from error
         key = private_files.read_or_create(
-            self._place / "key", functools.partial(secrets.token_hex, _KEY_BYTES)
+            self._root / "key", functools.partial(secrets.token_hex, _KEY_BYTES)
         )
         self._key = key.encode()
 
@@ -93,7 +93,7 @@ class Layers:
     async def working_directory(self) -> AsyncIterator[pathlib.Path]:
         """Create a temporary directory, which is deleted at the end."""
         path = self._staging / secrets.token_hex(8)
-        with translated_errors():
+        with translate_errors():
             await cancellation.in_thread(path.mkdir, mode=0o700)
         try:
             yield path
@@ -103,35 +103,35 @@ class Layers:
     async def obtain(self, lock: lock_files.Lock, person: str | None = None) -> str:
         """Return the name of a lock's layer, which is built if missing.
 
-        It is not deleted before the caller's next `await`, nor while a kernel uses it. `person` is
-        None if the session or channel already had the packages.
+        The layer is not deleted before the caller's next `await`, nor while a kernel uses it.
+        `person` is None if the session or channel already had the packages.
 
         Raises:
             PackagesError: it cannot be built.
         """
-        name = self._name(lock)
-        self._pending[name] += 1
+        name = self._layer_name(lock)
+        self._waiting_counts[name] += 1
         try:
-            with translated_errors():
+            with translate_errors():
                 async with self._name_locks.setdefault(name, asyncio.Lock()):
                     if not await asyncio.to_thread(self._touch, name):
-                        await self._build(name, lock, person)
+                        await self._build_layer(name, lock, person)
             return name
         finally:
-            self._pending[name] -= 1
-            self._pending += collections.Counter()  # drops names that nobody waits for
+            self._waiting_counts[name] -= 1
+            self._waiting_counts += collections.Counter()  # drops names that no task waits for
 
     def size_bytes(self, names: Iterable[str]) -> int:
         """Return the disk usage of layers; blocks."""
-        sizes = 0
+        total_bytes = 0
         for name in names:
             with contextlib.suppress(OSError, ValueError):
-                sizes += int((self._records / name).read_text())
-        return sizes
+                total_bytes += int((self._records / name).read_text())
+        return total_bytes
 
-    def _name(self, lock: lock_files.Lock) -> str:
+    def _layer_name(self, lock: lock_files.Lock) -> str:
         """Name a layer by a keyed hash: kernels cannot list layers, and must not guess names."""
-        content = f"{self._platform}\n{lock_files.requirements(lock)}".encode()
+        content = f"{self._platform}\n{lock_files.format_requirements(lock)}".encode()
         return hmac.digest(self._key, content, "sha256").hex()[:32]
 
     def _touch(self, name: str) -> bool:
@@ -142,14 +142,14 @@ class Layers:
             return False
         return (self.directory / name).is_dir()
 
-    async def _build(self, name: str, lock: lock_files.Lock, person: str | None) -> None:
+    async def _build_layer(self, name: str, lock: lock_files.Lock, person: str | None) -> None:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
             raise errors.PackagesError(package_words.DISK_FULL)
         async with self.working_directory() as work_directory:
             layer_directory = work_directory / "layer"
             await self._uv.unpack(lock, layer_directory, work_directory, person)
             size_bytes = await cancellation.in_thread(self._seal, layer_directory)
-            await cancellation.in_thread(self._store, layer_directory, name, size_bytes)
+            await cancellation.in_thread(self._store_layer, layer_directory, name, size_bytes)
         if not await self._evict():
             await cancellation.in_thread(self._delete, name)
             raise errors.PackagesError(package_words.CACHE_FULL)
@@ -158,10 +158,10 @@ class Layers:
         """Make unpacked files readable for everybody, and return their disk usage.
 
         Raises:
-            PackagesError: there are other things than files and directories, or too many bytes.
+            PackagesError: something is neither file nor directory, or there are too many bytes.
         """
         layer_directory.mkdir(exist_ok=True)
-        for entry in _entries(layer_directory):
+        for entry in _walk(layer_directory):
             status = entry.stat(follow_symlinks=False)
             if entry.is_dir(follow_symlinks=False):
                 os.chmod(entry.path, _PROGRAM_MODE)
@@ -172,21 +172,21 @@ class Layers:
         layer_directory.chmod(_PROGRAM_MODE)
         return self._uv.check_size(layer_directory)
 
-    def _store(self, layer_directory: pathlib.Path, name: str, size_bytes: int) -> None:
-        # A bot that died may have left it, or another bot may have built it meanwhile.
+    def _store_layer(self, layer_directory: pathlib.Path, name: str, size_bytes: int) -> None:
+        # Replace a layer that a dead bot left, or that another bot has built meanwhile.
         shutil.rmtree(self.directory / name, ignore_errors=True)
         layer_directory.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
 
     async def _evict(self) -> bool:
         """Delete the least recently used layers over the limit; return whether the others fit."""
-        records = await cancellation.in_thread(list_records, self._place)
+        records = await cancellation.in_thread(list_records, self._root)
         total_bytes = sum(size_bytes for _, _, size_bytes in records)
         for _, name, size_bytes in records:
             if total_bytes <= self._max_bytes:
                 break
             # Ask again for each layer: sessions may start to use it while others are deleted.
-            if name in self._used_names() or name in self._pending:
+            if name in self._used_names() or name in self._waiting_counts:
                 continue
             async with self._name_locks.setdefault(name, asyncio.Lock()):
                 await cancellation.in_thread(self._delete, name)
@@ -201,7 +201,7 @@ class Layers:
 
 
 @contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate errors of the operating system raised by work on packages."""
     try:
         yield
@@ -216,18 +216,18 @@ def translated_errors() -> Iterator[None]:
 def list_records(root: pathlib.Path) -> list[tuple[int, str, int]]:
     """List the last use, name and size of each layer, the least recently used first; blocks."""
     records = []
-    for record in root.glob(f"{_RECORDS}/*"):
+    for record in root.glob(f"{_RECORDS_NAME}/*"):
         with contextlib.suppress(OSError, ValueError):
             records.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
     return sorted(records)
 
 
-def directory(root: pathlib.Path) -> pathlib.Path:
+def layers_directory(root: pathlib.Path) -> pathlib.Path:
     """Return the directory that kernels see."""
     return root / "layers"
 
 
-def make_directory(root: pathlib.Path) -> None:
+def make_layers_directory(root: pathlib.Path) -> None:
     """Create the directory that kernels may enter, but not list; blocks.
 
     Raises:
@@ -235,17 +235,17 @@ def make_directory(root: pathlib.Path) -> None:
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory(root).mkdir(mode=0o711, exist_ok=True)
-        directory(root).chmod(0o711)
+        layers_directory(root).mkdir(mode=0o711, exist_ok=True)
+        layers_directory(root).chmod(0o711)
     except OSError as error:
         raise errors.SettingsError(host_words.unusable_directory(root)) from error
 
 
-def _entries(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:
-    pending = [str(root)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
+def _walk(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:
+    pending_directories = [str(root)]
+    while pending_directories:
+        with os.scandir(pending_directories.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+                    pending_directories.append(entry.path)
                 yield entry

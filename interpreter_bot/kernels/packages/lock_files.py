@@ -25,8 +25,8 @@ class LockedPackage:
     """One package of a lock.
 
     Attributes:
-        name: normalized as by indexes.
-        version: to be installed.
+        name: normalized, as in indexes.
+        version: the version to install.
         sha256: hashes of all matching wheels.
         size_bytes: size of the largest matching wheel; 0 if the index does not say.
     """
@@ -51,12 +51,12 @@ def read(text: str) -> Lock:
     """
     try:
         entries = tomllib.loads(text).get("packages", [])
-        return tuple(_package(entry) for entry in entries)
+        return tuple(_parse_package(entry) for entry in entries)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.PackagesError(package_words.UNREADABLE) from error
 
 
-def _package(entry: Mapping[str, Any]) -> LockedPackage:
+def _parse_package(entry: Mapping[str, Any]) -> LockedPackage:
     name, version = entry["name"], entry["version"]
     if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version)):
         raise ValueError("a name or a version")
@@ -68,12 +68,12 @@ def _package(entry: Mapping[str, Any]) -> LockedPackage:
     return LockedPackage(name, version, hashes, max(int(size) for size in sizes))
 
 
-def requirements(lock: Lock) -> str:
+def format_requirements(lock: Lock) -> str:
     """Format a lock as requirements with hashes; equal files give equal text."""
-    return "".join(map(_requirement, sorted(lock, key=lambda package: package.name)))
+    return "".join(map(_format_requirement, sorted(lock, key=lambda package: package.name)))
 
 
-def _requirement(package: LockedPackage) -> str:
+def _format_requirement(package: LockedPackage) -> str:
     hashes = " ".join(f"--hash=sha256:{sha}" for sha in package.sha256)
     return f"{package.name}=={package.version} {hashes}\n"
 
@@ -83,15 +83,15 @@ def total_bytes(lock: Lock) -> int:
     return sum(package.size_bytes for package in lock)
 
 
-def check(lock: Lock, installed: Collection[str], config: settings.PackageIndex) -> None:
+def check(lock: Lock, installed_names: Collection[str], config: settings.PackageIndex) -> None:
     """Check that the packages of a lock may be added to the `installed` ones of a kernel.
 
     Raises:
         PackagesError: they may not; the message names the rule.
     """
     check_names([package.name for package in lock], config)
-    if replaced := [package.name for package in lock if package.name in installed]:
-        raise errors.PackagesError(package_words.not_replaced(replaced[0]))
+    if replaced_names := [package.name for package in lock if package.name in installed_names]:
+        raise errors.PackagesError(package_words.not_replaced(replaced_names[0]))
     if len(lock) > _MAX_PACKAGES:
         raise errors.PackagesError(package_words.too_many(len(lock), _MAX_PACKAGES))
     if (size_bytes := total_bytes(lock)) > _MAX_DOWNLOAD_BYTES:
@@ -113,10 +113,10 @@ def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
             raise errors.PackagesError(package_words.not_allowed(name, setting))
 
 
-def summary(lock: Lock, requested: Sequence[str]) -> str:
+def summarize(lock: Lock, requested_names: Sequence[str]) -> str:
     """Summarize a lock: the requested packages, then the number of others, and the size."""
     descriptions = [
-        f"{package.name} {package.version}" for package in lock if package.name in requested
+        f"{package.name} {package.version}" for package in lock if package.name in requested_names
     ]
     other_count = len(lock) - len(descriptions)
     text = ", ".join(descriptions) or quantities.count(other_count, "package")

@@ -18,14 +18,32 @@ _MAX_CHARACTERS: Final = 200
 # Options that have no effect here, or are the default.
 _IGNORED_OPTIONS: Final = frozenset(
     {
-        *("-q", "-qq", "-qqq", "--quiet", "-v", "--verbose", "-y", "--yes", "--user"),
-        *("-U", "--upgrade", "--no-cache-dir", "--no-cache", "--no-input", "--prefer-binary"),
-        *("--disable-pip-version-check", "--no-warn-script-location", "--break-system-packages"),
-        *("--no-warn-conflicts", "--system", "--root-user-action=ignore", "--progress-bar=off"),
-        *("--only-binary=:all:",),
+        "-q",
+        "-qq",
+        "-qqq",
+        "--quiet",
+        "-v",
+        "--verbose",
+        "-y",
+        "--yes",
+        "--user",
+        "-U",
+        "--upgrade",
+        "--no-cache-dir",
+        "--no-cache",
+        "--no-input",
+        "--prefer-binary",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--break-system-packages",
+        "--no-warn-conflicts",
+        "--system",
+        "--root-user-action=ignore",
+        "--progress-bar=off",
+        "--only-binary=:all:",
     }
 )
-# The same, with the value as the next argument.
+# Such options whose value is the next argument.
 _IGNORED_OPTIONS_WITH_VALUE: Final = frozenset(
     {"--progress-bar", "--root-user-action", "--only-binary"}
 )
@@ -39,55 +57,57 @@ def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
     """
     if len(arguments) > _MAX_REQUIREMENTS:
         raise errors.PackagesError(package_words.too_many_named(_MAX_REQUIREMENTS))
-    parsed = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        quoted = repr(argument[:_MAX_CHARACTERS])
+    parsed_requirements = []
+    argument_iterator = iter(arguments)
+    for argument in argument_iterator:
+        quoted_argument = repr(argument[:_MAX_CHARACTERS])
         if argument in _IGNORED_OPTIONS_WITH_VALUE:
-            next(remaining, None)
+            next(argument_iterator, None)
         elif argument.startswith("-"):
             if argument not in _IGNORED_OPTIONS:
-                raise errors.PackagesError(package_words.pip_option(quoted))
+                raise errors.PackagesError(package_words.pip_option(quoted_argument))
         else:
-            parsed.append(_parse_requirement(argument, quoted))
-    if not parsed:
+            parsed_requirements.append(_parse_requirement(argument, quoted_argument))
+    if not parsed_requirements:
         raise errors.PackagesError(package_words.NONE_NAMED)
-    return parsed
+    return parsed_requirements
 
 
-def _parse_requirement(argument: str, quoted: str) -> requirements.Requirement:
+def _parse_requirement(argument: str, quoted_argument: str) -> requirements.Requirement:
     is_path = argument.startswith((".", "/", "~")) or argument.endswith((".whl", ".gz", ".zip"))
     if is_path or "://" in argument:
-        raise errors.PackagesError(package_words.not_from_index(quoted))
+        raise errors.PackagesError(package_words.not_from_index(quoted_argument))
     try:
         requirement = requirements.Requirement(argument[: _MAX_CHARACTERS + 1])
     except requirements.InvalidRequirement as error:
-        raise errors.PackagesError(package_words.not_a_name(quoted)) from error
+        raise errors.PackagesError(package_words.not_a_name(quoted_argument)) from error
     if len(argument) > _MAX_CHARACTERS:
-        raise errors.PackagesError(package_words.too_long(quoted))
+        raise errors.PackagesError(package_words.too_long(quoted_argument))
     if requirement.marker is not None:
         # A marker may contain line ends, and the following lines would be options for uv.
-        raise errors.PackagesError(package_words.condition_refused(quoted))
+        raise errors.PackagesError(package_words.condition_refused(quoted_argument))
     if requirement.url is not None:
-        raise errors.PackagesError(package_words.not_from_index(quoted))
+        raise errors.PackagesError(package_words.not_from_index(quoted_argument))
     return requirement
 
 
-def is_met(requirement: requirements.Requirement, installed: Mapping[str, str]) -> bool:
+def is_met(requirement: requirements.Requirement, installed_versions: Mapping[str, str]) -> bool:
     """Return whether the installed packages meet a requirement.
 
     Raises:
         PackagesError: another version is installed, which is not replaced.
     """
     name = utils.canonicalize_name(requirement.name)
-    if name not in installed:
+    if name not in installed_versions:
         return False
-    if not requirement.specifier.contains(installed[name], prereleases=True):
-        raise errors.PackagesError(package_words.not_replaced_while_running(name, installed[name]))
-    # Packages that an extra needs may be missing.
+    if not requirement.specifier.contains(installed_versions[name], prereleases=True):
+        raise errors.PackagesError(
+            package_words.not_replaced_while_running(name, installed_versions[name])
+        )
+    # With extras, packages that they need may be missing.
     return not requirement.extras
 
 
-def names(requested: Sequence[requirements.Requirement]) -> list[str]:
+def normalized_names(requested_packages: Sequence[requirements.Requirement]) -> list[str]:
     """Return the normalized names of requirements."""
-    return [utils.canonicalize_name(requirement.name) for requirement in requested]
+    return [utils.canonicalize_name(requirement.name) for requirement in requested_packages]

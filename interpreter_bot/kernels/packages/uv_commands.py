@@ -30,12 +30,32 @@ from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
-# Besides its own files and the kernels' Python: libraries, name resolution and certificates.
+# Paths that uv may read besides its own files and the kernels' Python: libraries, name resolution
+# and certificates.
 _READABLE_SYSTEM_PATHS: Final = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup"),
-    *("/etc/ld.so.cache", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"),
-    *("/etc/gai.conf", "/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"),
-    *("/etc/alternatives", "/etc/os-release", "/etc/localtime", "/run/systemd/resolve"),
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/sys/fs/cgroup",
+    "/etc/ld.so.cache",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/etc/alternatives",
+    "/etc/os-release",
+    "/etc/localtime",
+    "/run/systemd/resolve",
 )
 _NETWORK_VARIABLES: Final = (*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES)
 _COMMON_OPTIONS: Final = (
@@ -50,16 +70,16 @@ _INSTALL_SECONDS: Final = 300.0
 _MAX_DATA_BYTES: Final = 2 * settings.GIB
 _MAX_FILES: Final = 100_000
 _MAX_CACHE_BYTES: Final = 512 * settings.MIB
-_WATCH_SECONDS: Final = 0.5
+_SIZE_CHECK_SECONDS: Final = 0.5
 _FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
-_SENTENCE_CHARACTERS: Final = 800
+_MAX_SENTENCE_CHARACTERS: Final = 800
 _REASON_PATTERNS: Final = (
     re.compile(r"\bBecause .*", re.DOTALL),
     re.compile(r"(?<=error:).*", re.DOTALL),
     re.compile(r".*", re.DOTALL),
 )
 # Patterns of uv's errors about an index, each with the sentence for people.
-_FAULTS: Final = (
+_INDEX_ERRORS: Final = (
     (
         re.compile(r"invalid peer certificate|certificate verify failed"),
         package_words.UNTRUSTED,
@@ -87,10 +107,12 @@ _FAULTS: Final = (
 )
 _URL_USER: Final = re.compile(r"//[^/@\s]+@")
 _WEB_PORTS: Final = frozenset({53, 80, 443})
-# Certificates as distributions keep them; without any, uv has its own.
+# Paths of certificates in distributions; if none exists, uv uses its own certificates.
 _CERTIFICATES: Final = (
-    *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"),
-    *("/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
 )
 
 
@@ -107,19 +129,19 @@ class Uv:
         environment: python_environments.Environment,
         directory: pathlib.Path,
     ) -> None:
-        """Start nothing yet; `directory` is for the cache of the index, and created if missing."""
+        """Start nothing yet; the cache of the index is kept in `directory`."""
         self._config = config
         self._environment = environment
         self._directory = directory
-        self._new_admissions = admissions.Admissions(_MAX_PROCESSES)
-        # Packages that sessions already had do not wait for new ones.
+        self._install_admissions = admissions.Admissions(_MAX_PROCESSES)
+        # Packages that sessions already had do not wait behind new installations.
         self._restore_admissions = admissions.Admissions(_MAX_PROCESSES)
         self._resolving_count = 0
 
     async def resolve(
         self,
-        requested: Sequence[requirements.Requirement],
-        installed: Mapping[str, str],
+        requested_packages: Sequence[requirements.Requirement],
+        installed_versions: Mapping[str, str],
         staging: pathlib.Path,
         person: str | None = None,
     ) -> lock_files.Lock:
@@ -130,18 +152,20 @@ class Uv:
         Raises:
             PackagesError: it is not possible; the message says why.
         """
-        constraints_file, lock_file = staging / "held.txt", staging / "pylock.toml"
+        constraints_file, lock_file = staging / "installed.txt", staging / "pylock.toml"
         constraints_file.write_text(
-            "".join(f"{name}=={version}\n" for name, version in installed.items())
+            "".join(f"{name}=={version}\n" for name, version in installed_versions.items())
         )
-        requirements_file = staging / "wanted.in"
-        requirements_file.write_text("".join(f"{requirement}\n" for requirement in requested))
+        requirements_file = staging / "requested.in"
+        requirements_file.write_text(
+            "".join(f"{requirement}\n" for requirement in requested_packages)
+        )
         options = ["--constraints", str(constraints_file), "--output-file", str(lock_file)]
-        for name in installed:
+        for name in installed_versions:
             options += ["--no-emit-package", name]
         if self._config.cooldown_days:
             options += ["--exclude-newer", f"{self._config.cooldown_days} days"]
-            for name in (*installed, *self._config.own):
+            for name in (*installed_versions, *self._config.own):
                 options += ["--exclude-newer-package", f"{name}=false"]
         cache = self._directory / "cache"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -164,13 +188,13 @@ class Uv:
         finally:
             self._resolving_count -= 1
             if not self._resolving_count:
-                await self._trim(cache, staging)
+                await self._trim_cache(cache, staging)
         return lock_files.read(lock_file.read_text("utf-8"))
 
-    async def _trim(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
+    async def _trim_cache(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
         """Delete the cache of the index once it is large and unused."""
-        with contextlib.suppress(FileNotFoundError):  # Another task was quicker.
-            usage = await cancellation.in_thread(_usage, cache, _MAX_CACHE_BYTES)
+        with contextlib.suppress(FileNotFoundError):  # Another task has moved the cache.
+            usage = await cancellation.in_thread(_measure, cache, _MAX_CACHE_BYTES)
             if usage.is_over_limit and not self._resolving_count:
                 # The next resolution starts a new cache; this one is deleted with `staging`.
                 cache.rename(staging / "former")  # noqa: ASYNC240 - no file is moved.
@@ -190,7 +214,7 @@ class Uv:
             PackagesError: it is not possible; the message says why.
         """
         requirements_file = staging / "lock.txt"
-        requirements_file.write_text(lock_files.requirements(lock))
+        requirements_file.write_text(lock_files.format_requirements(lock))
         command = [
             "pip",
             "install",
@@ -200,17 +224,17 @@ class Uv:
             str(target),
         ]
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
-        # A separate cache, so that all written files are in one directory that is measured and
-        # deleted.
+        # Use a separate cache, so that all written files are in one directory, which is measured
+        # and deleted.
         uv = self._run(
             [*command, *options], staging=staging, cache=staging / "cache", person=person
         )
-        await cancellation.run_until(uv, self._watch(staging), name="uv")
+        await cancellation.run_until(uv, self._watch_size(staging), name="uv")
 
-    async def _watch(self, staging: pathlib.Path) -> None:
+    async def _watch_size(self, staging: pathlib.Path) -> None:
         """Raise PackagesError once an installation has become too large."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(_SIZE_CHECK_SECONDS)
             await asyncio.to_thread(self.check_size, staging)
 
     def check_size(self, directory: pathlib.Path) -> int:
@@ -219,7 +243,7 @@ class Uv:
         Raises:
             PackagesError: it exceeds the limit.
         """
-        usage = _usage(directory, self._config.unpacked_bytes)
+        usage = _measure(directory, self._config.unpacked_bytes)
         if usage.is_over_limit:
             raise errors.PackagesError(package_words.UNPACKED_TOO_LARGE)
         return usage.bytes
@@ -238,16 +262,26 @@ class Uv:
         command += ["--only-binary", ":all:", "--default-index", config.url]
         if any(map(os.path.exists, _CERTIFICATES)):
             command.append("--system-certs")
-        network = {name: os.environ[name] for name in _NETWORK_VARIABLES if os.environ.get(name)}
-        proxies = [network[name] for name in settings.PROXY_VARIABLES if name in network]
-        readable = [*_READABLE_SYSTEM_PATHS, *self._environment.readable, program]
-        readable += filter(None, [str(config.netrc_file or "")])
-        readable += (network[name] for name in settings.CERTIFICATE_VARIABLES if name in network)
+        network_variables = {
+            name: os.environ[name] for name in _NETWORK_VARIABLES if os.environ.get(name)
+        }
+        proxies = [
+            network_variables[name]
+            for name in settings.PROXY_VARIABLES
+            if name in network_variables
+        ]
+        readable_paths = [*_READABLE_SYSTEM_PATHS, *self._environment.readable, program]
+        readable_paths += filter(None, [str(config.netrc_file or "")])
+        readable_paths += (
+            network_variables[name]
+            for name in settings.CERTIFICATE_VARIABLES
+            if name in network_variables
+        )
         walls = program_walls.LandlockWalls(
-            readable_paths=readable,
+            readable_paths=readable_paths,
             writable_paths=[str(staging), str(cache)],
-            # An index may name any address, so only the web's and its own ports are open.
-            ports=sorted(_ports([config.url, *proxies])),
+            # An index may link to any address, so only the web's ports and the index's are open.
+            ports=sorted(_allowed_ports([config.url, *proxies])),
             rlimits={
                 "FSIZE": config.unpacked_bytes,
                 "CPU": int(_INSTALL_SECONDS) + 1,
@@ -260,14 +294,14 @@ class Uv:
             "TMPDIR": str(staging),
             "PATH": "/usr/bin:/bin",
             "UV_CACHE_DIR": str(cache),
-            # A person waits for the installation.
+            # Few retries, because a person waits.
             "UV_HTTP_RETRIES": "1",
-            **network,
+            **network_variables,
         }
         if config.netrc_file is not None:
             variables["NETRC"] = str(config.netrc_file)
-        admission_queue = self._restore_admissions if person is None else self._new_admissions
-        async with admission_queue.place(staging.name, person or ""):
+        queue = self._restore_admissions if person is None else self._install_admissions
+        async with queue.place(staging.name, person or ""):
             process = await asyncio.create_subprocess_exec(
                 *walls.command(),
                 *command,
@@ -283,7 +317,7 @@ class Uv:
         if process.returncode:
             output = _URL_USER.sub("//…@", output.replace(str(staging), "…"))
             _log.warning("uv ended with %s: %s", process.returncode, output)
-            raise errors.PackagesError(_sentence(output)) from UvFailedError(output)
+            raise errors.PackagesError(_explain_failure(output)) from UvFailedError(output)
 
     async def _wait_for_output(self, process: asyncio.subprocess.Process) -> str:
         """Return the output of a process once it has ended; kill it if that takes too long."""
@@ -300,14 +334,14 @@ class Uv:
                 await process.wait()
 
 
-def _usage(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
+def _measure(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
     """Measure a directory up to a limit; blocks."""
     with workspace_io.opened(directory) as root:
         return directory_contents.measure(root, max_bytes=max_bytes, max_files=_MAX_FILES)
 
 
-def _ports(addresses: Collection[str]) -> set[int]:
-    """Return the TCP ports of addresses and those of the web."""
+def _allowed_ports(addresses: Collection[str]) -> set[int]:
+    """Return the TCP ports of the web, and those of addresses."""
     ports = set(_WEB_PORTS)
     for address in addresses:
         with contextlib.suppress(ValueError):
@@ -316,13 +350,13 @@ def _ports(addresses: Collection[str]) -> set[int]:
     return ports
 
 
-def _sentence(output: str) -> str:
-    """Return the reason of uv's failure as a sentence for people."""
+def _explain_failure(output: str) -> str:
+    """Return why uv failed, as a sentence for people."""
     if _FILE_TOO_LARGE in output:
         return package_words.UNPACKED_TOO_LARGE
-    for pattern, sentence in _FAULTS:
+    for pattern, sentence in _INDEX_ERRORS:
         if pattern.search(output):
             return sentence
     match = next(filter(None, (pattern.search(output) for pattern in _REASON_PATTERNS)))
     text = " ".join(match[0].split())
-    return text[:_SENTENCE_CHARACTERS] or package_words.NOT_INSTALLED
+    return text[:_MAX_SENTENCE_CHARACTERS] or package_words.NOT_INSTALLED

@@ -130,7 +130,9 @@ def inspect_environment(python: pathlib.Path) -> Environment:
         readable,
         list(dict.fromkeys(hidden)),
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
-        _packages(installed, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE).exists()),
+        _packages(
+            installed, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE_FILE_NAME).exists()
+        ),
         {_normalize_name(name): version for name, (version, _) in installed.items()},
         kernel_environment.absent_modules(pathlib.Path(prefix)),
     )

@@ -364,7 +364,7 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
 def resting():
     """A process that never runs."""
     process = subprocess.Popen(["sleep", "60"])
-    while procfs.stat(process.pid)[0] != b"S":
+    while procfs.stat_fields(process.pid)[0] != b"S":
         time.sleep(0.01)
     yield process.pid
     process.kill()
@@ -377,7 +377,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 ):
     session = Session(tmp_path)
     session.group_bytes, session.is_busy = group_bytes, False
-    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
         await until(lambda: len(looks) == 1)
@@ -389,7 +389,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         # On a busy machine it may be a while until the program has answered both signals.
         has_moved = True
         while has_moved:
-            session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+            session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
             await asyncio.sleep(0.2)
             has_moved = session.has_run_since(session.seen_clocks)
         seen = len(looks)
@@ -406,7 +406,7 @@ async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
 ):
     session = Session(tmp_path)
     session.is_busy = False
-    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}, pace={"max_seconds_unchecked": 0.1}):
         await until(lambda: len(looks) == 3)
@@ -428,7 +428,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(
 ):
     session = Session(tmp_path, usage=dataclasses.replace(NOTHING, is_partial=True))
     session.is_busy = False
-    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
         await until(lambda: len(looks) > 2)
@@ -471,7 +471,7 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
 ):
     idle, busy = Session(tmp_path), Session(tmp_path)
     idle.is_busy = False
-    idle.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    idle.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(idle, monkeypatch)
     async with watched(tmp_path, {"idle": idle, "busy": busy}, freeze_seconds=0.3):
         await until(lambda: idle.is_frozen)

@@ -275,7 +275,7 @@ def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(sessio
     found = session("import signal\n" + SIBLING)
     at_rest(found)
     init, child = found.pids()
-    read = procfs.clock_nanoseconds
+    read = procfs.processor_time_ns
 
     def read_after_a_fork(pid):
         if pid == child and len(procfs.children(init)) == 1:
@@ -285,7 +285,7 @@ def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(sessio
         return read(pid)
 
     with monkeypatch.context() as patch:
-        patch.setattr(procfs, "clock_nanoseconds", read_after_a_fork)
+        patch.setattr(procfs, "processor_time_ns", read_after_a_fork)
         clocks = found.clocks()
     assert len(found.pids()) == 3
     assert found.has_run_since(clocks)

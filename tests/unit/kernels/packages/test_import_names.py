@@ -19,7 +19,7 @@ HELD = {"pandas": "3.1.1", "numpy": "2.4.6", "pillow": "12.0"}
     ],
 )
 def test_a_module_is_of_the_package_that_is_known_or_called_alike(module, package):
-    assert import_names.package_of(module, HELD) == package
+    assert import_names.guess_package(module, HELD) == package
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_module_is_of_the_package_that_is_known_or_called_alike(module, packag
 )
 def test_nothing_is_offered_for_a_slip_or_for_what_is_there(module, why):
     with pytest.raises(errors.PackagesError, match=why):
-        import_names.package_of(module, HELD)
+        import_names.guess_package(module, HELD)
 
 
 def test_only_what_is_known_or_allowed_by_its_whole_name_is_sure():

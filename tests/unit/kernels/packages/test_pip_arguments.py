@@ -10,7 +10,7 @@ def test_names_versions_and_extras_are_read_and_needless_options_ignored():
     arguments = ["-q", "Foo_Bar[extra]>=1", "--progress-bar", "off", "-U", "baz==2"]
     found = pip_arguments.read(arguments)
     assert [str(one) for one in found] == ["Foo_Bar[extra]>=1", "baz==2"]
-    assert pip_arguments.names(found) == ["foo-bar", "baz"]
+    assert pip_arguments.normalized_names(found) == ["foo-bar", "baz"]
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ async def test_what_is_remembered_is_not_taken_from_whoever_began_meanwhile(tmp_
     staging.mkdir()
     (cache / "much").write_bytes(b"x" * 100_000)
     uv = uv_commands.Uv(settings.PackageIndex(), None, tmp_path)
-    trimming = asyncio.create_task(uv._trim(cache, staging))
+    trimming = asyncio.create_task(uv._trim_cache(cache, staging))
     await asyncio.sleep(0)
     uv._resolving_count = 1
     await trimming
     assert (cache / "much").exists()
     uv._resolving_count = 0
-    await uv._trim(cache, staging)
+    await uv._trim_cache(cache, staging)
     assert not cache.exists()
     assert (staging / "former" / "much").exists(), "deleted with what was worked in"
-    await uv._trim(cache, staging)
+    await uv._trim_cache(cache, staging)

@@ -247,7 +247,7 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     wait_for(lambda: len(cgroups.processes(directory)) == 2)
 
     def clocks():
-        return list(map(procfs.clock_nanoseconds, cgroups.processes(directory)))
+        return list(map(procfs.processor_time_ns, cgroups.processes(directory)))
 
     group.set_frozen(True)
     time.sleep(0.1)
