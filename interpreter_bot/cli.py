@@ -79,7 +79,7 @@ def _without_echo(options: argparse.Namespace) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
     from interpreter_bot.platforms.console import terminal_input
 
-    return terminal_input.without_echo()
+    return terminal_input.hide_typed_input()
 
 
 def _has_kernels(options: argparse.Namespace) -> bool:

@@ -183,7 +183,7 @@ class Interpreter(_Options):
         Raises:
             InterpreterError: it cannot be read, or is refused.
         """
-        attachment = code_sources.attachment(pathlib.Path(path))
+        attachment = code_sources.make_attachment(pathlib.Path(path))
         if data is not None:
             attachment = requests.attachment(os.fspath(path), data)
         return await self._service.put_file(self._key, attachment)
@@ -231,7 +231,7 @@ class Interpreter(_Options):
             person=requests.Person(_PERSON_ID),
             text=text,
             is_code=is_code,
-            attachments=tuple(code_sources.attachment(pathlib.Path(path)) for path in files),
+            attachments=tuple(code_sources.make_attachment(pathlib.Path(path)) for path in files),
             id=uuid.uuid4().hex,
             model=self.model,
             approval=self.approval,

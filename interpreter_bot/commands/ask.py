@@ -44,20 +44,20 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         question = terminal_input.read_question(max_characters=requests.MAX_CHARACTERS)
         prompts = prompts or ["-"]
     elif _STDIN in options.file or (prompts and _is_stdin_a_file(options)):
-        piped_file = terminal_input.piped_file()
+        piped_file = terminal_input.wait_for_piped_file()
     attachments = _make_attachments(files, piped_file)
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_stdin_a_question or piped_file is not None)
     writer = threaded_stdout.StdoutWriter()
     stdout, stderr = writer.file(sys.stdout), writer.file(sys.stderr)
     json_answers = json_replies.JsonAnswers(answers)
-    pictures = terminal_pictures.protocol(
+    pictures = terminal_pictures.choose_protocol(
         "none" if options.json else options.pictures, os.environ, sys.stdout
     )
     turn_numbers = itertools.count()
 
     def new_reply(
-        take_answer: question_tasks.TakesAnswer,
+        take_answer: question_tasks.TakeAnswer,
     ) -> json_replies.JsonLines | terminal_replies.TurnPrinter:
         if options.json:
             return json_replies.JsonLines(
@@ -96,12 +96,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 def _make_attachments(
     files: Sequence[pathlib.Path], piped_file: terminal_input.PipedFile | None
 ) -> list[requests.Attachment]:
-    attachments = [code_sources.attachment(path) for path in files]
+    attachments = [code_sources.make_attachment(path) for path in files]
     if piped_file is not None:
-        attachments.append(requests.Attachment(piped_file.name, piped_file.chunks))
+        attachments.append(requests.Attachment(piped_file.name, piped_file.read_chunks))
     return attachments
 
 
 def _is_stdin_a_file(options: argparse.Namespace) -> bool:
     """Return whether standard input is a file for the session; with --json, a pipe has answers."""
-    return not options.json or terminal_input.is_file()
+    return not options.json or terminal_input.is_regular_file()

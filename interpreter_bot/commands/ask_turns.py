@@ -139,7 +139,7 @@ async def _iterate_prompts(
         from interpreter_bot.platforms.console import line_editor
 
         complete = functools.partial(_complete, place)
-        async for line in line_editor.lines(writer, complete):
+        async for line in line_editor.read_lines(writer, complete):
             yield line
 
 

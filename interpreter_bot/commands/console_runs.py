@@ -89,7 +89,7 @@ def run(
     """Do the work; return the exit status, which is a failure if a file could not be saved."""
     try:
         status = asyncio.run(_run_and_write(work, writer))
-    except threaded_stdout.UnreadError as error:
+    except threaded_stdout.OutputQueueFullError as error:
         sys.stderr.write(f"interpreter-bot: {error}\n")
         return exit_statuses.FAILED
     return exit_statuses.FAILED if not status and saver is not None and saver.has_failed else status

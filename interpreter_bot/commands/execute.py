@@ -43,7 +43,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.watch and options.source in (None, "-"):
         raise code_sources.InputFileError(operator_words.NOTHING_TO_WATCH)
     watched_file = _WatchedFile(options.source) if options.watch else None
-    initial_cells = code_sources.read(options.source) if options.source else []
+    initial_cells = code_sources.read_cells(options.source) if options.source else []
     initial_cells += options.cell
     if not initial_cells:
         raise code_sources.InputFileError(operator_words.NO_CODE)
@@ -51,7 +51,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     console_runs.require_files(files)
     if _STDIN in options.file and options.source == "-":
         raise code_sources.InputFileError(operator_words.STDIN_IS_CODE)
-    piped_file = terminal_input.piped_file() if _STDIN in options.file else None
+    piped_file = terminal_input.wait_for_piped_file() if _STDIN in options.file else None
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped_file is not None)
     writer = threaded_stdout.StdoutWriter()
@@ -68,7 +68,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             open_questions.answer,
             out=out,
             err=writer.file(sys.stderr),
-            pictures=terminal_pictures.protocol(options.pictures, os.environ, sys.stdout),
+            pictures=terminal_pictures.choose_protocol(options.pictures, os.environ, sys.stdout),
             limit_seconds=config.limits.execution_seconds,
         )
 
@@ -91,9 +91,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 on_installation=record.write,
             )
             try:
-                attachments = [(path.name, code_sources.chunks(path)) for path in files]
+                attachments = [(path.name, code_sources.read_chunks(path)) for path in files]
                 if piped_file is not None:
-                    attachments.append((piped_file.name, piped_file.chunks()))
+                    attachments.append((piped_file.name, piped_file.read_chunks()))
                 await session.attach(attachments)
                 interrupter.set_stop(session.stop)
                 async with console_runs.ticking(reply.tick):
@@ -164,7 +164,7 @@ class _WatchedFile:
                 continue
             self._last_state = state
             try:
-                if cells := await asyncio.to_thread(code_sources.read, f"{self._path}"):
+                if cells := await asyncio.to_thread(code_sources.read_cells, f"{self._path}"):
                     return cells
             except code_sources.InputFileError as error:
                 # The file may be half written, or no longer a notebook.

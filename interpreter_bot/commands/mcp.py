@@ -60,7 +60,7 @@ async def _serve(config: settings.Settings) -> int:
             reach = code_activity.NO_REACH
             if broker is not None:
                 reach = broker.reach(values.format_key(values.SessionKey("mcp")))
-            instructions = tool_definitions.instructions(config.limits, reach)
+            instructions = tool_definitions.write_instructions(config.limits, reach)
             lines = first_answers.ClientLines(sys.stdin.fileno(), _take_over_stdout(), instructions)
             read_task = asyncio.create_task(lines.read(), name="mcp: standard input")
             stack.callback(read_task.cancel)

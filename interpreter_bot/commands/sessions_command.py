@@ -107,7 +107,7 @@ async def _confirm_forgetting(entries: Sequence[session_listings.SessionEntry]) 
     sys.stdout.write(operator_words.confirm_forgetting(len(entries)))
     sys.stdout.flush()
     answers = terminal_input.StdinAnswers(is_script=False)
-    if isinstance(await answers.approval(()), events.Declined):
+    if isinstance(await answers.read_approval(()), events.Declined):
         raise errors.BotError(operator_words.NOT_FORGOTTEN)
 
 

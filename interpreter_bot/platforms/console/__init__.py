@@ -1,4 +1,4 @@
-"""The command line as a platform: cells of files and lines of a chat in, outputs or JSON out.
+"""The command line as a platform: it reads cells and lines, and prints outputs, text or JSON.
 
-The commands are in `commands`; this package reads what people enter, and prints values.
+The commands themselves are in `commands`.
 """

@@ -1,5 +1,7 @@
-"""Executions and turns as JSON lines for programs (`--json`): one object per line, in the shapes of
-docs/cli.md. Questions have an `id`; their answers are JSON lines, too."""
+"""Executions and turns as JSON lines for programs (`--json`), as docs/cli.md describes them.
+
+Questions have an `id`, and their answers are JSON lines, too.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,21 @@ class JsonAnswers:
         self._ids = itertools.count(1)
 
     def new_id(self) -> int:
-        """Return the id of the next question: a number, so that answers can be written ahead."""
+        """Return the id of the next question; ids count up, so that answers can be piped in."""
         return next(self._ids)
 
-    async def next(self, question: int, on_malformed: Callable[[str], None]) -> str | None:
+    async def read_answer(self, question: int, on_malformed: Callable[[str], None]) -> str | None:
         """Wait for the answer to a question; None declines it.
 
         Args:
             question: its id.
-            on_malformed: is called with the refusal of each line that does not answer it.
+            on_malformed: called with the refusal of each line that does not answer the question.
 
         Raises:
             NoAnswerError: standard input has ended.
         """
         while True:
-            line = await self._lines.next()
+            line = await self._lines.read_answer()
             try:
                 message = json.loads(line)
             except (ValueError, RecursionError):
@@ -64,7 +66,7 @@ class JsonLines(ports.Reply):
         self,
         saver: saved_files.SavedFiles | None,
         answers: JsonAnswers,
-        take_answer: question_tasks.TakesAnswer,
+        take_answer: question_tasks.TakeAnswer,
         *,
         out: TextIO,
         turn: int | None = None,
@@ -75,14 +77,14 @@ class JsonLines(ports.Reply):
         self._questions = question_tasks.QuestionTasks(take_answer)
         self._out = out
         self._turn_fields = {} if turn is None else {"turn": turn}
-        self._number = 0
+        self._question_number = 0
 
     def _write(self, kind: str, fields: event_json.EventJson) -> None:
         self._out.write(json.dumps({"type": kind} | self._turn_fields | fields) + "\n")
         self._out.flush()
 
     def tick(self) -> None:
-        """Ignored: a program has a clock of its own."""
+        """Do nothing: a program has its own clock."""
 
     def show_text(self, text: str) -> None:
         """Write the answer of a command."""
@@ -105,10 +107,10 @@ class JsonLines(ports.Reply):
                 save = functools.partial(self._saver.save_file, event.artifact.name, copy)
                 fields |= self._save(event.cell, save)
             case events.QuestionAsked(question=question):
-                number = self._number = fields["id"] = self._answers.new_id()
+                number = self._question_number = fields["id"] = self._answers.new_id()
                 self._questions.begin(question, lambda: self._read_answer(question, number))
             case events.QuestionClosed():
-                fields["id"] = self._number
+                fields["id"] = self._question_number
                 self._questions.end()
         self._write(fields.pop("type"), fields)
 
@@ -133,7 +135,7 @@ class JsonLines(ports.Reply):
 
     async def _read_answer(self, question: events.Question, number: int) -> events.Answer:
         try:
-            answer = await self._answers.next(
+            answer = await self._answers.read_answer(
                 number, lambda sentence: self._write("ignored", {"text": sentence})
             )
         except terminal_input.NoAnswerError:

@@ -1,6 +1,6 @@
 """Lines that a person enters in a chat at the terminal, with editing, completion and history.
 
-Importing it takes a while, so only a chat does: a single question or cell need not wait for it.
+The import takes a while, so only a chat imports this module, not a single question or cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interpreter_bot.wording import terminal_words
 _MENU_LINES: Final = 6
 
 Complete: TypeAlias = Callable[[str], Awaitable[Sequence[tuple[str, int, str]]]]
-"""Completes a line; returns words with how many of their letters are typed, and what they are."""
+"""Completes a line; returns each word, how many of its letters are typed, and a description."""
 
 
 class _LineCompleter(completion.Completer):
@@ -35,12 +35,14 @@ class _LineCompleter(completion.Completer):
     async def get_completions_async(
         self, document: document.Document, complete_event: completion.CompleteEvent
     ) -> AsyncGenerator[completion.Completion, None]:
-        for word, typed, about in await self._complete(document.text_before_cursor):
+        for word, typed_length, description in await self._complete(document.text_before_cursor):
             if word.isprintable():
-                yield completion.Completion(word, -typed, display_meta=about)
+                yield completion.Completion(word, -typed_length, display_meta=description)
 
 
-async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> AsyncIterator[str]:
+async def read_lines(
+    writer: threaded_stdout.StdoutWriter, complete: Complete
+) -> AsyncIterator[str]:
     """Iterate over the lines that a person enters, until they end the chat.
 
     Args:

@@ -1,4 +1,4 @@
-"""Questions of a turn that standard input answers while the turn goes on."""
+"""Questions of a turn, which are answered from standard input while the turn goes on."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from interpreter_bot import errors, events
 from interpreter_bot.wording import session_words
 
 
-class TakesAnswer(Protocol):
-    """Takes the answer to a question, such as `SessionService.answer`."""
+class TakeAnswer(Protocol):
+    """A function that takes the answer to a question, such as `SessionService.answer`."""
 
     def __call__(
         self, question_id: str, answer: events.Answer, /, *, person: str
     ) -> Awaitable[None]:
-        """Take it."""
+        """Take the answer."""
 
 
 class QuestionTasks:
     """Reads one answer at a time, while its question is open."""
 
-    def __init__(self, answer: TakesAnswer) -> None:
+    def __init__(self, answer: TakeAnswer) -> None:
         self._answer = answer
         self._task: asyncio.Task[None] | None = None
 
@@ -32,15 +32,17 @@ class QuestionTasks:
         question: events.Question,
         read: Callable[[], Awaitable[events.Answer]],
     ) -> None:
-        """Read an answer, and pass it on."""
-        self._task = asyncio.create_task(self._pass_on(question, read), name="answer a question")
+        """Read an answer in a task, and forward it."""
+        self._task = asyncio.create_task(
+            self._forward_answer(question, read), name="answer a question"
+        )
 
     def end(self) -> None:
-        """Read no more: the question is closed."""
+        """Stop reading, as the question is closed."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _pass_on(
+    async def _forward_answer(
         self, question: events.Question, read: Callable[[], Awaitable[events.Answer]]
     ) -> None:
         try:
@@ -48,13 +50,13 @@ class QuestionTasks:
         except errors.BotError as error:
             answer = events.Unanswered(str(error))
         except OSError:
-            # What comes next is told so, too.
+            # Output that follows fails in the same way.
             answer = events.Unanswered(session_words.OUTPUT_UNWATCHED)
         # The question may just have been withdrawn.
         with contextlib.suppress(errors.AnswerRefusedError):
             try:
                 await self._answer(question.id, answer, person=question.person)
             except errors.StoreError as error:
-                # The line is consumed and will not be written again.
+                # The person's line is consumed, so the question must not wait for it.
                 unanswered = events.Unanswered(str(error))
                 await self._answer(question.id, unanswered, person=question.person)

@@ -1,4 +1,4 @@
-"""Save outputs and files of cells into a directory that a person chose."""
+"""Saves outputs and files of cells into a directory that a person chose."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class SavingError(errors.BotError):
 
 
 class SavedFiles:
-    """Saves files below one directory, whatever their names are.
+    """Saves files below one directory, even if their names would lead out of it.
 
     Attributes:
         directory: where files are saved.
-        has_failed: a file is missing there because saving failed.
+        has_failed: a file could not be saved.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -74,36 +74,36 @@ class SavedFiles:
         return path
 
     def _replace(self, path: pathlib.Path, content: bytes | pathlib.Path) -> None:
-        """Replace a file as a whole by bytes, or by a copy that is in the directory.
+        """Replace a file atomically by bytes, or by a copy that is in the directory.
 
-        A link is replaced itself, not the file that it points to.
+        A symbolic link is replaced, not the file to which it points.
         """
-        staged = self.directory / f".{secrets.token_hex(8)}.part"
+        temporary_path = self.directory / f".{secrets.token_hex(8)}.part"
         if isinstance(content, pathlib.Path):
-            staged = content
+            temporary_path = content
         try:
             # The directory itself may be a link, as a person chose it.
             if not path.parent.resolve().is_relative_to(self.directory.resolve()):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, bytes):
-                staged.write_bytes(content)
-            staged.replace(path)
+                temporary_path.write_bytes(content)
+            temporary_path.replace(path)
         except OSError as error:
             self.has_failed = True
-            staged.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
             raise SavingError(terminal_words.not_saved(path, error.strerror)) from error
 
 
 def _components(name: str) -> list[str]:
-    """Split a name, which should be harmless already, into harmless components."""
+    """Split the name of a file into components that do not lead out of a directory."""
     name = name.encode("utf-8", "replace").decode().replace("\0", "_")
     parts = [_shorten(part) for part in name.split("/")]
     return [part for part in parts if part not in ("", ".", "..")] or ["file"]
 
 
 def _shorten(part: str) -> str:
-    """Shorten a name that is too long for a file system: unusual bytes became four letters each."""
+    """Shorten a component that is too long for a file system; a hash keeps it unique."""
     encoded = part.encode()
     if len(encoded) <= _MAX_COMPONENT_BYTES:
         return part

@@ -21,7 +21,7 @@ _ANSWER_CHUNK_BYTES = 4096
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 4096
 _HINT_SECONDS: Final = 2.0
-# Kinds of files by their first bytes; other kinds are told apart by their first line.
+# File types by their first bytes; text files are distinguished by their first line.
 _SIGNATURES: Final = (
     (b"PAR1", "parquet"),
     (b"SQLite format 3\0", "sqlite"),
@@ -29,7 +29,7 @@ _SIGNATURES: Final = (
     (b"\x89PNG\r\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
     (b"\x1f\x8b", "gz"),
-    # Office documents are zip files, too, and their first bytes do not tell them apart.
+    # Office documents are zip files, too, with the same first bytes.
     (b"PK\x03\x04", "zip"),
 )
 
@@ -50,9 +50,9 @@ class StdinAnswers:
         """
         self._has_reached_end = is_script
         self._descriptor = descriptor
-        self._unconsumed = b""
+        self._buffer = b""
 
-    async def next(self, *, is_password: bool = False) -> str:
+    async def read_answer(self, *, is_password: bool = False) -> str:
         """Wait for the next line; the wait can be cancelled.
 
         Args:
@@ -61,31 +61,31 @@ class StdinAnswers:
         Raises:
             NoAnswerError: standard input has ended.
         """
-        if not self._has_reached_end and b"\n" not in self._unconsumed:
+        if not self._has_reached_end and b"\n" not in self._buffer:
             await self._read_line(is_password=is_password)
-        line, end, self._unconsumed = self._unconsumed.partition(b"\n")
+        line, end, self._buffer = self._buffer.partition(b"\n")
         if not line and not end:
             raise NoAnswerError(terminal_words.NO_INPUT)
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    async def approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
-        """Wait for an approval; see `events.parse_approval`. The end of standard input is a no."""
+    async def read_approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
+        """Wait for an approval, see `events.parse_approval`; the end of standard input declines."""
         try:
-            return events.parse_approval(await self.next(), choices)
+            return events.parse_approval(await self.read_answer(), choices)
         except NoAnswerError:
             return events.Declined()
 
     @property
     def has_ended(self) -> bool:
         """Whether there are no more lines."""
-        return self._has_reached_end and b"\n" not in self._unconsumed
+        return self._has_reached_end and b"\n" not in self._buffer
 
-    def forget_typed(self) -> None:
-        """Forget what was typed at a terminal before the question was shown."""
+    def discard_typed_input(self) -> None:
+        """Discard what was typed at a terminal before the question was shown."""
         descriptor = _stdin_descriptor() if self._descriptor is None else self._descriptor
         if descriptor is not None and os.isatty(descriptor):
             termios.tcflush(descriptor, termios.TCIFLUSH)
-            self._unconsumed = b""
+            self._buffer = b""
 
     async def _read_line(self, *, is_password: bool) -> None:
         """Read until a line is complete or standard input ends."""
@@ -93,11 +93,11 @@ class StdinAnswers:
         if descriptor is None:
             self._has_reached_end = True
             return
-        with _echo(descriptor, is_on=not is_password):
-            while not self._has_reached_end and b"\n" not in self._unconsumed:
+        with _set_echo(descriptor, is_on=not is_password):
+            while not self._has_reached_end and b"\n" not in self._buffer:
                 await _wait_readable(descriptor)
                 chunk = os.read(descriptor, _ANSWER_CHUNK_BYTES)
-                self._unconsumed += chunk
+                self._buffer += chunk
                 self._has_reached_end = not chunk
 
 
@@ -112,8 +112,8 @@ def _stdin_descriptor() -> int | None:
 async def _wait_readable(descriptor: int) -> None:
     """Wait until reading does not block.
 
-    A thread that reads could not be stopped: it would keep the command from ending, and consume
-    the line meant for the next question.
+    A thread blocked in a read could not be stopped: it would keep the command from ending, and
+    consume the line meant for the next question.
     """
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
@@ -128,36 +128,44 @@ async def _wait_readable(descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
+def _set_echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
     """Choose whether a terminal shows what is typed."""
     if not os.isatty(descriptor):
         yield
         return
-    before = termios.tcgetattr(descriptor)
-    # The line end is shown even then: the next output must not follow the prompt on its line.
+    former_attributes = termios.tcgetattr(descriptor)
+    # Without echo, the line end is still shown, so that the next output begins on its own line.
     echo = termios.ECHO if is_on else termios.ECHONL
-    after = [*before[:3], before[3] & ~(termios.ECHO | termios.ECHONL) | echo, *before[4:]]
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
+    new_attributes = [
+        *former_attributes[:3],
+        former_attributes[3] & ~(termios.ECHO | termios.ECHONL) | echo,
+        *former_attributes[4:],
+    ]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, new_attributes)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, former_attributes)
 
 
 @contextlib.contextmanager
-def without_echo() -> Iterator[None]:
-    """Hide what a person types while no question is shown; a later prompt reads it."""
+def hide_typed_input() -> Iterator[None]:
+    """Hide what a person types until the context ends; the next prompt reads it."""
     descriptor = _stdin_descriptor()
     if descriptor is None or not os.isatty(descriptor):
         yield
         return
-    before = termios.tcgetattr(descriptor)
-    changed = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, changed)
+    former_attributes = termios.tcgetattr(descriptor)
+    new_attributes = [
+        *former_attributes[:3],
+        former_attributes[3] & ~termios.ECHO,
+        *former_attributes[4:],
+    ]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, new_attributes)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, former_attributes)
 
 
 def is_interactive() -> bool:
@@ -165,7 +173,7 @@ def is_interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def is_file() -> bool:
+def is_regular_file() -> bool:
     """Return whether standard input is a regular file, which never blocks."""
     descriptor = _stdin_descriptor()
     return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -177,7 +185,7 @@ class PipeError(errors.BotError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PipedFile:
-    """A piped file of which only the beginning is read.
+    """A piped file of which only the beginning has been read.
 
     Attributes:
         name: derived from its first bytes, such as `stdin.csv`.
@@ -189,7 +197,7 @@ class PipedFile:
     head: bytes
     descriptor: int
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def read_chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the whole file, in pieces.
 
         Raises:
@@ -204,35 +212,35 @@ class PipedFile:
                 raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 
 
-def piped_file() -> PipedFile | None:
-    """Wait for data in standard input and return it; None if there is none.
+def wait_for_piped_file() -> PipedFile | None:
+    """Wait for data on standard input, and return it as a file; None if there is no data.
 
     Raises:
         PipeError: it cannot be read.
     """
     descriptor = _stdin_descriptor()
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
-        # A terminal is for answers, and /dev/null is no input.
+        # Terminals are for answers, and /dev/null has no input.
         return None
     head = _read_chunk(descriptor, _HEAD_BYTES)
-    return PipedFile(f"stdin.{_suffix(head)}", head, descriptor) if head else None
+    return PipedFile(f"stdin.{_guess_suffix(head)}", head, descriptor) if head else None
 
 
 def read_question(*, max_characters: int) -> str:
-    """Read a question to its end.
+    """Read a question from standard input, to its end.
 
     Raises:
         PipeError: there is no question, or it is too long or no text.
     """
     descriptor = _stdin_descriptor()
-    read = b""
+    data = b""
     while descriptor is not None and (chunk := _read_chunk(descriptor, _CHUNK_BYTES)):
-        read += chunk
+        data += chunk
         # A character takes four bytes at most.
-        if len(read) > 4 * max_characters:
+        if len(data) > 4 * max_characters:
             raise PipeError(terminal_words.question_too_long(max_characters))
     try:
-        question = read.decode().strip()
+        question = data.decode().strip()
     except UnicodeDecodeError as error:
         raise PipeError(terminal_words.STDIN_NOT_TEXT) from error
     if not question:
@@ -250,14 +258,16 @@ def _read_chunk(descriptor: int, max_bytes: int) -> bytes:
         raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 
 
-def _suffix(head: bytes) -> str:
+def _guess_suffix(head: bytes) -> str:
     for signature, suffix in _SIGNATURES:
         if head.startswith(signature):
             return suffix
-    first, end, rest = head.decode("utf-8", "replace").lstrip("\ufeff").partition("\n")
-    if first[:1] in ("{", "["):
-        is_by_line = first.rstrip().endswith("}") and rest.startswith("{")
+    first_line, line_end, other_lines = (
+        head.decode("utf-8", "replace").lstrip("\ufeff").partition("\n")
+    )
+    if first_line[:1] in ("{", "["):
+        is_by_line = first_line.rstrip().endswith("}") and other_lines.startswith("{")
         return "jsonl" if is_by_line else "json"
-    if "\t" in first:
+    if "\t" in first_line:
         return "tsv"
-    return "csv" if end and ("," in first or ";" in first) else "txt"
+    return "csv" if line_end and ("," in first_line or ";" in first_line) else "txt"

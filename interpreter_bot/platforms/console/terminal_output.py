@@ -1,7 +1,7 @@
 """Standard output and standard error, each with lines of the bot and text of cells.
 
-A cell may leave a line open; the next line of the bot begins a new one. Progress bars write
-carriage returns, which a terminal obeys; a file or pipe gets what a terminal would show in the end.
+A cell may leave a line unfinished; the bot then begins a new line. Progress bars write carriage
+returns, which a terminal obeys; a file or pipe gets the text that a terminal would show in the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LINE_PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
 _BAR_CHARACTERS: Final = 30
 
 
-class Collapser:
+class LineCollapser:
     """Applies carriage returns to printed text, in linear time."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Collapser:
                 lines.append(self.take_incomplete_line() + "\n")
             else:
                 if self._has_returned:
-                    # Only what follows replaces a line: "\r\n" and a last "\r" do not.
+                    # A line is only replaced by text that follows, not by "\r\n" or a last "\r".
                     self._line.clear()
                     self._has_returned = False
                 self._line.append(part)
@@ -55,7 +55,7 @@ class Stream:
         self._file = file
         self.is_terminal: Final = file.isatty()
         self._is_coloured = self.is_terminal and not os.environ.get("NO_COLOR")
-        self._collapser = None if self.is_terminal else Collapser()
+        self._collapser = None if self.is_terminal else LineCollapser()
         self.is_line_open = False
         self._has_status = False
         self._has_colours = False
@@ -64,7 +64,7 @@ class Stream:
             file.reconfigure(errors="backslashreplace")
 
     def text(self, text: str) -> None:
-        """Write what a cell printed, without adding a line end; the stream may drop its colours.
+        """Write text of a cell, without adding a line end; colours are dropped if not supported.
 
         Raises:
             BrokenPipeError: the reader is gone.
@@ -75,7 +75,7 @@ class Stream:
         self._write(text if self._collapser is None else self._collapser.feed(text))
 
     def flush(self) -> None:
-        """Write the incomplete line, which nothing will complete."""
+        """Write the unfinished line, and end colours."""
         if self._collapser is not None:
             self._write(self._collapser.take_incomplete_line())
         if self._has_colours:
@@ -84,7 +84,7 @@ class Stream:
             self._file.flush()
 
     def raw(self, text: str) -> None:
-        """Write escapes to a terminal; `text` is empty or ends with a line end."""
+        """Write escapes to a terminal; `text` is empty, or ends with a line end."""
         self.close_line()
         self._write(text)
 
@@ -104,7 +104,7 @@ class Stream:
         """Write lines of the bot.
 
         Args:
-            text: harmless, without the last line end.
+            text: sanitized, without the last line end.
             style: SGR parameters for terminals, such as "31".
         """
         self.close_line()
@@ -129,7 +129,7 @@ class Stream:
             self.is_line_open = not text.endswith(("\n", "\r"))
 
 
-def bar(share: float) -> str:
+def draw_bar(share: float) -> str:
     """Draw a progress bar for a share from 0 to 1."""
     filled = round(share * _BAR_CHARACTERS)
     return f"[{'#' * filled:.<{_BAR_CHARACTERS}}] {share:.0%}"

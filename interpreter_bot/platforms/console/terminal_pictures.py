@@ -1,8 +1,8 @@
 """Pictures within a terminal's text, by the protocols of kitty and of iTerm2.
 
-Both accept the picture file unchanged, so this process decodes nothing that code made. Environment
-variables tell which protocol a terminal knows; tmux and screen pass on neither. Other terminals
-show the name of the picture and where it was saved.
+Both accept the picture file unchanged, so this process decodes no files of hostile code.
+Environment variables tell which protocol a terminal supports; tmux and screen forward neither.
+Other terminals show the name of the picture and its path.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Protocol: TypeAlias = Literal["kitty", "iterm2", ""]
 _MAX_PICTURE_BYTES: Final = 8 * 1024 * 1024
 _CHUNK_CHARACTERS: Final = 4096
 _CELL_PIXELS: Final = 8
-_KITTY: Final = frozenset({"kitty", "ghostty"})
-_ITERM2: Final = frozenset({"iTerm.app", "WezTerm", "mintty"})
+_KITTY_TERMINALS: Final = frozenset({"kitty", "ghostty"})
+_ITERM2_TERMINALS: Final = frozenset({"iTerm.app", "WezTerm", "mintty"})
 
 
-def protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protocol:
+def choose_protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protocol:
     """Return the protocol by which standard output shows pictures; empty for none.
 
     Args:
@@ -35,16 +35,18 @@ def protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protoc
     match choice:
         case "kitty" | "iterm2":
             return choice
-    program, kind = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
-    if "TMUX" in environment or kind.startswith(("screen", "tmux", "dumb")):
+    program, terminal = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
+    if "TMUX" in environment or terminal.startswith(("screen", "tmux", "dumb")):
         return ""
-    if program in _KITTY or kind in ("xterm-kitty", "xterm-ghostty"):
+    if program in _KITTY_TERMINALS or terminal in ("xterm-kitty", "xterm-ghostty"):
         return "kitty"
-    is_iterm2 = program in _ITERM2 or environment.get("LC_TERMINAL") == "iTerm2"
+    is_iterm2 = program in _ITERM2_TERMINALS or environment.get("LC_TERMINAL") == "iTerm2"
     return "iterm2" if is_iterm2 else ""
 
 
-def draw(output: values.Image | values.Html, protocol_name: Protocol, *, columns: int) -> str:
+def draw_picture(
+    output: values.Image | values.Html, protocol_name: Protocol, *, columns: int
+) -> str:
     """Return the escapes that show a picture on a terminal; empty if it cannot show it."""
     data, mime = output.preview, "image/png"
     if isinstance(output, values.Image) and not data:
@@ -66,7 +68,7 @@ def _kitty_escapes(data: bytes, width: str) -> str:
         content[start : start + _CHUNK_CHARACTERS]
         for start in range(0, len(content), _CHUNK_CHARACTERS)
     ]
-    # It is shown at the cursor. The terminal must not answer: that would be read as typed.
+    # The picture is shown at the cursor. q=2 suppresses answers, which would be read as typed text.
     heads = [f"a=T,f=100,q=2{width},", *[""] * (len(parts) - 1)]
     return (
         "".join(

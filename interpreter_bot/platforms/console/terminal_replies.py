@@ -38,7 +38,7 @@ def draw_table(table: values.Table, max_width: int | None = None) -> str:
 
 
 def _save(save: Callable[[], pathlib.Path]) -> str:
-    """Save something; return a text that says where, or why it failed."""
+    """Save a file; return a text with its path, or why saving failed."""
     try:
         return f"saved as {save()}"
     except saved_files.SavingError as error:
@@ -46,16 +46,16 @@ def _save(save: Callable[[], pathlib.Path]) -> str:
 
 
 class ExecutionPrinter(ports.Reply):
-    """Prints what runs of code show. Text comes without escapes; names are shown as they are safe.
+    """Prints the output of runs of code.
 
-    Output of cells goes to standard output, what the bot says about it to standard error.
+    Output of cells goes to standard output, lines of the bot to standard error.
     """
 
     def __init__(
         self,
         saver: saved_files.SavedFiles | None,
         answers: terminal_input.StdinAnswers,
-        take_answer: question_tasks.TakesAnswer,
+        take_answer: question_tasks.TakeAnswer,
         *,
         out: TextIO,
         err: TextIO,
@@ -66,7 +66,7 @@ class ExecutionPrinter(ports.Reply):
         """Make a printer.
 
         Args:
-            saver: saves displays and files; None if they are not to be saved.
+            saver: saves displays and files; None to save nothing.
             answers: where the answers to questions are read.
             take_answer: accepts the answers.
             out: standard output.
@@ -95,7 +95,7 @@ class ExecutionPrinter(ports.Reply):
         return self._stdout
 
     def _set_activity(self, activity: str, *, has_limit: bool = False) -> None:
-        """Set what the turn waits for from now on; `tick` shows it unless it is empty."""
+        """Set the present activity, which `tick` shows unless it is empty."""
         self._activity = activity
         self._activity_start = time.monotonic()
         self._limit = self._limit_seconds if has_limit else None
@@ -130,7 +130,7 @@ class ExecutionPrinter(ports.Reply):
                     self._approved_code = question.code
                 self._set_activity("Running", has_limit=True)
             case events.CodeFinished(finished=finished):
-                # Outputs show the other ends.
+                # Without a reason, the outputs show how the code ended.
                 self._out.flush()
                 self._err.flush()
                 if finished.reason:
@@ -160,7 +160,7 @@ class ExecutionPrinter(ports.Reply):
             case values.Result():
                 self._out.line(output.plain)
             case values.Clear():
-                # Shown output may have scrolled away, so it is never removed.
+                # Output may have scrolled away, so nothing is cleared.
                 pass
 
     def _width(self) -> int | None:
@@ -170,7 +170,7 @@ class ExecutionPrinter(ports.Reply):
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
         if self._pictures:
             self._out.raw(
-                terminal_pictures.draw(output, self._pictures, columns=self._width() or 80)
+                terminal_pictures.draw_picture(output, self._pictures, columns=self._width() or 80)
             )
         label = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         if self._saver is None:
@@ -215,7 +215,9 @@ class ExecutionPrinter(ports.Reply):
 
     async def _read_input(self, question: events.InputQuestion) -> events.Answer:
         try:
-            return events.TextAnswer(await self._answers.next(is_password=question.is_password))
+            return events.TextAnswer(
+                await self._answers.read_answer(is_password=question.is_password)
+            )
         except terminal_input.NoAnswerError:
             if question.is_of_model:
                 return events.Unanswered(question_words.NOBODY_ANSWERS)
@@ -239,13 +241,13 @@ class ExecutionPrinter(ports.Reply):
         self._print_code(revealed.text, "Python" if question.can_edit else question.subject)
         if revealed.warning:
             self._print_line(revealed.warning, style=_BOLD_RED)
-        self._answers.forget_typed()
+        self._answers.discard_typed_input()
         title = question_words.title(question.subject)
         self._err.prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
 
     async def _read_approval(self, question: events.ApprovalQuestion) -> events.Answer:
         """Read an answer; if nobody can answer, the code is declined."""
-        answer = await self._answers.approval(question.choices)
+        answer = await self._answers.read_approval(question.choices)
         if isinstance(answer, events.Declined) and self._answers.has_ended:
             if not question.can_edit:
                 raise terminal_input.NoAnswerError(terminal_words.NO_INPUT)
@@ -292,10 +294,10 @@ class TurnPrinter(ExecutionPrinter):
                     self._print_line(text, style=_DIM)
                     self._set_activity("Waiting")
                 self._last_progress = text
-                self._bar = "" if share is None else terminal_output.bar(share)
+                self._bar = "" if share is None else terminal_output.draw_bar(share)
                 self._err.status(self._bar)
             case events.TextAdded(text=text):
-                text, self._link_beginning = file_links.replace(self._link_beginning + text)
+                text, self._link_beginning = file_links.replace_links(self._link_beginning + text)
                 self._out.text(safe_text.sanitize(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.

@@ -1,8 +1,7 @@
-"""Write to standard output and standard error in a thread, so that a slow reader blocks nothing.
+"""Writes to standard output and standard error in a thread, so that a slow reader blocks nothing.
 
-A pager that shows its first page leaves the pipe full, and a blocking write to it would also stop
-the clock that limits running code. The thread writes everything in order, and the size of what
-waits is bounded.
+A pager that shows its first page leaves the pipe full, and a blocking write would also stop the
+clock that limits running code. The thread writes everything in order, from a queue of bounded size.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ from interpreter_bot.wording import terminal_words
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+_MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 
 
-class UnreadError(OSError):
-    """More output waits to be read than the limit in memory."""
+class OutputQueueFullError(OSError):
+    """Too much output waits for its reader."""
 
 
 class StdoutWriter:
-    """Writes to descriptors in a thread of its own, which lives as long as the process."""
+    """Writes to descriptors in a thread, which lives as long as the process."""
 
-    def __init__(self, max_waiting_bytes: int = _MAX_WAITING_BYTES) -> None:
-        self._max_waiting_bytes = max_waiting_bytes
-        self._waiting = queue.SimpleQueue[tuple[int, bytes] | Callable[[], object]]()
-        self._waiting_bytes = 0
-        self._fault: OSError | None = None
+    def __init__(self, max_queued_bytes: int = _MAX_QUEUED_BYTES) -> None:
+        self._max_queued_bytes = max_queued_bytes
+        self._queue = queue.SimpleQueue[tuple[int, bytes] | Callable[[], object]]()
+        self._queued_bytes = 0
+        self._error: OSError | None = None
         self._lock = threading.Lock()
-        # Not an executor: the end of the process would wait for it, and a reader may never come
-        # back.
-        threading.Thread(target=self._write_for_ever, name="console", daemon=True).start()
+        # Not an executor: at exit the process would wait for it, perhaps for ever.
+        threading.Thread(target=self._write_queued, name="console", daemon=True).start()
 
     def file(self, standard: TextIO) -> TextIO:
         """Return a file in place of a standard stream; writing to it never blocks.
 
-        Writing to it raises the fault of an earlier write, such as BrokenPipeError, or UnreadError.
+        Writing raises the error of an earlier write, such as BrokenPipeError, or
+        OutputQueueFullError.
         """
         try:
             descriptor = standard.fileno()
         except io.UnsupportedOperation:
             # A replacement in memory, which never blocks.
             return standard
-        # Unlike Python's own buffer, it drops what could not be written.
+        # After an error, Python's own buffer would try again to write; this one drops the bytes.
         buffer = cast("BinaryIO", _QueueFile(self, descriptor))
         return io.TextIOWrapper(buffer, encoding=standard.encoding, write_through=True)
 
@@ -63,12 +62,12 @@ class StdoutWriter:
             UnreadError: too many bytes wait.
             OSError: an earlier write failed.
         """
-        self._raise_fault()
+        self._raise_error()
         with self._lock:
-            if self._waiting_bytes + len(data) > self._max_waiting_bytes:
-                raise UnreadError(terminal_words.OUTPUT_UNREAD)
-            self._waiting_bytes += len(data)
-        self._waiting.put((descriptor, data))
+            if self._queued_bytes + len(data) > self._max_queued_bytes:
+                raise OutputQueueFullError(terminal_words.OUTPUT_UNREAD)
+            self._queued_bytes += len(data)
+        self._queue.put((descriptor, data))
 
     async def drain(self) -> None:
         """Wait until everything is written.
@@ -76,19 +75,19 @@ class StdoutWriter:
         Raises:
             OSError: something could not be written.
         """
-        self._raise_fault()
-        loop, written = asyncio.get_running_loop(), asyncio.Event()
-        self._waiting.put(lambda: loop.call_soon_threadsafe(written.set))
-        await written.wait()
-        self._raise_fault()
+        self._raise_error()
+        loop, is_written = asyncio.get_running_loop(), asyncio.Event()
+        self._queue.put(lambda: loop.call_soon_threadsafe(is_written.set))
+        await is_written.wait()
+        self._raise_error()
 
-    def _raise_fault(self) -> None:
-        if self._fault is not None:
-            raise OSError(self._fault.errno, self._fault.strerror)
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise OSError(self._error.errno, self._error.strerror)
 
-    def _write_for_ever(self) -> None:
+    def _write_queued(self) -> None:
         while True:
-            entry = self._waiting.get()
+            entry = self._queue.get()
             if callable(entry):
                 # The loop may be closed, and then nobody waits.
                 with contextlib.suppress(RuntimeError):
@@ -96,12 +95,12 @@ class StdoutWriter:
                 continue
             descriptor, data = entry
             try:
-                if self._fault is None:
+                if self._error is None:
                     _write(descriptor, data)
             except OSError as error:
-                self._fault = error
+                self._error = error
             with self._lock:
-                self._waiting_bytes -= len(data)
+                self._queued_bytes -= len(data)
 
 
 class _QueueFile(io.RawIOBase):

@@ -1,7 +1,8 @@
-"""The Model Context Protocol as a platform: agents of others run code in our sandbox by its tools.
+"""The Model Context Protocol as a platform: other agents call tools to run code in our sandbox.
 
-`startup` serves it, over standard input and output or HTTP; `tool_definitions` says which tools
-there are, `tool_calls` does what they say, `replies` gathers what a run shows, and `tool_results`
-writes that for the client. `client_tokens` knows who may. A session is known by a handle, which is
-worth nothing to any other client. The SDK is the extra `[mcp]`, imported when it is wanted.
+`startup` serves it, over standard input and output or HTTP; `tool_definitions` describes the tools,
+`tool_calls` carries out their calls, `replies` collects the output of a run, and `tool_results`
+writes results for the client. `client_tokens` has the tokens of clients. A session is identified by
+a handle, which is worth nothing to any other client. The SDK is the extra `[mcp]`, imported only if
+MCP is served.
 """

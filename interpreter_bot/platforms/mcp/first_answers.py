@@ -1,7 +1,7 @@
 """Answers to the client at standard input before the SDK is imported and the service is open.
 
-Both take seconds, and a client waits for its first answer. The first requests of clients are
-answered here as the SDK would answer them, which a test compares; all others wait for the SDK.
+Both take seconds, and a client waits for its first answer. This module answers the first requests
+as the SDK would, which a test compares; all other requests wait for the SDK.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from interpreter_bot.platforms.mcp import tool_definitions
 
 _log = logging.getLogger(__name__)
 
-NAME: Final = "interpreter-bot"
+SERVER_NAME: Final = "interpreter-bot"
 """The name of the server."""
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of a message of a client."""
+"""The limit of a client's message."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 # The SDK negotiates other versions.
@@ -35,13 +35,13 @@ _CAPABILITIES: Final = {"tools": {"listChanged": False}}
 
 
 class ClientLines:
-    """The client's lines at standard input, of which it answers the first ones.
+    """Reads the client's lines from standard input, and answers the first of them.
 
     Iterate over it for the lines that the SDK has to answer, while `read` runs in the background.
     """
 
     def __init__(self, descriptor: int, output: TextIO, instructions: str) -> None:
-        """Make it; `read` begins to read.
+        """Read nothing yet; `read` begins to.
 
         Args:
             descriptor: of standard input.
@@ -51,8 +51,8 @@ class ClientLines:
         self.output = output
         self._descriptor = descriptor
         self._instructions = instructions
-        self._server_info = {"name": NAME, "version": metadata.version(NAME)}
-        self._remaining: asyncio.Queue[str | None] = asyncio.Queue()
+        self._server_info = {"name": SERVER_NAME, "version": metadata.version(SERVER_NAME)}
+        self._sdk_lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._is_sdk_reading = asyncio.Event()
         self._is_initialized = False
         self._answered_ids: list[object] = []
@@ -66,18 +66,18 @@ class ClientLines:
                     self.output.write(json.dumps(answer, separators=(",", ":")) + "\n")
                     self.output.flush()
                 else:
-                    self._remaining.put_nowait(line)
+                    self._sdk_lines.put_nowait(line)
         finally:
-            self._remaining.put_nowait(None)
+            self._sdk_lines.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the lines for the SDK; from now on, that is all of them."""
+        """Yield the lines for the SDK, which gets all further lines."""
         self._is_sdk_reading.set()
-        while (line := await self._remaining.get()) is not None:
+        while (line := await self._sdk_lines.get()) is not None:
             yield line
 
     def is_repeated(self, line: str) -> bool:
-        """Return whether a line of the SDK repeats an answer that was given here already."""
+        """Return whether a line of the SDK repeats an answer that was already sent."""
         if not self._answered_ids:
             return False
         identifier = json.loads(line).get("id")
@@ -97,16 +97,16 @@ class ClientLines:
         params = request.get("params") or {}
         if not isinstance(params, dict) or request.get("jsonrpc") != "2.0":
             return None
-        result = self._result_of(request.get("method"), params)
+        result = self._make_result(request.get("method"), params)
         if result is None:
             return None
         if request["method"] == "initialize":
-            # The SDK must also see this request, and its answer is then dropped.
-            self._remaining.put_nowait(line)
+            # The SDK needs this request, too; `is_repeated` finds its answer, which is dropped.
+            self._sdk_lines.put_nowait(line)
             self._answered_ids.append(request["id"])
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
-    def _result_of(self, method: object, params: Mapping[str, Any]) -> dict[str, object] | None:
+    def _make_result(self, method: object, params: Mapping[str, Any]) -> dict[str, object] | None:
         meta = params.get("_meta")
         version = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
         if version == _STATELESS_VERSION and not self._is_initialized:
@@ -120,7 +120,7 @@ class ClientLines:
                 return (
                     envelope | self._capability_fields | {"supportedVersions": [_STATELESS_VERSION]}
                 )
-            return envelope | _tool_list() if method == "tools/list" else None
+            return envelope | _list_tools() if method == "tools/list" else None
         if version is not None:
             return None
         if method == "initialize" and not self._is_initialized:
@@ -133,7 +133,7 @@ class ClientLines:
                 "serverInfo": self._server_info,
             } | self._capability_fields
         if method == "tools/list" and self._is_initialized:
-            return _tool_list()
+            return _list_tools()
         return {} if method == "ping" and self._is_initialized else None
 
     @property
@@ -141,19 +141,19 @@ class ClientLines:
         return {"capabilities": _CAPABILITIES, "instructions": self._instructions}
 
     async def _read_lines(self) -> AsyncIterator[str]:
-        """Yield lines, each bounded.
+        """Yield lines of a bounded length.
 
-        They are not read by the SDK, whose thread could not be stopped: after a signal, the process
-        would not end.
+        The SDK would read them in a thread that cannot be stopped, so that the process would not
+        end after a signal.
         """
         line = bytearray()
         while chunk := await self._read_chunk():
-            *line_ends, unfinished = chunk.split(b"\n")
+            *line_ends, incomplete_line = chunk.split(b"\n")
             for line_end in line_ends:
                 line += line_end
                 yield line.decode("utf-8", "replace")
                 line.clear()
-            line += unfinished
+            line += incomplete_line
             if len(line) > MAX_MESSAGE_BYTES:
                 _log.error("the client sent a message above %d bytes; that is the end", len(line))
                 return
@@ -172,5 +172,5 @@ class ClientLines:
         return os.read(self._descriptor, _CHUNK_BYTES)
 
 
-def _tool_list() -> dict[str, object]:
-    return {"tools": tool_definitions.tools()}
+def _list_tools() -> dict[str, object]:
+    return {"tools": tool_definitions.describe_tools()}

@@ -1,7 +1,7 @@
-"""MCP server applications, one for each client, so that each client has the SDK's limits alone.
+"""MCP server applications, one for each client, so that clients do not share the SDK's limits.
 
-The SDK limits the protocol sessions of all clients of an application together: a client that opens
-many would leave none to others. Each application still verifies the token itself.
+The SDK limits the protocol sessions of an application: in a shared one, a client that opens many
+would leave none to others. Each application still verifies the token itself.
 """
 
 from __future__ import annotations
@@ -21,42 +21,41 @@ _UNKNOWN_CLIENT: Final = ""
 class ClientApps:
     """An ASGI application that passes requests to an application for each client.
 
-    Each is made at the first request of its client; one more refuses requests without a valid
-    token. `close` ends them.
+    An application is made at the first request of its client. One more application refuses requests
+    without a valid token. `close` ends them all.
     """
 
     def __init__(
         self,
-        make: Callable[[], applications.Starlette],
-        client_of: Callable[[str], str | None],
+        make_app: Callable[[], applications.Starlette],
+        find_client: Callable[[str], str | None],
     ) -> None:
-        """Make it without applications.
+        """Begin without applications.
 
         Args:
-            make: makes the application of a client.
-            client_of: returns the client that a token belongs to.
+            make_app: makes the application of a client.
+            find_client: returns the client that a token belongs to.
         """
-        self._make = make
-        self._client_of = client_of
+        self._make_app = make_app
+        self._find_client = find_client
         self._apps: dict[str, _RunningApp] = {}
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         """Pass a request to the application of its client."""
-        # Of several headers the first counts, as it does for the application: others may hold the
-        # token of another client.
+        # The application uses the first of several headers, so the client must be found by it, too.
         headers = (value for name, value in scope["headers"] if name == b"authorization")
         header = next(headers, b"").decode("latin-1")
         token = header[len(_SCHEME) :] if header.lower().startswith(_SCHEME) else ""
-        client = self._client_of(token) or _UNKNOWN_CLIENT
+        client = self._find_client(token) or _UNKNOWN_CLIENT
         if client not in self._apps:
-            self._apps[client] = _RunningApp(self._make())
+            self._apps[client] = _RunningApp(self._make_app())
         await self._apps[client].answer(scope, receive, send)
 
     async def close(self) -> None:
         """End all applications and their sessions."""
         for app in self._apps.values():
-            app.running.cancel()
-        await asyncio.gather(*(app.running for app in self._apps.values()), return_exceptions=True)
+            app.task.cancel()
+        await asyncio.gather(*(app.task for app in self._apps.values()), return_exceptions=True)
 
 
 class _RunningApp:
@@ -65,7 +64,7 @@ class _RunningApp:
     def __init__(self, app: applications.Starlette) -> None:
         self._app = app
         self._is_started = asyncio.Event()
-        self.running = asyncio.create_task(self._run(), name="mcp: sessions of a client")
+        self.task = asyncio.create_task(self._run(), name="mcp: sessions of a client")
 
     async def _run(self) -> None:
         try:
@@ -73,7 +72,7 @@ class _RunningApp:
                 self._is_started.set()
                 await asyncio.Event().wait()
         finally:
-            # Also if it could not start: then it refuses requests, which must not wait for ever.
+            # Also after a failed start, so that requests are refused and do not wait for ever.
             self._is_started.set()
 
     async def answer(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:

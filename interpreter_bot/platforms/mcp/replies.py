@@ -1,4 +1,4 @@
-"""The reply of one run of code: it collects the output of the run for the answer to the client."""
+"""The reply to one run of code, which collects the output for the client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINE_CHARACTERS: Final = 200
 
 
 class RunReply(ports.Reply):
-    """The reply of one run.
+    """The reply to one run.
 
     Attributes:
         log: the events so far.
@@ -23,8 +23,8 @@ class RunReply(ports.Reply):
         self.log: Final = turn_log.TurnLog()
 
     @property
-    def latest(self) -> str:
-        """The last line that it printed, or what it waits for."""
+    def progress_text(self) -> str:
+        """The last line that the code printed, or what the run waits for."""
         log = self.log
         if log.ahead is not None:
             return mcp_words.queued_behind(quantities.count(log.ahead, "request"))

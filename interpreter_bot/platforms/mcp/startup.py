@@ -1,7 +1,7 @@
 """The MCP servers: one over standard input and output, one over HTTP for clients with tokens.
 
-We use the SDK's low-level server, because its decorators put words of their own into errors and set
-up logging for the whole process.
+We use the SDK's low-level server, because its decorators add their own words to errors and
+configure logging for the whole process.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MAX_CONNECTIONS: Final = 256
 _MAX_CLIENT_SESSIONS: Final = 32
 _CLOSING_SECONDS: Final = 5
 _FIRST_REQUEST_SECONDS: Final = 20.0
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_NO_CLIENTS: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
+_LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+_NO_CLIENTS_NOTICE: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
 
 _Context = context.ServerRequestContext[dict[str, Any], Any]
 
@@ -55,11 +55,11 @@ async def serve_stdio(
     service: session_service.SessionService, lines: first_answers.ClientLines
 ) -> None:
     """Serve the client at standard input and output, until it closes them."""
-    server = _server(service, lambda _: _LOCAL_CLIENT)
+    server = _make_server(service, lambda _: _LOCAL_CLIENT)
     stdin: Any = lines
-    stdout: Any = _Output(lines)
-    async with stdio.stdio_server(stdin, stdout) as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    stdout: Any = _SdkOutput(lines)
+    async with stdio.stdio_server(stdin, stdout) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +77,7 @@ async def serve(
         SettingsError: the address cannot be used.
     """
     file = data / client_tokens.MCP_FILE
-    notice = "" if client_tokens.list_names(file) else _NO_CLIENTS
+    notice = "" if client_tokens.list_names(file) else _NO_CLIENTS_NOTICE
 
     async def notify(key: values.SessionKey, text: str) -> None:
         """Do nothing: a client learns of its session with its next call."""
@@ -89,19 +89,19 @@ async def serve(
         address = f"http://{host}:{port}{_PATH}"
         tokens = client_tokens.ClientTokens(file)
 
-        def app_of_client() -> Starlette:
-            return _server(service, _authenticate).streamable_http_app(
+        def make_app() -> Starlette:
+            return _make_server(service, _authenticate).streamable_http_app(
                 streamable_http_path=_PATH,
                 max_request_body_size=first_answers.MAX_MESSAGE_BYTES,
                 max_sessions=_MAX_CLIENT_SESSIONS,
-                transport_security=_security(config),
+                transport_security=_make_security_settings(config),
                 auth=auth_settings.AuthSettings(
                     issuer_url=pydantic.AnyHttpUrl(address), resource_server_url=None
                 ),
-                token_verifier=_Verifier(tokens),
+                token_verifier=_TokenVerifier(tokens),
             )
 
-        apps = per_client_servers.ClientApps(app_of_client, tokens.find_client)
+        apps = per_client_servers.ClientApps(make_app, tokens.find_client)
         server = _HttpServer(
             uvicorn.Config(
                 apps,
@@ -115,13 +115,13 @@ async def serve(
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        serving = asyncio.create_task(_serve(server, listener, apps), name="mcp: HTTP")
+        serve_task = asyncio.create_task(_serve(server, listener, apps), name="mcp: HTTP")
         try:
             await server.ready.wait()
             yield address + notice
         finally:
             server.should_exit = True
-            await serving
+            await serve_task
 
 
 async def _serve(
@@ -134,7 +134,7 @@ async def _serve(
         await apps.close()
 
 
-class _Output:
+class _SdkOutput:
     """Standard output for the SDK; drops answers that `first_answers` has sent."""
 
     def __init__(self, lines: first_answers.ClientLines) -> None:
@@ -146,12 +146,12 @@ class _Output:
             await asyncio.to_thread(self._lines.output.write, text)
 
     async def flush(self) -> None:
-        """Write what is held back."""
+        """Flush the output."""
         await asyncio.to_thread(self._lines.output.flush)
 
 
 class _HttpProtocol(h11_impl.H11Protocol):
-    """A connection that is closed if no request comes; the library would wait for ever."""
+    """A connection that is closed if no request arrives; the library would wait for ever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Serve a connection."""
@@ -167,7 +167,7 @@ class _HttpServer(uvicorn.Server):
     """A server that leaves signals to the process.
 
     Attributes:
-        ready: it accepts connections.
+        ready: set once the server accepts connections.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -181,11 +181,11 @@ class _HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
-class _Verifier:
+class _TokenVerifier:
     """Verifies tokens; implements the SDK's `TokenVerifier`."""
 
     def __init__(self, tokens: client_tokens.ClientTokens) -> None:
@@ -199,14 +199,14 @@ class _Verifier:
         return provider.AccessToken(token=token, client_id=client, scopes=[])
 
 
-def _server(
-    service: session_service.SessionService, client_of: Callable[[_Context], str]
+def _make_server(
+    service: session_service.SessionService, find_client: Callable[[_Context], str]
 ) -> lowlevel.Server[dict[str, Any]]:
     """Make the server.
 
     Args:
         service: the conversations.
-        client_of: returns the client of a call.
+        find_client: returns the client of a call.
     """
     calls = tool_calls.ToolCalls(service)
 
@@ -214,20 +214,22 @@ def _server(
         _: _Context, __: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         return mcp_types.ListToolsResult(
-            tools=[mcp_types.Tool.model_validate(tool) for tool in tool_definitions.tools()]
+            tools=[
+                mcp_types.Tool.model_validate(tool) for tool in tool_definitions.describe_tools()
+            ]
         )
 
     async def call_tool(
         call: _Context, parameters: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
-        client = client_of(call)
+        client = find_client(call)
         report = call.session.report_progress
         return await calls.call(client, parameters.name, parameters.arguments, report=report)
 
     return lowlevel.Server(
-        first_answers.NAME,
-        version=metadata.version(first_answers.NAME),
-        instructions=tool_definitions.instructions(
+        first_answers.SERVER_NAME,
+        version=metadata.version(first_answers.SERVER_NAME),
+        instructions=tool_definitions.write_instructions(
             service.queries.limits, service.queries.reach(values.SessionKey(tool_calls.PLATFORM))
         ),
         on_list_tools=list_tools,
@@ -244,23 +246,23 @@ def _authenticate(call: _Context) -> str:
     return user.access_token.client_id
 
 
-def _security(config: settings.Mcp) -> transport_security.TransportSecuritySettings:
-    """Allow only our own names; another Host header would be DNS rebinding."""
-    hosts = [*_LOOPBACK, *config.allowed_hosts]
+def _make_security_settings(config: settings.Mcp) -> transport_security.TransportSecuritySettings:
+    """Return settings that allow only our own host names; others would be DNS rebinding."""
+    hosts = [*_LOOPBACK_NAMES, *config.allowed_hosts]
     return transport_security.TransportSecuritySettings(
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
         allowed_origins=[
-            *(f"http://{host}:*" for host in _LOOPBACK),
+            *(f"http://{host}:*" for host in _LOOPBACK_NAMES),
             *(f"https://{host}" for host in config.allowed_hosts),
         ],
     )
 
 
 def _bind(config: settings.Mcp) -> socket.socket:
-    """Bind the port.
+    """Return a socket bound to the configured address.
 
     Raises:
-        SettingsError: it cannot be bound.
+        SettingsError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:

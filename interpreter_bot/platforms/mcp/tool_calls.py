@@ -1,4 +1,4 @@
-"""Calls of tools, each handled in a session of its client like the request of a person.
+"""Calls of tools. Each is handled in a session of its client, like the request of a person.
 
 A session is found by its handle together with its client, so no client can use the handle of
 another one. If a client cancels a call or disconnects, the code of the call is stopped.
@@ -35,14 +35,14 @@ class ToolCalls:
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
         # After a call is cancelled, its turn runs on until it is recorded.
-        self._running: set[asyncio.Task[events.TurnEnded]] = set()
+        self._turn_tasks: set[asyncio.Task[events.TurnEnded]] = set()
 
     async def call(
         self, client: str, name: str, arguments: dict[str, object] | None, *, report: Report
     ) -> mcp_types.CallToolResult:
-        """Handle a call; a fault is a result with a sentence."""
+        """Handle a call; an error becomes a result with a sentence."""
         try:
-            match tool_definitions.parsed(name, arguments):
+            match tool_definitions.parse_call(name, arguments):
                 case tool_definitions.RunCode() as parameters:
                     return await self._run_code(client, parameters, report)
                 case tool_definitions.ListFiles() as parameters:
@@ -54,9 +54,9 @@ class ToolCalls:
                 case tool_definitions.Reset() as parameters:
                     return await self._reset(client, parameters)
         except errors.BotError as error:
-            return tool_results.sentence(str(error), is_error=True)
+            return tool_results.sentence_result(str(error), is_error=True)
 
-    async def _key(self, client: str, handle: str) -> values.SessionKey:
+    async def _find_key(self, client: str, handle: str) -> values.SessionKey:
         """Return the key of a client's session.
 
         Raises:
@@ -67,20 +67,20 @@ class ToolCalls:
             raise errors.BotError(mcp_words.NO_SESSION)
         return key
 
-    async def _key_or_new(self, client: str, handle: str) -> values.SessionKey:
+    async def _find_or_make_key(self, client: str, handle: str) -> values.SessionKey:
         """Return the key of a client's session, or of a new one if there is no handle."""
         if handle:
-            return await self._key(client, handle)
+            return await self._find_key(client, handle)
         return values.SessionKey(PLATFORM, channel=client, thread=f"s-{secrets.token_hex(8)}")
 
     async def _run_code(
         self, client: str, parameters: tool_definitions.RunCode, report: Report
     ) -> mcp_types.CallToolResult:
-        key = await self._key_or_new(client, parameters.session)
-        log = await self._run(client, key, parameters.code, report)
-        return tool_results.of_run(log, key.thread)
+        key = await self._find_or_make_key(client, parameters.session)
+        log = await self._run_to_end(client, key, parameters.code, report)
+        return tool_results.run_result(log, key.thread)
 
-    async def _run(
+    async def _run_to_end(
         self, client: str, key: values.SessionKey, code: str, report: Report | None = None
     ) -> turn_log.TurnLog:
         """Run code in a session to its end."""
@@ -93,30 +93,30 @@ class ToolCalls:
             is_attended=False,
         )
         reply = replies.RunReply()
-        # In a task of its own, because the SDK cancels a call again at every await.
-        running = asyncio.create_task(self._service.handle(request, reply), name="mcp: a run")
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        # In its own task, because the SDK cancels a call at every await.
+        turn_task = asyncio.create_task(self._service.handle(request, reply), name="mcp: a run")
+        self._turn_tasks.add(turn_task)
+        turn_task.add_done_callback(self._turn_tasks.discard)
         try:
-            await _report_until_done(running, reply, report)
+            await _report_until_done(turn_task, reply, report)
         except asyncio.CancelledError:
-            # Neither cancellation waits. The service does not know a run that has not begun.
+            # Neither way to cancel waits. A run that has not begun is unknown to the service.
             if not await self._service.cancel(request.key, request.id):
-                running.cancel()
+                turn_task.cancel()
             raise
-        await running
+        await turn_task
         return reply.log
 
     async def _list_files(
         self, client: str, parameters: tool_definitions.ListFiles
     ) -> mcp_types.CallToolResult:
-        key = await self._key(client, parameters.session)
-        return tool_results.of_files(await self._service.queries.files(key))
+        key = await self._find_key(client, parameters.session)
+        return tool_results.file_list_result(await self._service.queries.files(key))
 
     async def _get_file(
         self, client: str, parameters: tool_definitions.GetFile
     ) -> mcp_types.CallToolResult:
-        key = await self._key(client, parameters.session)
+        key = await self._find_key(client, parameters.session)
         data = b""
         reading = self._service.queries.reading(key, parameters.name, start=parameters.start)
         async with reading as (info, pieces):
@@ -124,7 +124,7 @@ class ToolCalls:
                 data += piece[: tool_results.MAX_FILE_BYTES - len(data)]
                 if len(data) >= tool_results.MAX_FILE_BYTES:
                     break
-        return tool_results.of_file(info, data, parameters.start)
+        return tool_results.file_result(info, data, parameters.start)
 
     async def _put_file(
         self, client: str, parameters: tool_definitions.PutFile
@@ -138,33 +138,33 @@ class ToolCalls:
                 raise errors.BotError(mcp_words.NOT_BASE64) from error
         else:
             data = (parameters.text or "").encode("utf-8", "replace")
-        key = await self._key_or_new(client, parameters.session)
+        key = await self._find_or_make_key(client, parameters.session)
         if not parameters.session:
-            # The first run records the session and its owner, which every file needs.
-            log = await self._run(client, key, _NO_CODE)
+            # A file needs a session with an owner, and the first run records both.
+            log = await self._run_to_end(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)
         name = await self._service.put_file(key, requests.attachment(parameters.name, data))
         if not parameters.session:
             await self._service.rename(key, name)
-        return tool_results.sentence(mcp_words.file_stored(name, key.thread))
+        return tool_results.sentence_result(mcp_words.file_stored(name, key.thread))
 
     async def _reset(
         self, client: str, parameters: tool_definitions.Reset
     ) -> mcp_types.CallToolResult:
-        key = await self._key(client, parameters.session)
+        key = await self._find_key(client, parameters.session)
         await self._service.reset(key, files=parameters.files)
-        return tool_results.sentence(mcp_words.reset_done(files=parameters.files))
+        return tool_results.sentence_result(mcp_words.reset_done(files=parameters.files))
 
 
 async def _report_until_done(
-    running: asyncio.Task[events.TurnEnded], reply: replies.RunReply, report: Report | None
+    turn_task: asyncio.Task[events.TurnEnded], reply: replies.RunReply, report: Report | None
 ) -> None:
     """Report the progress of a run until it ends."""
-    began = time.monotonic()
+    start = time.monotonic()
     while True:
-        await asyncio.wait({running}, timeout=_REPORT_SECONDS)
-        if running.done():
+        await asyncio.wait({turn_task}, timeout=_REPORT_SECONDS)
+        if turn_task.done():
             return
         if report is not None:
-            await report(round(time.monotonic() - began, 1), None, reply.latest or None)
+            await report(round(time.monotonic() - start, 1), None, reply.progress_text or None)

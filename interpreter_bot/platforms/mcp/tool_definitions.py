@@ -17,7 +17,7 @@ _KNOWN_SESSION: Final = "Handle of a session, as an earlier call gave it."
 
 
 class _Arguments(pydantic.BaseModel):
-    """Arguments of a tool; a name that is not among them is an error."""
+    """Arguments of a tool; unknown names are errors."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class Reset(_Arguments):
 
 
 ToolRequest: TypeAlias = RunCode | ListFiles | GetFile | PutFile | Reset
-"""A parsed call."""
+"""A call with validated arguments."""
 
 _TOOLS: Final[dict[str, type[ToolRequest]]] = {
     "run_code": RunCode,
@@ -83,21 +83,21 @@ _ANNOTATIONS: Final = {
 }
 
 
-def tools() -> list[dict[str, object]]:
-    """Return all tools as the protocol describes them."""
+def describe_tools() -> list[dict[str, object]]:
+    """Return the descriptions of all tools, as the protocol needs them."""
     return [
         {
             "name": name,
-            "description": " ".join((kind.__doc__ or "").split()),
-            "inputSchema": kind.model_json_schema(),
+            "description": " ".join((model.__doc__ or "").split()),
+            "inputSchema": model.model_json_schema(),
             "annotations": _ANNOTATIONS[name],
         }
-        for name, kind in _TOOLS.items()
+        for name, model in _TOOLS.items()
     ]
 
 
-def instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
-    """Return the description of all tools together, for clients."""
+def write_instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
+    """Return the instructions for clients, which describe all tools together."""
     return mcp_words.instructions(
         sorted({host.host for host in reach.hosts}),
         quantities.duration(limits.execution_seconds),
@@ -105,17 +105,17 @@ def instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
     )
 
 
-def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
-    """Check the arguments of a call.
+def parse_call(name: str, arguments: dict[str, object] | None) -> ToolRequest:
+    """Return a call with validated arguments.
 
     Raises:
         BotError: there is no such tool, or its arguments are wrong.
     """
-    kind = _TOOLS.get(name)
-    if kind is None:
+    model = _TOOLS.get(name)
+    if model is None:
         raise errors.BotError(mcp_words.no_tool(_TOOLS))
     try:
-        return kind.model_validate(arguments or {})
+        return model.model_validate(arguments or {})
     except pydantic.ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
         faults = api_words.fault_phrases(details)

@@ -54,7 +54,7 @@ def code(source):
     ],
 )
 def test_a_script_is_divided_at_its_markers(written, script, cells):
-    assert code_sources.read(written("s.py", script)) == cells
+    assert code_sources.read_cells(written("s.py", script)) == cells
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_script_is_divided_at_its_markers(written, script, cells):
     ],
 )
 def test_a_script_is_decoded_as_python_does(written, data):
-    (cell,) = code_sources.read(written("s.py", data))
+    (cell,) = code_sources.read_cells(written("s.py", data))
     assert cell.endswith("x = 'é'")
     assert not cell.startswith("\ufeff")
 
@@ -74,40 +74,40 @@ def test_a_script_is_decoded_as_python_does(written, data):
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"# coding: nonsense\nx"])
 def test_what_is_no_text_is_refused(written, data):
     with pytest.raises(code_sources.InputFileError, match="cannot be read as text"):
-        code_sources.read(written("s.py", data))
+        code_sources.read_cells(written("s.py", data))
 
 
 @pytest.mark.parametrize("name", ["", "missing.py", "missing.ipynb", "x\0.py"])
 def test_what_is_not_there_is_refused(tmp_path, name):
     with pytest.raises(code_sources.InputFileError, match="cannot be read"):
-        code_sources.read(str(tmp_path / name))
+        code_sources.read_cells(str(tmp_path / name))
 
 
 def test_standard_input_is_a_script(stdin):
     stdin("x = 'é'\n# %%\ny".encode())
-    assert code_sources.read("-") == ["x = 'é'", "y"]
+    assert code_sources.read_cells("-") == ["x = 'é'", "y"]
 
 
 def test_standard_input_that_is_no_text_is_refused(stdin, monkeypatch):
     stdin(b"\xff")
     with pytest.raises(code_sources.InputFileError, match="Standard input cannot be read as text"):
-        code_sources.read("-")
+        code_sources.read_cells("-")
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(code_sources.InputFileError, match="Standard input cannot be read"):
-        code_sources.read("-")
+        code_sources.read_cells("-")
 
 
 def test_a_notebook_gives_its_code(written):
     words = {"cell_type": "markdown", "source": "# words", "metadata": {}}
     text = notebook(code(["a\n", "b"]), words, code("  \n"), code("%matplotlib inline"))
-    assert code_sources.read(written("n.ipynb", text)) == ["a\nb", "%matplotlib inline"]
+    assert code_sources.read_cells(written("n.ipynb", text)) == ["a\nb", "%matplotlib inline"]
 
 
 def test_an_old_notebook_is_read_too(written):
     old = nbformat.v3.new_notebook(
         worksheets=[nbformat.v3.new_worksheet(cells=[nbformat.v3.new_code_cell("a")])]
     )
-    assert code_sources.read(written("n.ipynb", json.dumps(old))) == ["a"]
+    assert code_sources.read_cells(written("n.ipynb", json.dumps(old))) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -116,20 +116,20 @@ def test_an_old_notebook_is_read_too(written):
 )
 def test_what_is_no_notebook_is_refused(written, text):
     with pytest.raises(code_sources.InputFileError, match="is not a notebook"):
-        code_sources.read(written("n.ipynb", text))
+        code_sources.read_cells(written("n.ipynb", text))
 
 
 def test_a_notebook_in_another_language_is_refused(written):
     kernelspec = {"name": "ir", "display_name": "R", "language": "R"}
     with pytest.raises(code_sources.InputFileError, match="not one in Python"):
-        code_sources.read(written("n.ipynb", notebook(code("x"), kernelspec=kernelspec)))
+        code_sources.read_cells(written("n.ipynb", notebook(code("x"), kernelspec=kernelspec)))
 
 
 def test_what_is_too_large_is_refused(written, stdin):
     large = written("s.py", "")
     os.truncate(large, 64 * 1024 * 1024 + 1)
     with pytest.raises(code_sources.InputFileError, match="too large"):
-        code_sources.read(large)
+        code_sources.read_cells(large)
     stdin(bytes(64 * 1024 * 1024 + 1))
     with pytest.raises(code_sources.InputFileError, match="too large"):
-        code_sources.read("-")
+        code_sources.read_cells("-")

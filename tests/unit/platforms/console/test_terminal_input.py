@@ -52,19 +52,19 @@ def piped(monkeypatch):
 )
 async def test_data_is_a_file_that_is_called_what_it_looks_like(piped, data, name):
     piped(data)
-    file = terminal_input.piped_file()
+    file = terminal_input.wait_for_piped_file()
     assert file.name == name
-    assert b"".join([chunk async for chunk in file.chunks()]) == data
+    assert b"".join([chunk async for chunk in file.read_chunks()]) == data
 
 
 def test_nothing_is_no_file(piped, monkeypatch):
     piped(b"")
-    assert terminal_input.piped_file() is None
+    assert terminal_input.wait_for_piped_file() is None
     with open(os.devnull) as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
-        assert terminal_input.piped_file() is None
+        assert terminal_input.wait_for_piped_file() is None
     monkeypatch.setattr("sys.stdin", None)
-    assert terminal_input.piped_file() is None
+    assert terminal_input.wait_for_piped_file() is None
 
 
 def test_text_is_a_question(piped):

@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def collapsed(*pieces):
-    collapser = terminal_output.Collapser()
+    collapser = terminal_output.LineCollapser()
     return "".join(map(collapser.feed, pieces)) + collapser.take_incomplete_line()
 
 
@@ -62,7 +62,7 @@ def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
     for target in (terminal, file):
         stream = terminal_output.Stream(target)
         for share in (0.0, 0.5, 1.0):
-            stream.status(terminal_output.bar(share))
+            stream.status(terminal_output.draw_bar(share))
         stream.line("after")
     start, none, half, whole, after = terminal.getvalue().split("\r\x1b[2K")
     assert (start, none) == ("", f"[{'.' * 30}] 0%")

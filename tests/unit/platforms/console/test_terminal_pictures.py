@@ -44,22 +44,22 @@ def terminal():
 def test_a_terminal_or_a_person_says_how_pictures_are_shown(
     terminal, choice, environment, expected
 ):
-    assert terminal_pictures.protocol(choice, environment, terminal[1]) == expected
+    assert terminal_pictures.choose_protocol(choice, environment, terminal[1]) == expected
 
 
 def test_files_are_shown_nothing(tmp_path):
     with open(tmp_path / "out", "w") as out:
-        assert terminal_pictures.protocol("kitty", {"TERM": "xterm-kitty"}, out) == ""
+        assert terminal_pictures.choose_protocol("kitty", {"TERM": "xterm-kitty"}, out) == ""
 
 
 def test_a_picture_is_sent_whole_and_no_wider_than_the_terminal():
     picture = values.Image(data=PNG, mime="image/png")
-    assert ",c=" not in terminal_pictures.draw(picture, "kitty", columns=80)
-    sent = terminal_pictures.draw(picture, "kitty", columns=79)
+    assert ",c=" not in terminal_pictures.draw_picture(picture, "kitty", columns=80)
+    sent = terminal_pictures.draw_picture(picture, "kitty", columns=79)
     parts = re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", sent)
     assert [head for head, _ in parts] == ["a=T,f=100,q=2,c=79,m=1", "m=0"]
     assert base64.b64decode("".join(part for _, part in parts)) == PNG
-    sent = terminal_pictures.draw(picture, "iterm2", columns=79)
+    sent = terminal_pictures.draw_picture(picture, "iterm2", columns=79)
     head, content = re.fullmatch(r"\x1b\]1337;File=([^:]*):([^\x07]*)\x07\n", sent).groups()
     assert head == f"inline=1;size={len(PNG)};width=79"
     assert base64.b64decode(content) == PNG
@@ -73,7 +73,7 @@ def test_what_a_terminal_does_not_know_is_not_sent(by):
         values.Html(html=b"<p>x</p>"),
     ]
     outputs += [values.Image(data=b"\xff\xd8\xff", mime="image/jpeg")] if by == "kitty" else []
-    assert not any(terminal_pictures.draw(output, by, columns=80) for output in outputs)
+    assert not any(terminal_pictures.draw_picture(output, by, columns=80) for output in outputs)
 
 
 async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):

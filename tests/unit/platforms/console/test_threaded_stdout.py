@@ -82,10 +82,10 @@ async def test_a_reader_that_is_gone_is_met_by_whoever_writes_next(unread):
 
 
 async def test_what_waits_is_bounded(pipe):
-    writer = threaded_stdout.StdoutWriter(max_waiting_bytes=MUCH)
+    writer = threaded_stdout.StdoutWriter(max_queued_bytes=MUCH)
     out = writer.file(pipe[1])
     out.write("x" * MUCH)
-    with pytest.raises(threaded_stdout.UnreadError, match="Nobody reads"):
+    with pytest.raises(threaded_stdout.OutputQueueFullError, match="Nobody reads"):
         out.write("y")
     await asyncio.to_thread(read_all, pipe[0], MUCH)
     await asyncio.wait_for(writer.drain(), 30)

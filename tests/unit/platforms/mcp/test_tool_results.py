@@ -23,7 +23,7 @@ def _said(result):
 
 def test_what_was_shown_keeps_its_order():
     picture = values.Image(mime="image/png", data=b"p")
-    result = tool_results.of_run(
+    result = tool_results.run_result(
         _log(
             values.Ending.OK,
             values.Text("stdout", "before\n"),
@@ -40,7 +40,7 @@ def test_what_was_shown_keeps_its_order():
 
 
 def test_silence_is_said():
-    assert _said(tool_results.of_run(_log(), "s-1")) == (
+    assert _said(tool_results.run_result(_log(), "s-1")) == (
         "[The code ran to its end and showed nothing.]\n[session: s-1]"
     )
 
@@ -58,7 +58,7 @@ def test_silence_is_said():
     ],
 )
 def test_an_end_that_is_none_is_an_error_with_its_reason(log, said):
-    result = tool_results.of_run(log, "s-1")
+    result = tool_results.run_result(log, "s-1")
     assert result.is_error
     assert said in _said(result)
 
@@ -66,13 +66,13 @@ def test_an_end_that_is_none_is_an_error_with_its_reason(log, said):
 def test_progress_is_the_last_line_printed_made_harmless():
     reply = replies.RunReply()
     reply.emit(events.Queued(2))
-    assert reply.latest == "Waiting behind 2 requests."
+    assert reply.progress_text == "Waiting behind 2 requests."
     reply.emit(events.Started())
-    assert reply.latest == ""
+    assert reply.progress_text == ""
     reply.emit(events.OutputShown(0, values.Text("stdout", "10 %\r20\x1b[2J %\r30 %")))
-    assert reply.latest == "30 %"
+    assert reply.progress_text == "30 %"
     reply.emit(events.OutputShown(0, values.Text("stdout", "\n" + "x" * 5000 + "\n\n")))
-    assert reply.latest == "x" * 199 + "…"
+    assert reply.progress_text == "x" * 199 + "…"
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_progress_is_the_last_line_printed_made_harmless():
 )
 def test_a_file_is_given_as_what_it_is(data, kind):
     info = values.FileInfo("x", len(data), 0)
-    (content,) = tool_results.of_file(info, data, 0).content
+    (content,) = tool_results.file_result(info, data, 0).content
     assert content.type == kind
