@@ -77,8 +77,8 @@ async def prepare_connections(
 
     for service in broker.services:
         if isinstance(service, connection_service.ConnectionService):
-            service.workspace = hosts.workspace
-            await service.sources.prepare()
+            service.open_workspace = hosts.workspace
+            await service.pool.prepare()
             return service
     return None
 

@@ -191,7 +191,7 @@ async def _prepare_recording(
         for query in await database.activities.list_latest(
             code_activity.Query, limit=_MAX_REMEMBERED_QUERIES
         ):
-            connections.sources.note_use(query)
+            connections.pool.note_use(query)
         connections.on_query = recorder.add
 
 

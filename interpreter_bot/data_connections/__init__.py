@@ -1,6 +1,6 @@
-"""Data that code may query through the bot: databases, and places of files.
+"""Data connections, by which code queries databases and reads object stores through the bot.
 
-Here belong who may use which connection, the processes that ask (`worker`), what models are told
-of tables, and the limits. Never: results that the bot reads itself (it passes them on unread),
-or secrets in what a kernel, a model or a person is told.
+Here belong the rules of who may use a connection, the processes that send queries (`worker`),
+descriptions of tables for models, and limits. The bot never parses results, but passes them on
+unread. No secret may get into text for a kernel, a model or a person.
 """

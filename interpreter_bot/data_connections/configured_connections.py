@@ -32,13 +32,13 @@ class Rule:
         name: for people and code.
         kind: as in the settings.
         description: for people and models.
-        places: where it may be used; empty for everywhere.
-        people: who may use it; empty for everybody.
-        writes: statements that change data may run, after a person has allowed them.
-        login_only_reads: the operator vouches that the login can do nothing else.
+        places: places where it may be used; empty for all.
+        people: people who may use it; empty for everybody.
+        writes: whether statements may change data, after a person has allowed each.
+        login_only_reads: whether the operator confirms that its login can only read.
         address: of its server or file.
         options: for its driver.
-        secrets: texts that nobody outside this process may see.
+        secrets: texts that may not leave this process.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Rule:
         return _TITLES[self.kind]
 
     @property
-    def about(self) -> str:
-        """Its title and description, for people and models."""
+    def summary(self) -> str:
+        """Title and description, for people and models."""
         return f"{self.title}: {self.description}" if self.description else self.title
 
     def is_usable_by(self, key: values.SessionKey, people: Set[str]) -> bool:
@@ -70,9 +70,9 @@ class Rule:
 
     @property
     def directory(self) -> str:
-        """The directory of its file; empty if it is no file.
+        """The directory of its database file; empty if it is not a file.
 
-        The whole directory is needed, as the engine may write a log beside the file.
+        The engine needs the whole directory, because it may write a log beside the file.
         """
         scheme, _, location = self.address.rpartition("://")
         if self.kind not in ("sqlite", "duckdb") and not scheme.startswith("sqlite"):
@@ -101,7 +101,7 @@ def compile_rules(
 def _compile_rule(connection: settings.Connection, environment: Mapping[str, str]) -> Rule:
     if connection.address_file is None:
         texts = [connection.address]
-        address = _filled(connection.name, connection.address, environment)
+        address = _fill_variables(connection.name, connection.address, environment)
     else:
         texts = []
         try:
@@ -111,7 +111,7 @@ def _compile_rule(connection: settings.Connection, environment: Mapping[str, str
                 data_words.unreadable_file(connection.name, connection.address_file)
             ) from error
     options = {
-        name: _filled(connection.name, text, environment)
+        name: _fill_variables(connection.name, text, environment)
         for name, text in connection.options.items()
     }
     texts += connection.options.values()
@@ -131,7 +131,7 @@ def _compile_rule(connection: settings.Connection, environment: Mapping[str, str
     )
 
 
-def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
+def _fill_variables(name: str, text: str, environment: Mapping[str, str]) -> str:
     try:
         return header_values.fill_variables(text, environment)
     except header_values.VariableError as error:

@@ -1,4 +1,4 @@
-"""Requests of code to data connections: checked, passed to a worker, and recorded."""
+"""Service for requests of code to data connections: it checks, forwards and records them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _MAX_SESSIONS: Final = 10_000
 _MAX_STATEMENT_CHARACTERS: Final = 200_000
 _MAX_RECORDED_CHARACTERS: Final = 10_000
 _MAX_REASON_CHARACTERS: Final = 1000
-_REFUSAL_SECONDS: Final = 0.1
+_REFUSAL_PAUSE_SECONDS: Final = 0.1
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_WAITING_PIECES: Final = 4
-_MAX_RECENT: Final = 10
+_MAX_RECENT_QUERIES: Final = 10
 _MAX_SHOWN_CHARACTERS: Final = 300
 
 
@@ -56,10 +56,11 @@ class ConnectionService:
     """All data connections; implements `services_door.DoorService`. Use `opened`.
 
     Attributes:
-        name: the part of the path for this service.
-        on_query: is called with each finished query.
-        workspace: returns the files of a session.
-        turns: allowed and asked queries of running turns.
+        name: first part of the service's paths.
+        pool: the connections, without checks.
+        on_query: called with each finished query.
+        open_workspace: returns the files of a session.
+        turns: queries of running turns, and people's approvals of them.
     """
 
     name = "connections"
@@ -80,11 +81,11 @@ class ConnectionService:
         """
         self._limits = config.connection_limits
         self._max_hourly_calls = max_hourly_calls
-        self.sources = connection_pool.ConnectionPool(config, environment)
+        self.pool = connection_pool.ConnectionPool(config, environment)
         self.on_query: Callable[[code_activity.Query], None] | None = None
-        self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
-        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MAX_SESSIONS)
-        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](
+        self.open_workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
+        self._session_people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MAX_SESSIONS)
+        self._recent_queries = cachetools.LRUCache[str, collections.deque[code_activity.Query]](
             _MAX_SESSIONS
         )
         self.turns = turn_queries.TurnQueryLog()
@@ -94,26 +95,31 @@ class ConnectionService:
         self._call_times = cachetools.LRUCache[str, collections.deque[float]](_MAX_SESSIONS)
 
     def note_person(
-        self, key: str, person: str, *, beside: Collection[str] = frozenset(), turn_id: int = 0
+        self,
+        key: str,
+        person: str,
+        *,
+        other_people: Collection[str] = frozenset(),
+        turn_id: int = 0,
     ) -> None:
         """Record the person whose code runs in a session until `turns.end`.
 
-        `beside` are people whose earlier code may still run there. A connection that one of them
-        may not use is closed to all code of the session.
+        `other_people` are people whose earlier code may still run there. If one of all these people
+        may not use a connection, no code of the session may use it.
         """
         self.turns.begin(key, turn_id)
-        self._people[key] = person, frozenset((person, *beside))
+        self._session_people[key] = person, frozenset((person, *other_people))
 
     def note_opened(self, key: str) -> None:
         """Forget the people of a session, unless a turn of this process runs there.
 
-        Turns of other bots may have run there since, with code of people who are unknown here.
+        Meanwhile, other bots may have run turns of the session, for people unknown to this bot.
         """
         if not self.turns.is_running(key):
-            self._people.pop(key, None)
+            self._session_people.pop(key, None)
 
     def check_writing(self, key: str, name: str) -> None:
-        """Check that a session's code may ask for statements to be allowed on a connection.
+        """Check that a session's code may request approval of statements on a connection.
 
         Raises:
             BotError: the connection cannot be used, or needs no approval.
@@ -129,20 +135,20 @@ class ConnectionService:
         record = code_activity.Query(
             *(key, "", self._people_of(key)[0], name, sql[:_MAX_RECORDED_CHARACTERS], reason)
         )
-        self.turns.note(record)
+        self.turns.add_query(record)
         self._record(record)
 
     def _rules_for(self, key: str) -> dict[str, configured_connections.Rule]:
         session, (_, people) = values.parse_key(key), self._people_of(key)
         return {
             name: rule
-            for name, rule in self.sources.rules.items()
+            for name, rule in self.pool.rules.items()
             if rule.is_usable_by(session, people)
         }
 
     def _people_of(self, key: str) -> tuple[str, frozenset[str]]:
-        """Return the person of a session's turn, and all people whose code may run."""
-        return self._people.get(key, ("", frozenset(("",))))
+        """Return the person of a session's turn, and all people whose code may run there."""
+        return self._session_people.get(key, ("", frozenset(("",))))
 
     def is_offered(self, key: str) -> bool:
         """Return whether a session has connections; see `DoorService.is_offered`."""
@@ -154,11 +160,14 @@ class ConnectionService:
             code_activity.Offer(
                 self.name,
                 rule.name,
-                rule.about,
-                self.sources.describe_contents(rule),
+                rule.summary,
+                self.pool.describe_contents(rule),
                 tuple(
-                    (" ".join(query.statement.split())[:_MAX_SHOWN_CHARACTERS], _outcome(query))
-                    for query in self._recent.get(key, ())
+                    (
+                        " ".join(query.statement.split())[:_MAX_SHOWN_CHARACTERS],
+                        _describe_outcome(query),
+                    )
+                    for query in self._recent_queries.get(key, ())
                     if query.connection == rule.name
                 ),
             )
@@ -175,9 +184,9 @@ class ConnectionService:
             raise policies.Refusal(data_words.INVALID_REQUEST, status=400) from error
         rules = self._rules_for(call.key)
         if not name:
-            entries = [{"name": rule.name, "about": rule.about} for rule in rules.values()]
+            entries = [{"name": rule.name, "about": rule.summary} for rule in rules.values()]
             await call.begin()
-            await call.send(worker_messages.note({"connections": entries}))
+            await call.send(worker_messages.pack_note({"connections": entries}))
             return
         if name not in rules:
             raise policies.Refusal(data_words.no_connection(name[:40], rules), status=404)
@@ -191,30 +200,30 @@ class ConnectionService:
         verb: str,
         request: _Request,
     ) -> None:
-        """Handle a request of code; the last frame is a note with the outcome."""
+        """Handle a request of code; the last frame of the answer is a note with the outcome."""
         reply: dict[str, Any]
         await call.begin()
         try:
             if verb == "tables" and not request.name:
-                await call.send(await self.sources.listing(rule).frame())
+                await call.send(await self.pool.listing(rule).frame())
                 return
             if verb == "tables":
-                reply = {"tables": [await self.sources.listing(rule).table(request.name)]}
+                reply = {"tables": [await self.pool.listing(rule).table(request.name)]}
             elif verb == "query":
-                reply = await self._query(call, rule, request)
+                reply = await self._run_query(call, rule, request)
             elif verb == "files" and rule.kind == "files":
-                reply = await self._files(call, rule, request.name)
+                reply = await self._list_files(call, rule, request.name)
             elif verb == "get" and rule.kind == "files":
-                reply = await self._get(call, rule, request.name)
+                reply = await self._copy_file(call, rule, request.name)
             else:
                 raise errors.BotError(data_words.INVALID_REQUEST)
         except errors.BotError as error:
             reply = {"error": str(error)}
-            # Otherwise, code that is refused might ask again at once.
-            await asyncio.sleep(_REFUSAL_SECONDS)
-        await call.send(worker_messages.note(reply))
+            # Delayed, because refused code may retry at once.
+            await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
+        await call.send(worker_messages.pack_note(reply))
 
-    async def _query(
+    async def _run_query(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, query: _Request
     ) -> dict[str, Any]:
         if rule.writes and not self.turns.consume_approval(
@@ -235,31 +244,31 @@ class ConnectionService:
                 record.sent_bytes += len(piece)
                 await call.send(piece)
 
-            reply = await self.sources.ask(rule, request, send_piece, seconds=limits.seconds)
+            reply = await self.pool.send_request(rule, request, send_piece, seconds=limits.seconds)
             record.rows, record.reason = reply["rows"], _cut_notice(reply)
-            self.sources.note_use(record)
+            self.pool.note_use(record)
             return reply | {"notice": record.reason}
 
-    async def _files(
+    async def _list_files(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, prefix: str
     ) -> dict[str, Any]:
         async with self._recorded(call, rule, f"files {prefix}") as record:
-            reply = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
+            reply = await self.pool.send_request(rule, {"do": "list", "prefix": prefix})
             record.rows, record.reason = len(reply["files"]), ""
             return reply
 
-    async def _get(
+    async def _copy_file(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, name: str
     ) -> dict[str, Any]:
-        """Put a file into the workspace of the session, like an upload; return its name."""
-        if self.workspace is None:
+        """Store a file of the connection in the session's workspace; return its name there."""
+        if self.open_workspace is None:
             raise errors.BotError(data_words.NO_WORKSPACE)
         pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_MAX_WAITING_PIECES)
 
         async def read() -> None:
             request = {"do": "get", "name": name}
             try:
-                await self.sources.ask(
+                await self.pool.send_request(
                     rule, request, pieces.put, seconds=self._limits.seconds, is_framed=False
                 )
             except errors.BotError as error:
@@ -274,13 +283,13 @@ class ConnectionService:
                 yield piece
 
         async with self._recorded(call, rule, f"get {name}") as record:
-            workspace = await self.workspace(call.key)
-            reading = asyncio.create_task(read(), name="file for a session")
+            workspace = await self.open_workspace(call.key)
+            read_task = asyncio.create_task(read(), name="file for a session")
             try:
                 info = await workspace.put(name.rpartition("/")[2] or name, received_pieces())
             finally:
-                reading.cancel()
-                await asyncio.wait({reading})
+                read_task.cancel()
+                await asyncio.wait({read_task})
             record.sent_bytes, record.reason = info.size_bytes, ""
             return {"name": info.name}
 
@@ -288,14 +297,14 @@ class ConnectionService:
     async def _recorded(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, statement: str
     ) -> AsyncIterator[code_activity.Query]:
-        """Wait until a session may run a query, and record its outcome."""
+        """Wait until a session may run a query; yield its record, and report it at the end."""
         record = code_activity.Query(
             *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
             statement=statement[:_MAX_RECORDED_CHARACTERS],
             reason=data_words.QUERY_STOPPED,
         )
-        self.turns.note(record)
-        began = time.monotonic()
+        self.turns.add_query(record)
+        started_at = time.monotonic()
         try:
             async with self._query_slot(call.key):
                 yield record
@@ -303,7 +312,7 @@ class ConnectionService:
             record.reason = str(error)[:_MAX_REASON_CHARACTERS]
             raise
         finally:
-            record.seconds = time.monotonic() - began
+            record.seconds = time.monotonic() - started_at
             self._record(record)
 
     def _admit(self, key: str) -> None:
@@ -321,13 +330,15 @@ class ConnectionService:
 
     @contextlib.asynccontextmanager
     async def _query_slot(self, key: str) -> AsyncIterator[None]:
-        """Wait until a session may run a query, so that no session occupies a database."""
+        """Wait for a slot of a session, so that no session occupies a database."""
         async with self._semaphores.setdefault(key, asyncio.Semaphore(_MAX_SESSION_QUERIES)):
             yield
 
     def _record(self, record: code_activity.Query) -> None:
-        """Log a query, and pass it on."""
-        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MAX_RECENT))
+        """Log and report a finished query."""
+        recent = self._recent_queries.setdefault(
+            record.key, collections.deque(maxlen=_MAX_RECENT_QUERIES)
+        )
         recent.append(record)
         if self.on_query is not None:
             self.on_query(record)
@@ -338,12 +349,12 @@ class ConnectionService:
         )
 
 
-def _outcome(query: code_activity.Query) -> str:
+def _describe_outcome(query: code_activity.Query) -> str:
     return query.reason or data_words.rows_in_time(query.rows, query.seconds)
 
 
 def _cut_notice(reply: Mapping[str, Any]) -> str:
-    """Return a notice if a result was cut; mostly empty."""
+    """Return a notice that a result was cut; empty if it is complete."""
     return (
         data_words.TRUNCATION_PHRASES[reply["cut"]].format(rows=reply["rows"])
         if reply.get("cut") in data_words.TRUNCATION_PHRASES
@@ -364,5 +375,5 @@ async def opened(
         SettingsError: a connection cannot be used.
     """
     service = ConnectionService(config, environment, max_hourly_calls=max_hourly_calls)
-    async with service.sources.maintained():
+    async with service.pool.maintained():
         yield service

@@ -1,4 +1,4 @@
-"""The tables of one connection as last fetched, and their description for models."""
+"""The tables of one connection, as they were last fetched, and their description for models."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _log = logging.getLogger(__name__)
 
 _MAX_AGE_SECONDS: Final = 3600.0
 _RETRY_SECONDS: Final = 60.0
-_MAX_DESCRIBED: Final = 40
+_MAX_DESCRIBED_TABLES: Final = 40
 _MAX_COMMENT_CHARACTERS: Final = 100
-_MORE: Final = "  and {count} more: connections[{name!r}].tables()"
+_MORE_TABLES: Final = "  and {count} more: connections[{name!r}].tables()"
 _UNKNOWN_TABLES: Final = "  its tables: connections[{name!r}].tables()"
-_WORD: Final = re.compile(r"\w+")
+_WORD_PATTERN: Final = re.compile(r"\w+")
 
 
 class TableListing:
@@ -32,52 +32,52 @@ class TableListing:
     def __init__(self, name: str, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Start without tables.
 
-        `fetch` returns "tables" with the fields of the worker's `Table`, and a "notice" if these
-        are not all.
+        `fetch` returns "tables" with the fields of the worker's `Table`, and a "notice" if some are
+        missing.
         """
         self._name = name
         self._fetch = fetch
-        self._request: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._fetch_task: asyncio.Task[list[dict[str, Any]]] | None = None
         self._refreshed_at = 0.0
         self._tables: list[dict[str, Any]] = []
         self._frame = b""
-        self._is_ranked = False
-        self._uses: collections.Counter[str] = collections.Counter()
+        self._is_sorted = False
+        self._word_counts: collections.Counter[str] = collections.Counter()
 
     def note_use(self, statement: str) -> None:
-        """Count the words of a statement, so that tables that are used most come first."""
-        self._uses.update({word.lower() for word in _WORD.findall(statement)})
-        if len(self._uses) > 10_000:
-            self._uses = collections.Counter(dict(self._uses.most_common(2_000)))
+        """Count the words of a statement, so that the most used tables are described first."""
+        self._word_counts.update({word.lower() for word in _WORD_PATTERN.findall(statement)})
+        if len(self._word_counts) > 10_000:
+            self._word_counts = collections.Counter(dict(self._word_counts.most_common(2_000)))
 
     def refresh(self) -> asyncio.Task[list[dict[str, Any]]]:
-        """Begin to fetch the tables unless they are new; return the latest task."""
+        """Begin to fetch the tables unless they are recent; return the latest task."""
         age = time.monotonic() - self._refreshed_at
-        if self._request is not None:
-            has_failed = self._request.done() and self._request.exception() is not None
-            if not self._request.done() or age < (
+        if self._fetch_task is not None:
+            has_failed = self._fetch_task.done() and self._fetch_task.exception() is not None
+            if not self._fetch_task.done() or age < (
                 _RETRY_SECONDS if has_failed else _MAX_AGE_SECONDS
             ):
-                return self._request
+                return self._fetch_task
         self._refreshed_at = time.monotonic()
-        self._request = asyncio.create_task(self._fetch_tables(), name=f"tables of {self._name}")
-        self._request.add_done_callback(self._note_failure)
-        return self._request
+        self._fetch_task = asyncio.create_task(self._fetch_tables(), name=f"tables of {self._name}")
+        self._fetch_task.add_done_callback(self._log_failure)
+        return self._fetch_task
 
     async def _fetch_tables(self) -> list[dict[str, Any]]:
         reply = await self._fetch()
         tables: list[dict[str, Any]] = reply["tables"]
-        self._frame = await asyncio.to_thread(_framed, tables, reply.get("notice", ""))
-        self._tables, self._is_ranked = tables, False
+        self._frame = await asyncio.to_thread(_pack_tables, tables, reply.get("notice", ""))
+        self._tables, self._is_sorted = tables, False
         return tables
 
-    def _note_failure(self, task: asyncio.Task[list[dict[str, Any]]]) -> None:
+    def _log_failure(self, task: asyncio.Task[list[dict[str, Any]]]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("the tables of %s are not known: %s", self._name, error)
+            _log.warning("the tables of %s could not be fetched: %s", self._name, error)
 
-    def _rank(self, table: dict[str, Any]) -> tuple[int, int, str]:
+    def _sort_key(self, table: dict[str, Any]) -> tuple[int, int, str]:
         short_name = table["name"].rpartition(".")[2].strip('"').lower()
-        return -self._uses[short_name], -table["rows"], table["name"]
+        return -self._word_counts[short_name], -table["rows"], table["name"]
 
     async def tables(self) -> list[dict[str, Any]]:
         """Return the tables.
@@ -113,47 +113,47 @@ class TableListing:
 
     async def close(self) -> None:
         """Stop fetching."""
-        if self._request is not None:
-            self._request.cancel()
-            await asyncio.wait({self._request})
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
+            await asyncio.wait({self._fetch_task})
 
     def describe(self, max_characters: int) -> str:
-        """Return the tables for a model: the first ones with columns, others by name."""
+        """Describe the tables for a model: the most used with columns, then some names only."""
         if not self._tables:
             return _UNKNOWN_TABLES.format(name=self._name)
-        if not self._is_ranked:
+        if not self._is_sorted:
             # Sorted once, so that the description changes only with the tables.
-            self._tables, self._is_ranked = sorted(self._tables, key=self._rank), True
+            self._tables, self._is_sorted = sorted(self._tables, key=self._sort_key), True
         lines, characters_left = [], max_characters
-        for table in self._tables[:_MAX_DESCRIBED]:
-            line = _line(table)
+        for table in self._tables[:_MAX_DESCRIBED_TABLES]:
+            line = _describe_table(table)
             if len(line) > characters_left:
-                line = f"  {_words([table['name']])}"
+                line = f"  {_join_words([table['name']])}"
             if len(line) > characters_left:
                 break
             characters_left -= len(line)
             lines.append(line)
         if hidden_count := len(self._tables) - len(lines):
-            lines.append(_MORE.format(count=hidden_count, name=self._name))
+            lines.append(_MORE_TABLES.format(count=hidden_count, name=self._name))
         return "\n".join(lines)
 
 
-def _line(table: dict[str, Any]) -> str:
-    columns = ", ".join(_words(column) for column in table["columns"])
+def _describe_table(table: dict[str, Any]) -> str:
+    columns = ", ".join(_join_words(column) for column in table["columns"])
     rows = f" about {table['rows']:,} rows" if table["rows"] >= 0 else ""
     comment = (
-        f": {_words([table['comment']])[:_MAX_COMMENT_CHARACTERS]}" if table["comment"] else ""
+        f": {_join_words([table['comment']])[:_MAX_COMMENT_CHARACTERS]}" if table["comment"] else ""
     )
-    return f"  {_words([table['name']])}({columns}){rows}{comment}"
+    return f"  {_join_words([table['name']])}({columns}){rows}{comment}"
 
 
-def _framed(tables: Iterable[dict[str, Any]], notice: str) -> bytes:
-    """Return tables as a frame; each is encoded alone, so that other threads can run."""
+def _pack_tables(tables: Iterable[dict[str, Any]], notice: str) -> bytes:
+    """Return tables as a frame; encode each alone, so that other threads can run in between."""
     pieces = (json.dumps(table).encode() for table in tables)
     content = b'{"notice": %s, "tables": [%s]}' % (json.dumps(notice).encode(), b", ".join(pieces))
-    return worker_messages.pack(worker_messages.NOTE, content)
+    return worker_messages.pack_frame(worker_messages.NOTE, content)
 
 
-def _words(parts: Iterable[str]) -> str:
-    """Join texts of a database as one line."""
+def _join_words(parts: Iterable[str]) -> str:
+    """Join texts from a database to one line."""
     return " ".join(" ".join(parts).split())

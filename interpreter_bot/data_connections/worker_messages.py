@@ -1,6 +1,6 @@
-"""Messages between the bot and worker processes: frames of a kind, a length and content.
+"""Messages between the bot and worker processes: frames with a kind, a length, and content.
 
-Both directions use the same frames; frames of results are passed on to kernels unchanged.
+Both directions use the same frames. Frames of results are passed on to kernels unchanged.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Final
 from interpreter_bot import errors
 
 DATA: Final = b"A"
-"""A piece of an Arrow stream, or of a file."""
+"""Kind of a frame with a piece of an Arrow stream, or of a file."""
+
 NOTE: Final = b"J"
-"""A JSON object: a request, or the end of a result."""
+"""Kind of a frame with a JSON object: a request, or the end of a result."""
 
 HEAD: Final = struct.Struct(">cI")
-MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTE_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -33,9 +34,9 @@ class Limits:
     """Limits of one query.
 
     Attributes:
-        rows: of the result.
-        bytes: of the rows in Arrow's format.
-        seconds: of its duration.
+        rows: maximum number of rows of the result.
+        bytes: maximum size of the rows in Arrow's format.
+        seconds: maximum duration.
     """
 
     rows: int
@@ -43,18 +44,18 @@ class Limits:
     seconds: float
 
 
-def pack(kind: bytes, content: bytes) -> bytes:
+def pack_frame(kind: bytes, content: bytes) -> bytes:
     """Return a frame."""
     return HEAD.pack(kind, len(content)) + content
 
 
-def note(content: dict[str, Any]) -> bytes:
+def pack_note(content: dict[str, Any]) -> bytes:
     """Return a frame that holds JSON."""
-    return pack(NOTE, json.dumps(content).encode())
+    return pack_frame(NOTE, json.dumps(content).encode())
 
 
-def send(endpoint: socket.socket, kind: bytes, content: bytes | memoryview) -> None:
-    """Send a frame; it blocks."""
+def send_frame(endpoint: socket.socket, kind: bytes, content: bytes | memoryview) -> None:
+    """Send a frame. Blocks."""
     head = HEAD.pack(kind, len(content))
     if len(content) < 4096:
         endpoint.sendall(head + bytes(content))
@@ -63,8 +64,8 @@ def send(endpoint: socket.socket, kind: bytes, content: bytes | memoryview) -> N
     endpoint.sendall(content)
 
 
-def receive(endpoint: socket.socket) -> tuple[bytes, bytes] | None:
-    """Return kind and content of the next frame; None at the end. It blocks.
+def receive_frame(endpoint: socket.socket) -> tuple[bytes, bytes] | None:
+    """Return kind and content of the next frame; None at the end. Blocks.
 
     Raises:
         BrokenFrameError: it is too long.
@@ -73,7 +74,7 @@ def receive(endpoint: socket.socket) -> tuple[bytes, bytes] | None:
     if head is None:
         return None
     kind, length = HEAD.unpack(head)
-    _check(kind, length)
+    _check_length(kind, length)
     content = _receive_exactly(endpoint, length)
     return None if content is None else (kind, content)
 
@@ -96,12 +97,12 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
         EOFError: the other side has disconnected.
     """
     kind, length = HEAD.unpack(await reader.readexactly(HEAD.size))
-    _check(kind, length)
+    _check_length(kind, length)
     return kind, length
 
 
-def _check(kind: bytes, length: int) -> None:
-    if length > (_MAX_NOTE_BYTES if kind == NOTE else MAX_BYTES):
+def _check_length(kind: bytes, length: int) -> None:
+    if length > (_MAX_NOTE_BYTES if kind == NOTE else MAX_FRAME_BYTES):
         raise BrokenFrameError
 
 
@@ -109,12 +110,12 @@ def read_note(content: bytes) -> dict[str, Any]:
     """Read the content of a note.
 
     Raises:
-        BrokenFrameError: it is no JSON object.
+        BrokenFrameError: it is not a JSON object.
     """
     try:
-        note = json.loads(content)
+        fields = json.loads(content)
     except ValueError as error:
         raise BrokenFrameError from error
-    if not isinstance(note, dict):
+    if not isinstance(fields, dict):
         raise BrokenFrameError
-    return note
+    return fields

@@ -1,4 +1,4 @@
-"""Worker processes: each runs one query at a time, is reused, and killed if necessary."""
+"""Worker processes: each runs one query at a time, is reused, and is killed if it hangs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
-_WORKER: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
+_WORKER_ARGUMENTS: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
 # Libraries, files to find names and certificates, and sockets of servers on this machine.
-_READABLE: Final = (
+_READABLE_PATHS: Final = (
     *("/usr", "/bin", "/lib", "/lib64", "/proc", "/etc/ld.so.cache", "/etc/resolv.conf"),
     # The numbers of processors and the size of memory.
     *("/sys/fs/cgroup", "/sys/devices/system/cpu"),
@@ -33,17 +33,17 @@ _READABLE: Final = (
 )
 _CHUNK_BYTES: Final = 512 * 1024
 _MAX_LOGGED_BYTES: Final = 10_000
-_CANCEL_SECONDS: Final = 3.0
+_MAX_CANCELLING_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
-# Of all sessions on one connection at a time; more wait.
-_MAX_QUERIES: Final = 4
+# Queries on one connection at a time, of all sessions; more queries wait.
+_MAX_PARALLEL_QUERIES: Final = 4
 _MAX_MEMORY_BYTES: Final = 3 * settings.GIB
 
 OnData = Callable[[bytes], Awaitable[None]]
 
 
 class Worker:
-    """One process and its end of the socket."""
+    """One process, and the bot's end of its socket."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Worker:
         self._writer = writer
         self._has_open_request = False
         self._frame_bytes_left = 0
-        """The rest of the frame that is being read."""
-        self.used_at = 0.0
-        self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
+        """Unread bytes of the present frame."""
+        self.last_used_at = 0.0
+        self._log_task = asyncio.create_task(self._log_errors(), name="errors of a worker")
 
     @classmethod
     async def start(cls, rule: configured_connections.Rule) -> Worker:
@@ -69,8 +69,8 @@ class Worker:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHUNK_BYTES)
             bot_end.setblocking(False)
             process = await asyncio.create_subprocess_exec(
-                *_walls(rule).command(),
-                *(sys.executable, *_WORKER),
+                *_make_walls(rule).command(),
+                *(sys.executable, *_WORKER_ARGUMENTS),
                 stdin=worker_end.fileno(),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -92,30 +92,30 @@ class Worker:
             "writes": rule.writes,
             "login_only_reads": rule.login_only_reads,
         }
-        writer.write(worker_messages.note(specification))
+        writer.write(worker_messages.pack_note(specification))
         return worker
 
     @property
     def is_alive(self) -> bool:
-        """Whether it accepts requests."""
+        """Whether the process can take requests."""
         return self._process.returncode is None and not self._reader.at_eof()
 
-    async def ask(
+    async def send_request(
         self, request: dict[str, Any], on_data: OnData | None = None, *, is_framed: bool = True
     ) -> dict[str, Any]:
         """Send a request; return the reply.
 
         Args:
             request: for the worker.
-            on_data: receives frames of data in pieces; without it they are dropped.
-            is_framed: `on_data` also receives the heads of frames.
+            on_data: receives frames of data in pieces; None drops them.
+            is_framed: whether `on_data` also receives the heads of frames.
 
         Raises:
             BotError: the worker has ended, or its reply is malformed.
         """
         self._has_open_request = True
         try:
-            self._writer.write(worker_messages.note(request))
+            self._writer.write(worker_messages.pack_note(request))
             await self._writer.drain()
             return await self._read_reply(on_data, is_framed=is_framed)
         except (EOFError, OSError) as error:
@@ -141,67 +141,67 @@ class Worker:
             if on_data is not None and is_framed:
                 await on_data(worker_messages.HEAD.pack(kind, length))
 
-    async def settle(self) -> None:
+    async def cancel_request(self) -> None:
         """Cancel an unfinished request; kill the process if that fails."""
         if not self._has_open_request:
             return
         try:
-            async with asyncio.timeout(_CANCEL_SECONDS):
-                self._writer.write(worker_messages.note({"do": "cancel"}))
+            async with asyncio.timeout(_MAX_CANCELLING_SECONDS):
+                self._writer.write(worker_messages.pack_note({"do": "cancel"}))
                 await self._read_reply(None)
         except (errors.BotError, EOFError, OSError):  # TimeoutError is an OSError.
-            _log.warning("a database did not stop when it was told to", exc_info=True)
+            _log.warning("a database did not cancel a query", exc_info=True)
             await self.kill()
 
     async def kill(self) -> None:
-        """End it."""
+        """Kill the process, and wait for its end."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         self._writer.close()
-        await asyncio.wait({self._logging})
+        await asyncio.wait({self._log_task})
 
     async def _log_errors(self) -> None:
-        """Log its standard error, which is normally empty."""
+        """Log the standard error of the process, which is normally empty."""
         if self._process.stderr is not None:
-            while printed := await self._process.stderr.read(_MAX_LOGGED_BYTES):
-                _log.warning("a worker said: %s", printed.decode("utf-8", "replace").rstrip())
+            while output := await self._process.stderr.read(_MAX_LOGGED_BYTES):
+                _log.warning("a worker reported: %s", output.decode("utf-8", "replace").rstrip())
 
 
-class Workers:
-    """The processes of one connection, which stay for a while after their use."""
+class WorkerPool:
+    """The processes of one connection, kept for a while after each use."""
 
     def __init__(self, rule: configured_connections.Rule) -> None:
         self._rule = rule
-        self._slots = asyncio.Semaphore(_MAX_QUERIES)
-        self._idle: list[Worker] = []
-        self._settlements: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL_QUERIES)
+        self._idle_workers: list[Worker] = []
+        self._return_tasks: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def worker(self) -> AsyncIterator[Worker]:
-        """Wait for a process, and lend it; a request that is unfinished at the end is cancelled."""
+    async def lend_worker(self) -> AsyncIterator[Worker]:
+        """Wait for a free process and lend it; afterwards, cancel a request that is unfinished."""
         await self._slots.acquire()
         worker = None
         try:
-            while worker is None and self._idle:
-                idle_worker = self._idle.pop()
+            while worker is None and self._idle_workers:
+                idle_worker = self._idle_workers.pop()
                 worker = idle_worker if idle_worker.is_alive else None
             if worker is None:
                 worker = await Worker.start(self._rule)
             yield worker
         finally:
-            settlement = asyncio.create_task(self._settle(worker), name="end of a query")
-            self._settlements.add(settlement)
-            settlement.add_done_callback(self._settlements.discard)
+            return_task = asyncio.create_task(self._return_worker(worker), name="end of a query")
+            self._return_tasks.add(return_task)
+            return_task.add_done_callback(self._return_tasks.discard)
 
-    async def _settle(self, worker: Worker | None) -> None:
+    async def _return_worker(self, worker: Worker | None) -> None:
         try:
             if worker is not None:
-                await worker.settle()
+                await worker.cancel_request()
                 if worker.is_alive:
-                    worker.used_at = time.monotonic()
-                    self._idle.append(worker)
+                    worker.last_used_at = time.monotonic()
+                    self._idle_workers.append(worker)
                 else:
                     await worker.kill()
         finally:
@@ -210,29 +210,35 @@ class Workers:
     async def reap(self, idle_seconds: float = _IDLE_SECONDS) -> None:
         """End idle processes."""
         now = time.monotonic()
-        expired = [worker for worker in self._idle if now - worker.used_at >= idle_seconds]
-        self._idle = [worker for worker in self._idle if worker not in expired]
+        expired = [
+            worker for worker in self._idle_workers if now - worker.last_used_at >= idle_seconds
+        ]
+        self._idle_workers = [worker for worker in self._idle_workers if worker not in expired]
         for worker in expired:
             await worker.kill()
 
     async def close(self) -> None:
-        """End all processes, when none is in use."""
-        if self._settlements:
-            await asyncio.wait(self._settlements)
+        """End all processes; none may be in use."""
+        if self._return_tasks:
+            await asyncio.wait(self._return_tasks)
         await self.reap(0)
 
 
-def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
-    """Return the sandbox of a process: it may use libraries, and the directory of its file."""
+def _make_walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
+    """Return the sandbox of a process: it may read libraries and use its file's directory."""
     package = str(pathlib.Path(__file__).parents[1])
-    pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
+    python_directories = {
+        sys.prefix,
+        sys.base_prefix,
+        *map(os.path.realpath, (sys.prefix, sys.base_prefix)),
+    }
     directories = [rule.directory] if rule.directory else []
     rlimits = {"DATA": _MAX_MEMORY_BYTES, "CORE": 0}
     if not rule.writes:
-        # This also forbids temporary files of the engine.
+        # This forbids the engine temporary files, too.
         rlimits["FSIZE"] = 0
     return program_walls.LandlockWalls(
-        readable_paths=[*_READABLE, *pythons, package, *directories],
+        readable_paths=[*_READABLE_PATHS, *python_directories, package, *directories],
         writable_paths=directories if rule.writes else [],
         rlimits=rlimits,
     )

@@ -70,7 +70,7 @@ async def _probe_connection(
     """Connect, and check which rights the login has to write and to call functions."""
     title = f"connection {name}"
     try:
-        reachable_detail, writable, functions = await service.sources.probe(name)
+        reachable_detail, writable, functions = await service.pool.probe(name)
     except errors.BotError as error:
         return [
             diagnosis.Finding(

@@ -212,7 +212,7 @@ class _Work:
                 return await self._propose(proposals, text, stop)
         if services.connections is not None:
             services.connections.note_person(
-                key, person, beside=variables.people, turn_id=self._recorder.turn_id
+                key, person, other_people=variables.people, turn_id=self._recorder.turn_id
             )
         async with services.hosts.lease(key, person=self._request.person_key) as lease:
             if not self._request.is_code:

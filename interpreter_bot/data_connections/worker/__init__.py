@@ -1,5 +1,5 @@
-"""The process for one database or one place of files, the only one that parses its data.
+"""Worker process for one data connection, the only process that parses its data.
 
-It has the drivers, one in each module, and Arrow. It knows only the address of its connection. It
+It has Arrow and the drivers, one in each module, and knows only the address of its connection. It
 has no permissions and no storage.
 """

@@ -1,6 +1,6 @@
-"""The worker, which handles requests of the bot, one at a time, and ends with the bot.
+"""The worker, which handles requests of the bot one at a time, and ends with the bot.
 
-It is started by `python -m interpreter_bot.data_connections.worker`, with a socket as standard
+The bot starts it as `python -m interpreter_bot.data_connections.worker`, with a socket as standard
 input.
 """
 
@@ -24,7 +24,7 @@ _MAX_SENTENCE_CHARACTERS: Final = 4000
 _MAX_TABLES: Final = 2000
 _MAX_COLUMNS: Final = 400
 _MAX_FILES: Final = 10_000
-# Half of the largest note.
+# Half of the longest allowed note.
 _MAX_LISTING_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -38,7 +38,7 @@ class Worker:
         self._files: ports.Files | None = None
 
     def open(self) -> None:
-        """Import the driver of this connection, and no other."""
+        """Import the driver of this connection only, and create it."""
         kind = self._specification.kind
         if kind == "files":
             from interpreter_bot.data_connections.worker import object_stores
@@ -67,14 +67,14 @@ class Worker:
             self._database.cancel()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Handle a request; return the note that ends the result."""
+        """Handle a request; return the fields of the note that ends the answer."""
         if self._database is None and self._files is None:
             self.open()
         match request["do"]:
             case "query":
                 return self._query(request)
             case "tables" if self._database is not None:
-                return _bounded(self._database.tables())
+                return _bound_tables(self._database.tables())
             case "probe" if self._database is not None:
                 database = self._database
                 return {"writable": database.find_writable(), "effects": database.find_effects()}
@@ -83,11 +83,14 @@ class Worker:
                 sizes = itertools.accumulate(len(json.dumps(file)) for file in files)
                 pairs = zip(files[:_MAX_FILES], sizes, strict=False)
                 shown_files = [file for file, size in pairs if size < _MAX_LISTING_BYTES]
-                is_whole = len(shown_files) == len(files)
-                return {"files": shown_files, "notice": "" if is_whole else data_words.MORE_FILES}
+                is_complete = len(shown_files) == len(files)
+                return {
+                    "files": shown_files,
+                    "notice": "" if is_complete else data_words.MORE_FILES,
+                }
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
-                    worker_messages.send(self._endpoint, worker_messages.DATA, piece)
+                    worker_messages.send_frame(self._endpoint, worker_messages.DATA, piece)
                 return {}
         raise statements.StatementError(data_words.NOT_IN_CONNECTION)
 
@@ -106,26 +109,26 @@ class Worker:
             is_guarded = specification.kind in ("sqlite", "duckdb")
             statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])
-        results = arrow_results.Results(self._endpoint, limits)
+        results = arrow_results.ResultStream(self._endpoint, limits)
         self._database.query(statement, limits, results)
-        return {"rows": results.rows, "cut": results.cut}
+        return {"rows": results.rows, "cut": results.exceeded_limit}
 
 
-def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
-    """Return tables that fit one frame: all names, and columns of the first ones."""
-    entries, left_bytes, is_whole = [], _MAX_LISTING_BYTES, len(tables) <= _MAX_TABLES
+def _bound_tables(tables: list[ports.Table]) -> dict[str, Any]:
+    """Return tables cut to one frame: columns are left out once the frame is full."""
+    entries, bytes_left, is_complete = [], _MAX_LISTING_BYTES, len(tables) <= _MAX_TABLES
     for table in tables[:_MAX_TABLES]:
         name = table.name[:200]
         columns = [
             (column_name[:200], kind[:100]) for column_name, kind in table.columns[:_MAX_COLUMNS]
         ]
-        bounded = ports.Table(name, columns, table.rows, table.comment[:500])
-        left_bytes -= len(json.dumps(dataclasses.asdict(bounded)))
-        if left_bytes < 0:
-            bounded = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
-        is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MAX_COLUMNS
-        entries.append(dataclasses.asdict(bounded))
-    return {"tables": entries, "notice": "" if is_whole else data_words.MORE_TABLES}
+        bounded_table = ports.Table(name, columns, table.rows, table.comment[:500])
+        bytes_left -= len(json.dumps(dataclasses.asdict(bounded_table)))
+        if bytes_left < 0:
+            bounded_table = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
+        is_complete = is_complete and bytes_left >= 0 and len(table.columns) <= _MAX_COLUMNS
+        entries.append(dataclasses.asdict(bounded_table))
+    return {"tables": entries, "notice": "" if is_complete else data_words.MORE_TABLES}
 
 
 def _error_text(error: Exception) -> str:
@@ -139,7 +142,7 @@ def _receive_requests(
     endpoint: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]
 ) -> None:
     """Receive requests until the bot disconnects, then end the process."""
-    while (received := worker_messages.receive(endpoint)) is not None:
+    while (received := worker_messages.receive_frame(endpoint)) is not None:
         request = worker_messages.read_note(received[1])
         if request["do"] == "cancel":
             worker.cancel()
@@ -151,7 +154,7 @@ def _receive_requests(
 def main() -> None:
     """Answer requests until the bot disconnects."""
     endpoint = socket.socket(fileno=0)
-    received = worker_messages.receive(endpoint)
+    received = worker_messages.receive_frame(endpoint)
     if received is None:
         return
     worker = Worker(endpoint, ports.Specification(**worker_messages.read_note(received[1])))
@@ -170,9 +173,7 @@ def main() -> None:
             # Drivers raise any exception; people see its message.
             reply = {"error": _error_text(error)}
         reply["seconds"] = round(time.monotonic() - began, 3)
-        worker_messages.send(
-            endpoint, worker_messages.NOTE, worker_messages.note(reply)[worker_messages.HEAD.size :]
-        )
+        endpoint.sendall(worker_messages.pack_note(reply))
 
 
 if __name__ == "__main__":

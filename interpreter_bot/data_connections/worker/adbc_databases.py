@@ -19,12 +19,12 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 from interpreter_bot.wording import data_words
 
-_LOCK_SECONDS: Final = 10
-_CONNECT_SECONDS: Final = 10
+_MAX_LOCK_SECONDS: Final = 10
+_MAX_CONNECTING_SECONDS: Final = 10
 _MAX_TABLES: Final = 2000
 _MAX_TYPE_REQUESTS: Final = 200
-_CATALOGUE_SECONDS: Final = 30
-# First words of statements that the driver can run by COPY.
+_MAX_CATALOGUE_SECONDS: Final = 30
+# First words of statements that the driver can run with COPY.
 _COPYABLE_WORDS: Final = frozenset(("select", "with", "values", "table"))
 _POSTGRESQL_MESSAGE: Final = re.compile(
     r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL
@@ -32,7 +32,7 @@ _POSTGRESQL_MESSAGE: Final = re.compile(
 _FLIGHT_MESSAGE: Final = re.compile(
     r"\w+: \[FlightSQL\] (.*?)(?:\.? Detail: .*)?(?: \(\w+; \w+\))?$", re.DOTALL
 )
-_WORD: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_PLAIN_NAME_PATTERN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _TABLES_IN_POSTGRESQL: Final = """
 select n.nspname, c.relname, greatest(c.reltuples, -1)::bigint,
   coalesce(obj_description(c.oid, 'pg_class'), ''),
@@ -60,7 +60,7 @@ select case when (select rolsuper from pg_roles where rolname = current_user)
   select 'create tables in ' || min(quote_ident(nspname)) from pg_namespace
   where nspname !~ '^pg_' and has_schema_privilege(oid, 'create') having count(*) > 0), '') end
 """
-# Functions with effects beyond a transaction, which everybody may call unless that was revoked.
+# Functions with effects outside their transaction; by default, everybody may call them.
 _EFFECTS_IN_POSTGRESQL: Final = """
 select p.oid::regprocedure::text from pg_proc p
 where has_function_privilege(p.oid, 'execute') and proname ~ ('^(pg_logical_emit_message|'
@@ -71,11 +71,11 @@ order by 1 limit 200
 
 
 class AdbcDatabase(ports.Database):
-    """A database. Each query has a connection of its own."""
+    """A database; each query opens a connection."""
 
     def __init__(self, specification: ports.Specification) -> None:
         kind = specification.kind
-        # Each driver is a package of its own, and only that of this connection is imported.
+        # Import only the package of this connection's driver.
         driver: Any = importlib.import_module(f"adbc_driver_{kind}")
         self._library = driver._driver_path()
         self._is_postgresql = self.has_reading_transactions = kind == "postgresql"
@@ -85,11 +85,11 @@ class AdbcDatabase(ports.Database):
         self._cursor: Any = None
 
     @contextlib.contextmanager
-    def _open(self, seconds: float, *, reads: bool) -> Iterator[Any]:
-        """Yield a cursor in a transaction that only reads, or in one that is committed."""
+    def _open(self, seconds: float, *, is_read_only: bool) -> Iterator[Any]:
+        """Yield a cursor in a transaction, which is read-only or is committed at the end."""
         address = self._address
         if self._is_postgresql:
-            address = _with_settings(address, seconds, reads=reads)
+            address = _add_session_settings(address, seconds, is_read_only=is_read_only)
         try:
             connection = dbapi.connect(
                 driver=self._library,
@@ -101,12 +101,12 @@ class AdbcDatabase(ports.Database):
         try:
             with connection.cursor() as cursor:
                 if self._is_postgresql:
-                    # After its first query, a reading transaction cannot become a writing one.
+                    # After its first query, a read-only transaction can no longer be changed.
                     cursor.execute("SELECT 1")
                     cursor.fetchall()
                 self._cursor = cursor
                 yield cursor
-                if not reads and self._is_postgresql:
+                if not is_read_only and self._is_postgresql:
                     connection.commit()
         except (dbapi.Error, OSError, pa.ArrowException) as error:
             raise ports.QueryFailedError(_server_message(error)) from error
@@ -118,18 +118,18 @@ class AdbcDatabase(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        results: arrow_results.Results,
+        results: arrow_results.ResultStream,
     ) -> None:
         parameters: list[Any] = []
 
-        def parameter(name: str) -> str:
+        def write_parameter(name: str) -> str:
             if self._is_postgresql:
-                return _literal(statement.values[name])
+                return _format_literal(statement.values[name])
             parameters.append(statement.values[name])
             return "?"
 
-        text = statement.render(parameter)
-        with self._open(limits.seconds, reads=not self._may_write) as cursor:
+        text = statement.render(write_parameter)
+        with self._open(limits.seconds, is_read_only=not self._may_write) as cursor:
             if self._is_postgresql and statement.first_word not in _COPYABLE_WORDS:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(text, parameters or None)
@@ -140,12 +140,12 @@ class AdbcDatabase(ports.Database):
     def tables(self) -> list[ports.Table]:
         if not self._is_postgresql:
             return self._tables_by_driver()
-        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+        with self._open(_MAX_CATALOGUE_SECONDS, is_read_only=True) as cursor:
             cursor.execute(_TABLES_IN_POSTGRESQL)
             rows = cursor.fetchall()
         return [
             ports.Table(
-                _name(schema, name, default_schema="public"),
+                _quote_name(schema, name, default_schema="public"),
                 list(zip(columns, kinds, strict=True)),
                 rows=count,
                 comment=comment,
@@ -155,7 +155,7 @@ class AdbcDatabase(ports.Database):
 
     def _tables_by_driver(self) -> list[ports.Table]:
         tables: list[ports.Table] = []
-        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+        with self._open(_MAX_CATALOGUE_SECONDS, is_read_only=True) as cursor:
             connection = cursor.connection
             for catalogue in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
                 for schema in catalogue["catalog_db_schemas"] or ():
@@ -167,16 +167,18 @@ class AdbcDatabase(ports.Database):
                             (column["column_name"], column["xdbc_type_name"] or "")
                             for column in table["table_columns"] or ()
                         ]
-                        # Some drivers tell types only by a request for each table.
+                        # Some drivers return types only by a request for each table.
                         if len(tables) < _MAX_TYPE_REQUESTS and not any(
                             kind for _, kind in columns
                         ):
                             columns = (
-                                _columns(connection, schema_name, table["table_name"]) or columns
+                                _read_columns(connection, schema_name, table["table_name"])
+                                or columns
                             )
                         tables.append(
                             ports.Table(
-                                _name(schema_name, table["table_name"], default_schema=""), columns
+                                _quote_name(schema_name, table["table_name"], default_schema=""),
+                                columns,
                             )
                         )
         return tables
@@ -184,7 +186,7 @@ class AdbcDatabase(ports.Database):
     def find_writable(self) -> str | None:
         if not self._is_postgresql:
             return None
-        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+        with self._open(_MAX_CATALOGUE_SECONDS, is_read_only=True) as cursor:
             cursor.execute(_WRITABLE_IN_POSTGRESQL)
             ((answer,),) = cursor.fetchall()
         return str(answer)
@@ -192,7 +194,7 @@ class AdbcDatabase(ports.Database):
     def find_effects(self) -> list[str]:
         if not self._is_postgresql:
             return []
-        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+        with self._open(_MAX_CATALOGUE_SECONDS, is_read_only=True) as cursor:
             cursor.execute(_EFFECTS_IN_POSTGRESQL)
             return [name for (name,) in cursor.fetchall()]
 
@@ -201,8 +203,8 @@ class AdbcDatabase(ports.Database):
             cursor.adbc_cancel()
 
 
-def _columns(connection: Any, schema_name: str, table: str) -> list[tuple[str, str]]:  # noqa: ANN401 - a driver's.
-    """Return the columns of a table with their types; empty if the driver cannot tell."""
+def _read_columns(connection: Any, schema_name: str, table: str) -> list[tuple[str, str]]:  # noqa: ANN401 - a driver's.
+    """Return the columns of a table with their types; empty if the driver does not know them."""
     try:
         arrow_schema = connection.adbc_get_table_schema(table, db_schema_filter=schema_name or None)
     except dbapi.Error:
@@ -211,36 +213,36 @@ def _columns(connection: Any, schema_name: str, table: str) -> list[tuple[str, s
 
 
 def _server_message(error: Exception) -> str:
-    """Return the message of a server, without additions of the driver."""
+    """Return the message of a server, without the driver's additions."""
     text = str(error).strip()
     match = _FLIGHT_MESSAGE.match(text) or _POSTGRESQL_MESSAGE.search(text)
     return match[1].strip() if match else str(error)
 
 
-def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
-    """Add settings of the whole session to an address of PostgreSQL."""
+def _add_session_settings(address: str, seconds: float, *, is_read_only: bool) -> str:
+    """Add settings of the database session to an address of PostgreSQL."""
     session_settings = {
-        "default_transaction_read_only": "on" if reads else "off",
+        "default_transaction_read_only": "on" if is_read_only else "off",
         "statement_timeout": str(int(seconds * 1000)),
-        "lock_timeout": str(_LOCK_SECONDS * 1000),
+        "lock_timeout": str(_MAX_LOCK_SECONDS * 1000),
         "idle_in_transaction_session_timeout": str(int(seconds * 1000) + 10_000),
-        # `_literal` relies on it.
+        # `_format_literal` relies on this setting.
         "standard_conforming_strings": "on",
     }
     parts = urllib.parse.urlsplit(address)
     parameters = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
     settings = " ".join(f"-c {name}={value}" for name, value in session_settings.items())
     parameters["options"] = f"{parameters.get('options', '')} {settings}".strip()
-    parameters.setdefault("connect_timeout", str(_CONNECT_SECONDS))
+    parameters.setdefault("connect_timeout", str(_MAX_CONNECTING_SECONDS))
     parameters.setdefault("application_name", "interpreter-bot")
     query = urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)
     return urllib.parse.urlunsplit(parts._replace(query=query))
 
 
-def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
-    """Return a value as a PostgreSQL literal; text has no type, and gets that of its context.
+def _format_literal(value: Any) -> str:  # noqa: ANN401 - any parameter.
+    """Return a value as a PostgreSQL literal; text is untyped, so its context determines the type.
 
-    With separate parameters the driver could not use COPY, which streams.
+    With separate parameters, the driver could not stream results with COPY.
     """
     match value:
         case None:
@@ -264,18 +266,18 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
         case bytes():
             return f"'\\x{value.hex()}'::bytea"
         case list():
-            return f"ARRAY[{', '.join(map(_literal, value))}]" if value else "'{}'"
+            return f"ARRAY[{', '.join(map(_format_literal, value))}]" if value else "'{}'"
     text = str(value)
     if "\0" in text:
         raise statements.StatementError(data_words.ZERO_BYTE)
     return "'" + text.replace("'", "''") + "'"
 
 
-def _name(schema: str, name: str, *, default_schema: str) -> str:
-    """Return the name of a table for statements."""
+def _quote_name(schema: str, name: str, *, default_schema: str) -> str:
+    """Return the name of a table for statements, quoted where necessary."""
     parts = [name] if schema == default_schema else [schema, name]
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
-        part if _WORD.fullmatch(part) else quoted_part
+        part if _PLAIN_NAME_PATTERN.fullmatch(part) else quoted_part
         for part, quoted_part in zip(parts, quoted, strict=True)
     )

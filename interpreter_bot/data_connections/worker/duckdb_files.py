@@ -10,7 +10,7 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _BATCH_ROWS: Final = 50_000
-# The last setting makes all of them final.
+# The last setting prevents statements from changing the others.
 _LOCKED_SETTINGS: Final[dict[str, Any]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -21,7 +21,7 @@ _LOCKED_SETTINGS: Final[dict[str, Any]] = {
     "enable_external_access": "false",
     "lock_configuration": "true",
 }
-_TABLES: Final = """
+_TABLES_QUERY: Final = """
 select t.schema_name, t.table_name, t.estimated_size, coalesce(t.comment, ''),
   list(c.column_name order by c.column_index), list(c.data_type order by c.column_index)
 from (select schema_name, table_name, estimated_size, comment, table_oid from duckdb_tables()
@@ -33,7 +33,7 @@ group by all order by all limit 2000
 
 
 class DuckdbFile(ports.Database):
-    """A file that is opened for reading."""
+    """A DuckDB file."""
 
     has_reading_transactions = True
 
@@ -45,7 +45,7 @@ class DuckdbFile(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        results: arrow_results.Results,
+        results: arrow_results.ResultStream,
     ) -> None:
         text = statement.render(lambda name: f"${name}")
         config = _LOCKED_SETTINGS | {"max_execution_time": str(int(limits.seconds * 1000))}
@@ -63,7 +63,7 @@ class DuckdbFile(ports.Database):
 
     def tables(self) -> list[ports.Table]:
         with duckdb.connect(self._path, read_only=True, config=_LOCKED_SETTINGS) as connection:
-            rows = connection.execute(_TABLES).fetchall()
+            rows = connection.execute(_TABLES_QUERY).fetchall()
         return [
             ports.Table(
                 name if schema == "main" else f"{schema}.{name}",

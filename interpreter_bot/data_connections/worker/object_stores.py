@@ -1,4 +1,4 @@
-"""Object stores S3, GCS, Azure and HTTP, by obstore."""
+"""Files of S3, GCS, Azure and HTTP servers, with obstore."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from interpreter_bot.data_connections.worker import ports
 from interpreter_bot.wording import data_words
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_PAGE_FILES: Final = 1000
-# Private stores are often reached by plain HTTP within a network.
-_CLIENT: Final = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
-# By default it tries for three minutes, which is too long.
-_RETRIES: Any = {"max_retries": 2, "retry_timeout": datetime.timedelta(seconds=20)}
+_MAX_PAGE_FILES: Final = 1000
+# Within a network, private stores are often served over plain HTTP.
+_CLIENT_OPTIONS: Final = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
+# The default of three minutes is too long.
+_RETRY_OPTIONS: Any = {"max_retries": 2, "retry_timeout": datetime.timedelta(seconds=20)}
 
 
 class ObjectStore:
     """A bucket, or part of one; implements `ports.Files`."""
 
     def __init__(self, specification: ports.Specification) -> None:
-        # What a store takes depends on its kind.
+        # The type of options depends on the kind of the store.
         options: Any = dict(specification.options)
-        client: Any = _CLIENT
+        client: Any = _CLIENT_OPTIONS
         address = specification.address
         if address.startswith(("http://", "https://")):
             self._store: Any = store.HTTPStore.from_url(
-                address, client_options=client, retry_config=_RETRIES
+                address, client_options=client, retry_config=_RETRY_OPTIONS
             )
         else:
             self._store = store.from_url(
-                address, config=options, client_options=client, retry_config=_RETRIES
+                address, config=options, client_options=client, retry_config=_RETRY_OPTIONS
             )
 
     def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
         """Return the files with a prefix; see `ports.Files.list`."""
         files: list[dict[str, Any]] = []
-        with _translated(prefix):
-            for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE_FILES):
+        with _translate_errors(prefix):
+            for piece in obstore.list(
+                self._store, prefix=prefix or None, chunk_size=_MAX_PAGE_FILES
+            ):
                 files += [
                     {
                         "name": entry["path"],
@@ -57,15 +59,15 @@ class ObjectStore:
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a file's bytes."""
-        with _translated(name):
-            # In parts, so that memory holds only one of them.
+        with _translate_errors(name):
+            # In pieces, so that only one is in memory.
             for piece in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(piece)
 
 
 @contextlib.contextmanager
-def _translated(name: str) -> Iterator[None]:
-    """Translate exceptions: all but a missing file may reveal addresses."""
+def _translate_errors(name: str) -> Iterator[None]:
+    """Translate exceptions; messages may reveal addresses, except that of a missing file."""
     try:
         yield
     except FileNotFoundError as error:

@@ -11,11 +11,11 @@ from interpreter_bot.data_connections.worker import arrow_results, statements
 
 
 class ConnectError(Exception):
-    """There is no connection; the reason may reveal addresses, so it is only logged."""
+    """Connecting failed; the reason may reveal addresses, so it is only logged."""
 
 
 class QueryFailedError(Exception):
-    """The database refuses, with a message of its own."""
+    """The database refused a query; the message is its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Specification:
         address: of its server or file.
         options: for its driver.
         writes: whether statements may change data.
-        login_only_reads: the operator vouches that its login can do nothing else.
+        login_only_reads: whether the operator confirms that its login can only read.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Table:
         name: for statements.
         columns: names and types.
         rows: an estimate; -1 if unknown.
-        comment: of its owner.
+        comment: comment of its owner.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Database(Protocol):
     """A driver. People see messages of its exceptions, without secrets.
 
     Attributes:
-        has_reading_transactions: the database itself can restrict a statement to reading.
+        has_reading_transactions: whether the database can restrict a transaction to reading.
     """
 
     has_reading_transactions: bool
@@ -74,18 +74,19 @@ class Database(Protocol):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        results: arrow_results.Results,
+        results: arrow_results.ResultStream,
     ) -> None:
-        """Run a statement and send what it returns."""
+        """Run a statement and send its result."""
 
     def tables(self) -> list[Table]:
-        """Return the tables that can be queried, without those of the system."""
+        """Return the tables that can be queried, without system tables."""
 
     def find_writable(self) -> str | None:
         """Find something that this login may change.
 
         Returns:
-            It in words; None if it is unknown. Empty by default, as files are opened for reading.
+            A phrase; empty if there is nothing, which is the default because files are opened for
+            reading; None if it is unknown.
         """
         return ""
 
@@ -94,11 +95,11 @@ class Database(Protocol):
         return []
 
     def cancel(self) -> None:
-        """Stop the running query, also on the server; it is called in another thread."""
+        """Stop the running query, also on the server; called from another thread."""
 
 
 class Files(Protocol):
-    """A place of files."""
+    """A driver for files."""
 
     def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
         """Return at most `limit` files whose names begin with a prefix."""

@@ -1,4 +1,4 @@
-"""SQLite files, by the module of Python; only reading is authorized."""
+"""SQLite files, by Python's own module, with an authorizer that refuses other actions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import Any, Final
 from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
-_READING: Final = frozenset(
+_READ_ACTIONS: Final = frozenset(
     (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 )
-_WRITING: Final = _READING | {
+_WRITE_ACTIONS: Final = _READ_ACTIONS | {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
     sqlite3.SQLITE_TRANSACTION,
 }
 # Functions that load code or read files.
-_FORBIDDEN: Final = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
+_FORBIDDEN_FUNCTIONS: Final = frozenset(
+    ("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer")
+)
 _LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000),
     (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
@@ -33,7 +35,7 @@ _MAX_TABLES: Final = 2000
 
 
 class SqliteFile(ports.Database):
-    """A file."""
+    """A SQLite file."""
 
     has_reading_transactions = True
 
@@ -62,13 +64,15 @@ class SqliteFile(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        results: arrow_results.Results,
+        results: arrow_results.ResultStream,
     ) -> None:
-        allowed = _WRITING if self._may_write else _READING
+        allowed_actions = _WRITE_ACTIONS if self._may_write else _READ_ACTIONS
 
         def authorize(action: int, _: str | None, name: str | None, *__: str | None) -> int:
             is_function = action == sqlite3.SQLITE_FUNCTION
-            is_allowed = action in allowed and not (is_function and name in _FORBIDDEN)
+            is_allowed = action in allowed_actions and not (
+                is_function and name in _FORBIDDEN_FUNCTIONS
+            )
             return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
         def should_abort() -> bool:
@@ -97,11 +101,10 @@ class SqliteFile(ports.Database):
                 (_MAX_TABLES,),
             ).fetchall()
             for (name,) in names:
-                # Counting would read the whole table; this is right unless rows were deleted.
                 columns = connection.execute(
                     "select name, type from pragma_table_info(?)", (name,)
                 ).fetchall()
-                tables.append(ports.Table(name, columns, rows=_rows(connection, name)))
+                tables.append(ports.Table(name, columns, rows=_estimate_rows(connection, name)))
         return tables
 
     def cancel(self) -> None:
@@ -110,11 +113,14 @@ class SqliteFile(ports.Database):
             connection.interrupt()
 
 
-def _rows(connection: sqlite3.Connection, name: str) -> int:
-    """Return an estimate of the rows of a table; -1 if it has no row ids."""
+def _estimate_rows(connection: sqlite3.Connection, name: str) -> int:
+    """Estimate the rows of a table by its last row id; -1 if it has none.
+
+    Counting would read the whole table. The estimate is too high if rows were deleted.
+    """
     quoted = name.replace('"', '""')
     try:
-        last: Any = connection.execute(f'select max(rowid) from "{quoted}"').fetchone()[0]  # noqa: S608
+        last_row_id: Any = connection.execute(f'select max(rowid) from "{quoted}"').fetchone()[0]  # noqa: S608
     except sqlite3.Error:
         return -1
-    return last if isinstance(last, int) else 0
+    return last_row_id if isinstance(last_row_id, int) else 0

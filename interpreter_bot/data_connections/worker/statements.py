@@ -1,8 +1,8 @@
-"""SQL: check that it is one statement which only reads, and find its parameters.
+"""SQL statements: checks that a text is one statement which only reads, and its parameters.
 
-`sqlglot` parses it in the dialect of the database. Comments never reach the database, because one
-parser may run what another one takes for a comment. The main protection are read-only transactions
-of the database; in addition, functions that have effects in such transactions are refused by name.
+`sqlglot` parses it in the dialect of the database. Comments are removed, because the database may
+run a text that `sqlglot` takes for a comment. The main protection is a read-only transaction of the
+database. Functions with effects even in such transactions are refused by name.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sqlglot import Dialect, Token, Tokenizer, TokenType, exp
 
 from interpreter_bot.wording import data_words
 
-# sqlglot logs whole statements that it reads as commands; these are refused.
+# sqlglot logs whole statements if it parses them as commands, which are refused anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 # Parsing a token takes about a tenth of a millisecond.
 _MAX_TOKENS: Final = 50_000
-# By the names of SQLAlchemy and the settings.
+# Names of dialects in sqlglot, by their names in SQLAlchemy and the settings.
 _DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
-_TITLES: Final = {
+_DIALECT_TITLES: Final = {
     "postgresql": "PostgreSQL",
     "mysql": "MySQL",
     "mariadb": "MariaDB",
@@ -36,7 +36,7 @@ _TITLES: Final = {
     "snowflake": "Snowflake's SQL",
 }
 _EXECUTABLE_COMMENT: Final = re.compile(r"/\*M?!", re.IGNORECASE)
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z_]\w*")
 _SHOWING_WORDS: Final = frozenset(("show", "describe", "desc", "explain"))
 _STATEMENT_BEGINNINGS: Final = frozenset(
     (
@@ -45,11 +45,19 @@ _STATEMENT_BEGINNINGS: Final = frozenset(
         *(TokenType.MERGE, TokenType.CREATE, TokenType.EXECUTE),
     )
 )
-# Expressions that do more than read; locks keep others from writing.
-_EFFECTS: Final = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.Copy, exp.Set, exp.Lock)
-# In this dialect a statement can follow another without a mark. Such a word is in brackets if it is
-# the name of a column or table.
-_STATEMENTS_OF_TSQL: Final = frozenset(
+# Expressions that do more than read; a lock keeps others from writing.
+_EXPRESSIONS_WITH_EFFECTS: Final = (
+    exp.DML,
+    exp.DDL,
+    exp.Into,
+    exp.Command,
+    exp.Copy,
+    exp.Set,
+    exp.Lock,
+)
+# In T-SQL, a statement can follow another without a semicolon, so words that begin a statement are
+# refused. As names of columns or tables, they have to be written in brackets.
+_TSQL_STATEMENT_WORDS: Final = frozenset(
     (
         *("alter", "backup", "begin", "break", "bulk", "checkpoint", "close", "commit", "continue"),
         *("create", "dbcc", "deallocate", "declare", "delete", "deny", "drop", "dump"),
@@ -94,7 +102,7 @@ _REFUSED_FUNCTIONS: Final = {
 
 
 class StatementError(Exception):
-    """The statement is refused, with a sentence."""
+    """A statement is refused; the message is a sentence for people."""
 
 
 class Statement:
@@ -111,16 +119,16 @@ class Statement:
         Args:
             text: the SQL.
             values: its parameters.
-            dialect: its name in SQLAlchemy; an unknown one is parsed as standard SQL.
+            dialect: its name in SQLAlchemy; an unknown dialect is parsed as standard SQL.
 
         Raises:
             StatementError: it is empty, incomplete, or more than one statement.
         """
         self.values = values
-        self._title = _TITLES.get(dialect, "this database's SQL")
+        self._dialect_title = _DIALECT_TITLES.get(dialect, "this database's SQL")
         name = _DIALECTS.get(dialect, dialect)
-        self._name = name if Dialect.get(name) else ""
-        self._dialect = Dialect.get_or_raise(self._name)
+        self._dialect_name = name if Dialect.get(name) else ""
+        self._dialect = Dialect.get_or_raise(self._dialect_name)
         self._text = text
         self._tokens = self._tokenize(text)
         self.first_word = next(
@@ -136,38 +144,38 @@ class Statement:
         `parameter` writes a parameter by its name, and `colon` replaces all other colons.
         """
         parts = []
-        end_of = dict(self._parameter_spans())
+        parameter_ends = dict(self._parameter_spans())
         last_end = self._tokens[0].start
         for token in self._tokens:
             if token.start < last_end:
-                # This is the name of the parameter before it.
+                # This token is the name of the parameter that begins before it.
                 continue
             gap = self._text[last_end : token.start]
             parts.append("\n" if "\n" in gap else " " if gap else "")
-            last_end = end_of.get(token.start, token.end + 1)
+            last_end = parameter_ends.get(token.start, token.end + 1)
             piece = self._text[token.start : last_end]
-            is_parameter = token.start in end_of and piece[1:] in self.values
+            is_parameter = token.start in parameter_ends and piece[1:] in self.values
             parts.append(parameter(piece[1:]) if is_parameter else piece.replace(":", colon))
         return "".join(parts)
 
     def check_reading(self, *, is_guarded: bool = False) -> None:
         """Check that the statement only reads.
 
-        `is_guarded`: the database itself refuses everything else, including statements that are
-        unknown here.
+        With `is_guarded`, a statement that cannot be parsed is accepted, because the database
+        itself refuses to change data.
 
         Raises:
-            StatementError: it may do more, or calls a function that has effects.
+            StatementError: it may do more, or calls a function with effects.
         """
         if len(self._tokens) > _MAX_TOKENS:
             raise StatementError(data_words.STATEMENT_TOO_LONG)
         try:
             expressions = self._parse()
         except (sqlglot.ParseError, RecursionError) as error:
-            if is_guarded or not self._name:
+            if is_guarded or not self._dialect_name:
                 return
-            raise StatementError(data_words.not_parsed(self._title)) from error
-        if len(expressions) > 1 or not all(map(_is_reading, expressions)):
+            raise StatementError(data_words.not_parsed(self._dialect_title)) from error
+        if len(expressions) > 1 or not all(map(_only_reads, expressions)):
             raise StatementError(data_words.NOT_READING)
         self._check_functions()
 
@@ -178,7 +186,7 @@ class Statement:
             raise StatementError(data_words.UNCLOSED_STATEMENT) from error
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
-        if self._name == "mysql":
+        if self._dialect_name == "mysql":
             # Hints override limits.
             tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
         if not tokens:
@@ -186,68 +194,74 @@ class Statement:
         if any(token.token_type is TokenType.SEMICOLON for token in tokens):
             raise StatementError(data_words.SEVERAL_STATEMENTS)
         gaps = _gaps(text, tokens)
-        if self._name == "mysql" and any(_EXECUTABLE_COMMENT.search(gap) for gap in gaps):
+        if self._dialect_name == "mysql" and any(_EXECUTABLE_COMMENT.search(gap) for gap in gaps):
             raise StatementError(data_words.RUNNING_COMMENTS)
         return tokens
 
     def _parse(self) -> Sequence[exp.Expr]:
-        """Return the parsed queries; for EXPLAIN and the like, the explained one."""
+        """Return the parsed queries; for EXPLAIN and similar statements, the explained query."""
         tokens = self._tokens
         if self.first_word in _SHOWING_WORDS:
-            begin = next(
-                (n for n, token in enumerate(tokens) if token.token_type in _STATEMENT_BEGINNINGS),
+            first_index = next(
+                (
+                    index
+                    for index, token in enumerate(tokens)
+                    if token.token_type in _STATEMENT_BEGINNINGS
+                ),
                 None,
             )
-            if begin is None or self.first_word == "show":
+            if first_index is None or self.first_word == "show":
                 if any(token.token_type is TokenType.L_PAREN for token in tokens):
                     raise StatementError(data_words.NOT_READING)
                 return ()
-            while tokens[begin - 1].token_type is TokenType.L_PAREN:
-                begin -= 1
-            tokens = tokens[begin:]
+            while tokens[first_index - 1].token_type is TokenType.L_PAREN:
+                first_index -= 1
+            tokens = tokens[first_index:]
         parsed = self._dialect.parser().parse(tokens, self._text)
         return [expression for expression in parsed if expression is not None]
 
     def _check_functions(self) -> None:
-        functions = _REFUSED_FUNCTIONS.get(self._name)
-        for token, following in zip(self._tokens, [*self._tokens[1:], None], strict=True):
+        refused_functions = _REFUSED_FUNCTIONS.get(self._dialect_name)
+        for token, next_token in zip(self._tokens, [*self._tokens[1:], None], strict=True):
             word = token.text.lower()
             text = self._text[token.start : token.end + 1].lower()
-            if self._name == "tsql" and text in _STATEMENTS_OF_TSQL:
+            if self._dialect_name == "tsql" and text in _TSQL_STATEMENT_WORDS:
                 raise StatementError(data_words.begins_statement(text))
-            if following is None:
+            if next_token is None:
                 continue
-            is_call = following.token_type is TokenType.L_PAREN
-            if self._name == "oracle":
-                # Functions in packages, and values of sequences.
-                is_call |= following.token_type is TokenType.DOT or text == "nextval"
-            if is_call and functions is not None and functions.fullmatch(word):
+            is_call = next_token.token_type is TokenType.L_PAREN
+            if self._dialect_name == "oracle":
+                # A dot may call a function of a package; `nextval` changes a sequence.
+                is_call |= next_token.token_type is TokenType.DOT or text == "nextval"
+            if is_call and refused_functions is not None and refused_functions.fullmatch(word):
                 raise StatementError(data_words.function_refused(word))
             if (
-                self._name == "postgres"
+                self._dialect_name == "postgres"
                 and word == "u"
-                and self._text[following.start : following.end + 1] == "&"
-                and self._text[following.end + 1 : following.end + 2] == '"'
+                and self._text[next_token.start : next_token.end + 1] == "&"
+                and self._text[next_token.end + 1 : next_token.end + 2] == '"'
             ):
                 raise StatementError(data_words.UNICODE_ESCAPES)
 
     def _parameter_spans(self) -> Iterator[tuple[int, int]]:
-        """Iterate over the spans of parameters, which begin with a colon."""
-        for token, following in zip(self._tokens, self._tokens[1:], strict=False):
+        """Yield start and end of each parameter, from its colon."""
+        for token, next_token in zip(self._tokens, self._tokens[1:], strict=False):
             is_colon = token.token_type is TokenType.COLON
-            if is_colon and following.start == token.end + 1:
-                name = _NAME.match(self._text, following.start, following.end + 1)
+            if is_colon and next_token.start == token.end + 1:
+                name = _NAME_PATTERN.match(self._text, next_token.start, next_token.end + 1)
                 if name is not None:
                     yield token.start, name.end()
 
 
-def _is_reading(expression: exp.Expr) -> bool:
+def _only_reads(expression: exp.Expr) -> bool:
     is_query = isinstance(expression, (exp.Query, exp.Values))
-    return is_query and not any(isinstance(part, _EFFECTS) for part in expression.walk())
+    return is_query and not any(
+        isinstance(part, _EXPRESSIONS_WITH_EFFECTS) for part in expression.walk()
+    )
 
 
 def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
-    """Iterate over the text between tokens: space and comments."""
+    """Yield the text between tokens: space and comments."""
     position = 0
     for token in tokens:
         yield text[position : token.start]
@@ -256,7 +270,7 @@ def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _tokenizer(dialect: Dialect) -> Tokenizer:
-    """Return a tokenizer that also splits commands, each of which would otherwise be one token."""
+    """Return a tokenizer that splits commands, which sqlglot otherwise takes as one token each."""
     kind = type("_Tokenizer", (dialect.tokenizer_class,), {"COMMANDS": frozenset()})
     tokenizer: Tokenizer = kind(dialect=dialect)
     return tokenizer
@@ -266,7 +280,7 @@ def parse_parameter(parameter: Any) -> Any:  # noqa: ANN401 - of JSON.
     """Return the value of a parameter from JSON, in which a kernel encodes some types as objects.
 
     Raises:
-        StatementError: it is no such value.
+        StatementError: it is not a valid value.
     """
     if isinstance(parameter, list):
         return [parse_parameter(item) for item in parameter]

@@ -48,15 +48,15 @@ async def asked(kind, given, **request):
         name="lake", kind="files", address=f"{kind}://reports", options=given
     )
     (rule,) = configured_connections.compile_rules([listed], {})
-    workers = worker_processes.Workers(rule)
+    workers = worker_processes.WorkerPool(rule)
     taken = bytearray()
 
     async def take(piece):
         taken.extend(piece)
 
     try:
-        async with workers.worker() as worker:
-            return await worker.ask(request, take, is_framed=False), bytes(taken)
+        async with workers.lend_worker() as worker:
+            return await worker.send_request(request, take, is_framed=False), bytes(taken)
     finally:
         await workers.close()
 

@@ -103,8 +103,8 @@ async def place(sqlite_file, postgresql, lake):
         opening = execution_startup.open_hosts(config, doorkeeper=broker)
         host = await stack.enter_async_context(opening)
         opened = Place(host, broker)
-        opened.service.workspace = host.workspace
-        await opened.service.sources.prepare()
+        opened.service.open_workspace = host.workspace
+        await opened.service.pool.prepare()
         yield opened
 
 

@@ -73,8 +73,8 @@ async def test_flight_sql_gives_rows_by_parameters_and_its_tables(flight):
         assert table.to_pylist() == [{"region": "south", "total": 1875.0, "x": ":not"}]
         table, told = await ask(workers, SERIES.format(100_000), rows=10)
         assert (table.num_rows, told["cut"]) == (10, "rows")
-        async with workers.worker() as worker:
-            (listed,) = (await worker.ask({"do": "tables"}))["tables"]
+        async with workers.lend_worker() as worker:
+            (listed,) = (await worker.send_request({"do": "tables"}))["tables"]
         assert listed["name"] == "sales.orders"
         kinds = [["id", "int64"], ["amount", "double"], ["region", "string"]]
         assert listed["columns"] == kinds

@@ -106,25 +106,25 @@ async def test_mariadb_gives_rows_with_types_and_its_tables(mariadb):
         kinds = ["int64", "date32[day]", "string", "double", "timestamp[us]", "binary", "string"]
         assert [str(kind) for kind in table.schema.types] == kinds
         assert table.column("amount").to_pylist() == [2.0, 4.0]
-        async with workers.worker() as worker:
-            orders, totals = (await worker.ask({"do": "tables"}))["tables"]
+        async with workers.lend_worker() as worker:
+            orders, totals = (await worker.send_request({"do": "tables"}))["tables"]
             assert (orders["name"], orders["comment"]) == ("orders", "What was sold.")
             assert orders["columns"][3] == ["amount", "decimal(10,2)"]
             assert orders["rows"] > 0
             # Of a view, this login may not ask how it is made.
             assert (totals["name"], totals["rows"]) == ("totals", -1)
             assert [name for name, _ in totals["columns"]] == ["region", "total"]
-            assert (await worker.ask({"do": "probe"}))["writable"] == ""
+            assert (await worker.send_request({"do": "probe"}))["writable"] == ""
     nowhere = mariadb.address("plain").replace("/shop?", "/?")
-    async with processes("sqlalchemy", nowhere) as workers, workers.worker() as worker:
-        listed = (await worker.ask({"do": "tables"}))["tables"]
+    async with processes("sqlalchemy", nowhere) as workers, workers.lend_worker() as worker:
+        listed = (await worker.send_request({"do": "tables"}))["tables"]
         assert [table["name"] for table in listed] == ["shop.orders", "shop.totals"]
     for user, told in (("writer", "use ALL PRIVILEGES on *.*"), ("reader", "use EXECUTE on")):
         async with (
             processes("sqlalchemy", mariadb.address(user)) as workers,
-            workers.worker() as worker,
+            workers.lend_worker() as worker,
         ):
-            assert told in (await worker.ask({"do": "probe"}))["writable"]
+            assert told in (await worker.send_request({"do": "probe"}))["writable"]
 
 
 @pytest.mark.parametrize("user", ["reader", "writer"])

@@ -25,7 +25,7 @@ LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 async def processes(kind, address, **fields):
     listed = settings.Connection(name="it", kind=kind, address=str(address), **fields)
     (rule,) = configured_connections.compile_rules([listed], {})
-    workers = worker_processes.Workers(rule)
+    workers = worker_processes.WorkerPool(rule)
     try:
         yield workers
     finally:
@@ -42,8 +42,8 @@ async def ask(workers, sql, parameters=None, **limits):
     request = {
         "do": "query", "sql": sql, "parameters": parameters or {}, "limits": LIMITS | limits,
     }  # fmt: skip
-    async with workers.worker() as worker:
-        told = await worker.ask(request, take)
+    async with workers.lend_worker() as worker:
+        told = await worker.send_request(request, take)
     raw = io.BytesIO(taken)
     content = b""
     while head := raw.read(worker_messages.HEAD.size):
@@ -100,8 +100,11 @@ async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(
     with contextlib.closing(sqlite3.connect(tmp_path / "wide.db")) as connection, connection:
         for number in range(30):
             connection.execute(f"create table wide{number:02} ({columns})")
-    async with processes("sqlite", tmp_path / "wide.db") as workers, workers.worker() as worker:
-        answer = await worker.ask({"do": "tables"})
+    async with (
+        processes("sqlite", tmp_path / "wide.db") as workers,
+        workers.lend_worker() as worker,
+    ):
+        answer = await worker.send_request({"do": "tables"})
     told = answer["tables"]
     assert "more tables or columns than fit in one list" in answer["notice"]
     assert "left out" in told[-1]["comment"]
@@ -196,14 +199,20 @@ async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
 
 @pytest.mark.slow
 async def test_postgresql_tells_its_tables_and_what_a_login_could_change(postgresql):
-    async with processes("postgresql", postgresql.reader) as workers, workers.worker() as worker:
-        (table,) = (await worker.ask({"do": "tables"}))["tables"]
+    async with (
+        processes("postgresql", postgresql.reader) as workers,
+        workers.lend_worker() as worker,
+    ):
+        (table,) = (await worker.send_request({"do": "tables"}))["tables"]
         assert (table["name"], table["rows"]) == ("orders", 1000)
         assert table["comment"] == "What was sold."
         assert table["columns"][3] == ["amount", "numeric(10,2)"]
-        assert (await worker.ask({"do": "probe"}))["writable"] == ""
-    async with processes("postgresql", postgresql.writer) as workers, workers.worker() as worker:
-        assert "superuser" in (await worker.ask({"do": "probe"}))["writable"]
+        assert (await worker.send_request({"do": "probe"}))["writable"] == ""
+    async with (
+        processes("postgresql", postgresql.writer) as workers,
+        workers.lend_worker() as worker,
+    ):
+        assert "superuser" in (await worker.send_request({"do": "probe"}))["writable"]
 
 
 async def test_postgresql_calls_no_function_with_effects_and_names_those_that_anybody_may(
@@ -220,8 +229,8 @@ async def test_postgresql_calls_no_function_with_effects_and_names_those_that_an
         assert said[0] == (
             "The function pg_logical_emit_message is not allowed, because it may do more than read."
         )
-        async with workers.worker() as worker:
-            effects = (await worker.ask({"do": "probe"}))["effects"]
+        async with workers.lend_worker() as worker:
+            effects = (await worker.send_request({"do": "probe"}))["effects"]
     assert {"pg_advisory_lock(bigint)", "pg_terminate_backend(integer,bigint)"} <= set(effects)
     written = f"select pg_current_wal_insert_lsn() - '{before}' < 100000"
     assert postgresql.sql(written) == "t"
@@ -267,8 +276,8 @@ async def test_duckdb_gives_rows_and_opens_no_other_file(duckdb_file, tmp_path):
             "select count(*) from range(100000000000) a, range(1000000) b",
         )
         assert "longer than 2 seconds" in said[-1]
-        async with workers.worker() as worker:
-            (listed,) = (await worker.ask({"do": "tables"}))["tables"]
+        async with workers.lend_worker() as worker:
+            (listed,) = (await worker.send_request({"do": "tables"}))["tables"]
             assert (listed["name"], listed["rows"]) == ("orders", 1000)
 
 
@@ -277,8 +286,8 @@ async def test_a_dialect_of_sqlalchemy_serves_too(sqlite_file):
     async with processes("sqlalchemy", f"sqlite:///{sqlite_file}") as workers:
         table, _ = await ask(workers, "select id, ':id' as t from orders where id = :id", {"id": 7})
         assert table.to_pylist() == [{"id": 7, "t": ":id"}]
-        async with workers.worker() as worker:
-            (listed,) = (await worker.ask({"do": "tables"}))["tables"]
+        async with workers.lend_worker() as worker:
+            (listed,) = (await worker.send_request({"do": "tables"}))["tables"]
             assert listed["name"] == "orders"
 
 

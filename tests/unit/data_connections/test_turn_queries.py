@@ -11,12 +11,12 @@ def query(statement="select 1", *, key="web/1"):
 def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
     turns = turn_queries.TurnQueryLog()
     before, during = query("before"), query("during")
-    turns.note(before)
+    turns.add_query(before)
     turns.begin("web/1")
-    turns.note(during)
-    turns.note(query("elsewhere", key="web/2"))
+    turns.add_query(during)
+    turns.add_query(query("elsewhere", key="web/2"))
     running = query("running")
-    turns.note(running)
+    turns.add_query(running)
     during.rows, during.reason = 3, ""
     asked = turns.end("web/1")
     running.reason = "it is over now"
@@ -31,7 +31,7 @@ def test_statements_are_shown_harmless_and_bounded():
     turns = turn_queries.TurnQueryLog()
     turns.begin("web/1")
     for statement in ("select \x1b[2J'\u202e'", "x" * 10_000, *["select 1"] * 100):
-        turns.note(query(statement))
+        turns.add_query(query(statement))
     hostile, long, *rest, more = turns.end("web/1")
     assert hostile.statement == "select '⟨U+202E⟩'"
     assert len(long.statement) == 2000
