@@ -386,8 +386,8 @@ async def _list_notes(place: command_types.Place) -> command_types.Result:
     if not notes:
         return command_types.Sentence(place_words.NOTHING_REMEMBERED)
     facts = [session_facts.note(note, format_time=place.format_time) for note in notes]
-    if untold_count := len(notes) - len(memory.told(notes)):
-        facts.insert(0, session_facts.Fact("…", place_words.notes_not_told(untold_count)))
+    if omitted_count := len(notes) - len(memory.select_for_model(notes)):
+        facts.insert(0, session_facts.Fact("…", place_words.notes_not_told(omitted_count)))
     return command_types.FactList(place_words.MEMORY_TITLE, facts, has_names=True)
 
 

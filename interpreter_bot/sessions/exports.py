@@ -119,7 +119,7 @@ def _describe_question(event: events.QuestionClosed) -> events.RecordedEvent:
     line = questions.printed_answer(event.question, event.answer)
     if line is not None:
         return events.OutputShown(event.question.cell, line)
-    return events.NoticeShown(questions.summary(event.question, event.answer))
+    return events.NoticeShown(questions.summary_sentence(event.question, event.answer))
 
 
 def _notebook_cells(

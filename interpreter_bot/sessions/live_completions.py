@@ -1,6 +1,6 @@
 """Completions of code that a person is writing, as the live kernel of the session finds them.
 
-What comes from the kernel is checked, bounded and made harmless: see `live_data_views`.
+The kernel's answers are checked, bounded and sanitized as in `live_data_views`.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from interpreter_bot.sessions import live_data_views
 from interpreter_bot.text import safe_text
 
 MAX_CHARACTERS: Final = 4000
-"""How much of the code before the cursor the kernel is told."""
+"""How much of the code before the cursor is sent to the kernel."""
 _MAX_OPTIONS: Final = 200
-_DOC_CHARACTERS: Final = 1500
+_MAX_DOC_CHARACTERS: Final = 1500
 
 
-def _words(text: str) -> str:
-    return safe_text.truncate(text, _DOC_CHARACTERS)
+def _truncate_doc(text: str) -> str:
+    return safe_text.truncate(text, _MAX_DOC_CHARACTERS)
 
 
-class _Strict(pydantic.BaseModel):
+class _StrictModel(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class Signature(_Strict):
-    """What a function takes, and what it says of itself."""
+class Signature(_StrictModel):
+    """The signature of a function, and its docstring."""
 
     label: live_data_views.Text
-    doc: Annotated[str, pydantic.AfterValidator(_words)]
+    doc: Annotated[str, pydantic.AfterValidator(_truncate_doc)]
 
 
-class Completions(_Strict):
-    """How code may go on.
+class Completions(_StrictModel):
+    """Possible continuations of code.
 
     Attributes:
-        typed: how many characters of each option are there already.
-        options: what may stand there, of which kind it is, and words on it.
+        typed: how many characters of each option the person has typed already.
+        options: text, kind and description of each option.
         signature: of the function that is being called.
     """
 
@@ -59,21 +59,23 @@ class Completions(_Strict):
     signature: Signature | None = None
 
 
-_ANSWER: Final[pydantic.TypeAdapter[Completions]] = pydantic.TypeAdapter(Completions)
+_COMPLETIONS: Final[pydantic.TypeAdapter[Completions]] = pydantic.TypeAdapter(Completions)
 
 
-async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: str) -> Completions:
-    """Let a kernel say how code may go on.
+async def complete(
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel, code_before_cursor: str
+) -> Completions:
+    """Let a kernel complete code.
 
     Args:
-        hosts: where the kernel is.
-        kernel: has the variables.
-        before: the code up to where somebody writes.
+        hosts: all hosts.
+        kernel: the kernel with the variables.
+        code_before_cursor: the code that the person has written, up to the cursor.
 
     Raises:
-        BotError: it cannot; the sentence says why.
+        BotError: the kernel cannot complete it; the sentence says why.
     """
-    code = kernel_calls.complete_code(before[-MAX_CHARACTERS:])
+    code = kernel_calls.complete_code(code_before_cursor[-MAX_CHARACTERS:])
     return live_data_views.read_answer(
-        _ANSWER, await live_data_views.run_for_json(hosts, kernel, code)
+        _COMPLETIONS, await live_data_views.run_for_json(hosts, kernel, code)
     )

@@ -1,7 +1,7 @@
 """Pages of a live kernel's tables, for a person to browse, and a list of its variables.
 
-Requests to the kernel and its answers are JSON. The kernel is hostile: answers are checked, bounded
-and made harmless here.
+Requests to the kernel and its answers are JSON. The kernel is hostile, so its answers are checked,
+bounded and sanitized here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _MAX_COLUMNS: Final = 60
 _MAX_FILTERS: Final = 20
 _MAX_SUMMARIES: Final = 20
 _MAX_VARIABLES: Final = 200
-_WORDS_CHARACTERS: Final = 200
-_CELL_CHARACTERS: Final = 500
+_MAX_SEARCH_CHARACTERS: Final = 200
+_MAX_CELL_CHARACTERS: Final = 500
 
 
 T = TypeVar("T")
 
 
-def _harmless(text: str) -> str:
-    return safe_text.truncate(text, _CELL_CHARACTERS)
+def _sanitize_text(text: str) -> str:
+    return safe_text.truncate(text, _MAX_CELL_CHARACTERS)
 
 
 Count = Annotated[int, pydantic.Field(ge=0, le=10**15)]
-Text = Annotated[str, pydantic.AfterValidator(_harmless)]
-Words = Annotated[str, pydantic.Field(max_length=_WORDS_CHARACTERS)]
+Text = Annotated[str, pydantic.AfterValidator(_sanitize_text)]
+SearchText = Annotated[str, pydantic.Field(max_length=_MAX_SEARCH_CHARACTERS)]
 Operator = Literal["contains", "=", "≠", "<", "≤", ">", "≥", "missing", "present"]
 
 
@@ -54,16 +54,16 @@ class PythonBusyError(errors.BotError):
     """Python is busy; it answers once that is over."""
 
 
-class _Strict(pydantic.BaseModel):
+class _StrictModel(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class View(_Strict):
+class View(_StrictModel):
     """The requested part of a table.
 
     Attributes:
-        rows: number of the first row, among those that match, and how many.
-        columns: likewise; those of the index come first.
+        rows: number of the first row, among the rows that match, and the number of rows.
+        columns: the same for columns; columns of the index come first.
         sort: number of a column, and whether its greatest value comes first.
         search: words, a number or a date that a row must have in any column.
         filters: number of a column, operator, and operand.
@@ -72,19 +72,19 @@ class View(_Strict):
     rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_ROWS)]]
     columns: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_COLUMNS)]]
     sort: tuple[Count, bool] | None = None
-    search: Words = ""
+    search: SearchText = ""
     filters: Annotated[
-        tuple[tuple[Count, Operator, Words], ...], pydantic.Field(max_length=_MAX_FILTERS)
+        tuple[tuple[Count, Operator, SearchText], ...], pydantic.Field(max_length=_MAX_FILTERS)
     ] = ()
 
 
-class Columns(_Strict):
+class Columns(_StrictModel):
     """The columns to be summarised."""
 
     summaries: Annotated[tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MAX_SUMMARIES)]
 
 
-class Column(_Strict):
+class Column(_StrictModel):
     """A column: its name, its type as its library calls it, and what can be done with it."""
 
     name: Text
@@ -92,16 +92,16 @@ class Column(_Strict):
     kind: Literal["number", "truth", "time", "text", "other"]
 
 
-class Page(_Strict):
+class Page(_StrictModel):
     """Rows of a table.
 
     Attributes:
-        first_row: its number among those that match.
+        first_row: number of the first row, among the rows that match.
         match_count: how many rows match.
         rows: their cells; None if a value is missing.
-        row_count: how many the table has.
-        column_count: likewise, with those of its index.
-        index_count: how many columns are its index.
+        row_count: how many rows the table has.
+        column_count: how many columns the table has, including its index.
+        index_count: how many columns the index has.
         first_column: number of the leftmost column of the page.
     """
 
@@ -115,13 +115,13 @@ class Page(_Strict):
     columns: Annotated[tuple[Column, ...], pydantic.Field(max_length=_MAX_COLUMNS)]
 
     @pydantic.model_validator(mode="after")
-    def _is_even(self) -> Page:
+    def _check_row_lengths(self) -> Page:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError
         return self
 
 
-class Summary(_Strict):
+class Summary(_StrictModel):
     """Statistics of a column, see `guest.table_views`; approximate if `is_sampled`."""
 
     column: Count
@@ -134,24 +134,24 @@ class Summary(_Strict):
     top: Annotated[tuple[tuple[Text, Count], ...], pydantic.Field(max_length=10)] = ()
 
 
-class Summaries(_Strict):
+class Summaries(_StrictModel):
     """Statistics of several columns."""
 
     summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MAX_SUMMARIES)]
 
 
-class _Problem(_Strict):
+class _Problem(_StrictModel):
     problem: Text
 
 
-class TableFile(_Strict):
+class TableFile(_StrictModel):
     """A file that Python reads as a table.
 
     Attributes:
         handle: for `read_table`.
         is_cut: only its beginning was read.
-        sheets: of a workbook.
-        notes: sentences on what was guessed or left out.
+        sheets: names of the sheets, if it is a workbook.
+        notes: sentences about guesses and about omitted parts.
     """
 
     handle: Annotated[str, pydantic.Field(pattern=r"^t[0-9]{1,12}$")]
@@ -166,7 +166,7 @@ _ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.Typ
 )
 
 
-class Variable(_Strict):
+class Variable(_StrictModel):
     """A variable.
 
     Attributes:
@@ -203,28 +203,30 @@ def read_question(message: object) -> View | Columns:
 
 
 @contextlib.asynccontextmanager
-async def leased_kernel(
+async def lease_kernel(
     hosts: host_ports.Hosts, key: values.SessionKey, person: requests.Person | None
 ) -> AsyncIterator[host_ports.Kernel]:
     """Lease a session's kernel to read its data; one is started if there is none.
 
     Args:
-        hosts: where it runs.
+        hosts: all hosts.
         key: the session.
-        person: the owner of a kernel that is started; None keeps the present owner.
+        person: owner of the kernel if it is started; None keeps the present owner.
 
     Raises:
-        BotError: it did not start in time; the sentence says why.
+        BotError: the kernel did not start in time; the sentence says why.
     """
-    waits: list[str] = []
-    starter = "" if person is None else str((key.platform, key.workspace, person.id))
-    async with hosts.lease(values.format_key(key), person=starter) as lease:
+    wait_sentences: list[str] = []
+    owner = "" if person is None else str((key.platform, key.workspace, person.id))
+    async with hosts.lease(values.format_key(key), person=owner) as lease:
         try:
             async with asyncio.timeout(START_SECONDS):
-                kernel = await lease.kernel(on_wait=waits.append)
+                kernel = await lease.kernel(on_wait=wait_sentences.append)
         except TimeoutError as error:
             raise errors.BotError(
-                variable_words.ALL_SESSIONS_BUSY if any(waits) else variable_words.PYTHON_STARTING
+                variable_words.ALL_SESSIONS_BUSY
+                if any(wait_sentences)
+                else variable_words.PYTHON_STARTING
             ) from error
         yield kernel
 
@@ -270,7 +272,7 @@ async def describe_variables(
 
 
 async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
-    """Run a piece of the bot's own code; return the JSON that it shows.
+    """Run code of the bot itself in a kernel; return the JSON that the code shows.
 
     Raises:
         BotError: the code failed, or showed nothing.
@@ -279,25 +281,25 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     finished = await cancellable_executions.run(
         hosts, kernel, code, show=outputs.append, seconds=_SECONDS, is_bot_code=True
     )
-    last = outputs[-1] if outputs else None
+    last_output = outputs[-1] if outputs else None
     if finished.ending is not values.Ending.OK:
         reason = finished.reason
-        if isinstance(last, values.Error):
-            reason = reason or last.message or last.name
+        if isinstance(last_output, values.Error):
+            reason = reason or last_output.message or last_output.name
         raise errors.BotError(variable_words.table_unreadable(reason))
-    if not isinstance(last, values.Json):
+    if not isinstance(last_output, values.Json):
         raise TableGoneError
-    return last.json
+    return last_output.json
 
 
-def read_answer(kind: pydantic.TypeAdapter[T], text: str) -> T:
+def read_answer(adapter: pydantic.TypeAdapter[T], text: str) -> T:
     """Validate a kernel's answer.
 
     Raises:
         BotError: it is malformed.
     """
     try:
-        return kind.validate_json(_unquote(text))
+        return adapter.validate_json(_unquote(text))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
         raise errors.BotError(variable_words.UNREADABLE_ANSWER) from error
 

@@ -18,13 +18,13 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import session_words
 
 _WARN_SECONDS: Final = 15.0
-# Two measures of one moment differ by the time that measuring takes.
+# The time of a kernel's last use is computed anew each time, and varies by less than this.
 _TOLERANCE_SECONDS: Final = 1.0
-_UNSENT_SECONDS: Final = 5.0
+_SEND_SECONDS: Final = 5.0
 _WRITE_RETRY_SECONDS: Final = 20.0
 _WARNING_SECONDS: Final = 5 * 60.0
 _PRUNE_SECONDS: Final = 3600.0
-_EVENTS_AGE: Final = datetime.timedelta(days=1)
+_MAX_AGE: Final = datetime.timedelta(days=1)
 
 
 class Maintenance:
@@ -37,14 +37,14 @@ class Maintenance:
     ) -> None:
         self._services = services
         self._service = service
-        self._warned: dict[str, float] = {}
+        self._warned_last_uses: dict[str, float] = {}
 
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
-            schedules.PeriodicJob("warn of reaping", _WARN_SECONDS, self.warn_idle),
+            schedules.PeriodicJob("warn of idle kernels", _WARN_SECONDS, self.warn_idle),
             schedules.PeriodicJob(
-                "send waiting notifications", _UNSENT_SECONDS, self._service.send_unsent
+                "send waiting notifications", _SEND_SECONDS, self._service.send_unsent
             ),
             schedules.PeriodicJob(
                 "retry failed writes", _WRITE_RETRY_SECONDS, self._services.write_retries.write
@@ -53,33 +53,39 @@ class Maintenance:
         )
 
     async def warn_idle(self) -> int:
-        """Warn people whose idle kernel is about to be closed, once each time; return how many."""
+        """Warn people once before their idle kernel is ended; return the number of warnings."""
         kernels = self._services.config.kernels
         keeps_variables = self._services.hosts.keeps_variables
         statuses = await self._services.hosts.statuses()
         now = time.monotonic()
-        self._warned = {key: at for key, at in self._warned.items() if key in statuses}
-        count = 0
+        self._warned_last_uses = {
+            key: at for key, at in self._warned_last_uses.items() if key in statuses
+        }
+        warning_count = 0
         for address, status in statuses.items():
-            idle = status.idle_seconds
-            used = now - idle
+            idle_seconds = status.idle_seconds
+            last_use = now - idle_seconds
             key = values.parse_key(address)
-            is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle < kernels.idle_seconds
-            if not is_due or abs(self._warned.get(address, -math.inf) - used) < _TOLERANCE_SECONDS:
+            is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle_seconds < kernels.idle_seconds
+            if (
+                not is_due
+                or abs(self._warned_last_uses.get(address, -math.inf) - last_use)
+                < _TOLERANCE_SECONDS
+            ):
                 continue
             if not (status.loss_reason or self._service.is_busy(key)):
-                self._warned[address] = used
-                remaining = _rounded_duration(kernels.idle_seconds - idle)
-                since = _rounded_duration(idle)
+                self._warned_last_uses[address] = last_use
+                remaining = _rounded_duration(kernels.idle_seconds - idle_seconds)
+                idle_duration = _rounded_duration(idle_seconds)
                 sentence = session_words.idle_warning(
-                    since, remaining, keeps_variables=keeps_variables
+                    idle_duration, remaining, keeps_variables=keeps_variables
                 )
                 await self._service.notify(key, sentence)
-                count += 1
-        return count
+                warning_count += 1
+        return warning_count
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
-        """Resume the turns that can be; notify the people of the others, once a session."""
+        """Resume turns of dead bots; of the others, notify their people once a session."""
         notified_ids = set()
         for turn in orphans:
             session = await self._services.database.sessions.get(turn.session_id)
@@ -97,7 +103,7 @@ class Maintenance:
         await self._services.questions.load()
 
     async def _show_interruption(self, turn: records.Turn, key: values.SessionKey) -> None:
-        """Let messages end that still say that a turn runs."""
+        """Complete the messages of an interrupted turn, which still show it as running."""
         database = self._services.database
         if await database.deliveries.list_for_request(key.platform, turn.request_id):
             codes = [
@@ -107,10 +113,10 @@ class Maintenance:
             self._service.resumptions.add(progress.request(turn, key))
 
     async def prune(self) -> None:
-        """Delete stored content that nothing refers to any more."""
-        await self._services.database.events.prune(_EVENTS_AGE)
-        oldest = time.time() - _EVENTS_AGE.total_seconds()
-        await self._services.database.deliveries.prune(oldest)
+        """Delete old claims of events and deliveries, and files that no part refers to."""
+        await self._services.database.events.prune(_MAX_AGE)
+        oldest_time = time.time() - _MAX_AGE.total_seconds()
+        await self._services.database.deliveries.prune(oldest_time)
         await self._services.database.parts.discard_unused_files()
 
 

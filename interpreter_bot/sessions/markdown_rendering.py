@@ -1,7 +1,7 @@
-"""Markdown as HTML, drawn in a process of its own, whose time and memory are bounded.
+"""Markdown as HTML, drawn in a separate process with bounded time and memory.
 
-What people, models and code wrote is hostile: a few kilobytes may take a parser minutes. What is
-not drawn in time is shown as plain text.
+Markdown of people, models and code is hostile: a few kilobytes may take a parser minutes. A text
+that is not drawn in time is shown as plain text.
 """
 
 from __future__ import annotations
@@ -28,45 +28,49 @@ _MAX_CHARACTERS: Final = 100_000
 _MAX_SECONDS: Final = 10
 _MAX_MEMORY_BYTES: Final = 512 * 1024 * 1024
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024
-_MAX_KEPT_CHARACTERS: Final = 8_000_000
+_MAX_CACHED_CHARACTERS: Final = 8_000_000
 _COMMAND: Final = ("-I", "-B", "-m", "interpreter_bot.sessions.markdown_rendering")
 
 
 class MarkdownRenderer:
-    """Draws Markdown, and keeps what it drew last."""
+    """Draws Markdown, and caches the latest HTML."""
 
     def __init__(self) -> None:
-        self._kept: collections.OrderedDict[str, str] = collections.OrderedDict()
+        self._cached_pages: collections.OrderedDict[str, str] = collections.OrderedDict()
 
     async def render(self, texts: Iterable[str]) -> Mapping[str, str]:
-        """Return the HTML of some texts; plain text for those that cannot be drawn in time."""
-        unique = list(dict.fromkeys(texts))
-        # Short ones first: a long one may use up the time.
-        missing = sorted((text for text in unique if text not in self._kept), key=len)
-        drawn = {text: self._kept[text] for text in unique if text in self._kept}
-        simple = [text for text in missing if _is_simple(text)]
-        if simple:
-            async for text, written in _draw(simple):
-                drawn[text] = written
-        self._keep(drawn)
-        return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique}
+        """Return the HTML of texts; a text that is not drawn in time becomes plain text."""
+        unique_texts = list(dict.fromkeys(texts))
+        # Short texts come first, as a long one may use up the time.
+        uncached = sorted(
+            (text for text in unique_texts if text not in self._cached_pages), key=len
+        )
+        pages = {
+            text: self._cached_pages[text] for text in unique_texts if text in self._cached_pages
+        }
+        quick_texts = [text for text in uncached if _is_quick_to_parse(text)]
+        if quick_texts:
+            async for text, page in _draw(quick_texts):
+                pages[text] = page
+        self._cache(pages)
+        return {text: pages.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique_texts}
 
-    def _keep(self, pages: Mapping[str, str]) -> None:
+    def _cache(self, pages: Mapping[str, str]) -> None:
         for text, page in pages.items():
-            self._kept[text] = page
-            self._kept.move_to_end(text)
-        size = sum(len(text) + len(page) for text, page in self._kept.items())
-        while size > _MAX_KEPT_CHARACTERS:
-            text, page = self._kept.popitem(last=False)
+            self._cached_pages[text] = page
+            self._cached_pages.move_to_end(text)
+        size = sum(len(text) + len(page) for text, page in self._cached_pages.items())
+        while size > _MAX_CACHED_CHARACTERS:
+            text, page = self._cached_pages.popitem(last=False)
             size -= len(text) + len(page)
 
 
-def _is_simple(text: str) -> bool:
+def _is_quick_to_parse(text: str) -> bool:
     return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_slow_to_parse(text)
 
 
 async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
-    """Let a process draw texts; what it has not drawn in time is missing."""
+    """Let a process draw texts in order, and stop at the first that is not drawn in time."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_COMMAND),
         stdin=asyncio.subprocess.PIPE,
@@ -79,7 +83,7 @@ async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
     )
     assert process.stdin is not None  # noqa: S101
     assert process.stdout is not None  # noqa: S101
-    writing = asyncio.create_task(_send(process.stdin, texts), name="Markdown to be drawn")
+    writing = asyncio.create_task(_send_texts(process.stdin, texts), name="Markdown to be drawn")
     try:
         async with asyncio.timeout(2 * _MAX_SECONDS):
             for text in texts:
@@ -96,7 +100,7 @@ async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
         await process.wait()
 
 
-async def _send(writer: asyncio.StreamWriter, texts: list[str]) -> None:
+async def _send_texts(writer: asyncio.StreamWriter, texts: list[str]) -> None:
     with contextlib.suppress(ConnectionError):
         for text in texts:
             writer.write(json.dumps(text).encode() + b"\n")
@@ -110,7 +114,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_MAX_SECONDS, _MAX_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # HTML in it is shown as it is written, and links lead to no script.
+    # This preset escapes HTML, and draws no links with dangerous schemes.
     parser = markdown_it.MarkdownIt("js-default")
     for line in sys.stdin:
         sys.stdout.write(json.dumps(parser.render(json.loads(line))) + "\n")

@@ -1,4 +1,4 @@
-"""Choice of a model by whoever runs the bot, while it runs."""
+"""Choice of a model on the page by the operator, while the bot runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ VARIABLES: Final = (
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
     *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
 )
-"""What of the environment names a model."""
+"""Environment variables that name a model."""
 
 
 class ModelSetup:
     """The models of a bot whose environment and settings name none.
 
     Attributes:
-        is_open: whether models can be chosen here.
-        is_chosen: whether one was chosen, now or before a restart.
+        is_open: whether models can be chosen on the page.
+        is_chosen: whether a model was chosen there, now or before a restart.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class ModelSetup:
         self._catalogue = catalogue
         self._patience = patience
         self._credentials = credentials
-        self._choosing = asyncio.Lock()
+        self._choice_lock = asyncio.Lock()
 
     async def choose(self, key: str, address: str) -> str:
         """Try a model, and use it from now on, also after a restart; return its title.
 
         Raises:
-            BotError: it cannot be used; the sentence says why, and nothing is changed.
+            BotError: the model cannot be used, and nothing is changed; the sentence says why.
         """
         if not self.is_open:
             raise errors.SettingsError(model_words.SET_BY_OPERATOR)
@@ -56,33 +56,38 @@ class ModelSetup:
             raise errors.SettingsError(model_words.ALREADY_CHOSEN)
         variables = model_choice.variables(key, address)
         await model_choice.refuse_reserved(address)
-        async with self._choosing:
-            chosen = await model_choice.open_tested(variables, self._patience)
+        async with self._choice_lock:
+            catalogue = await model_choice.open_tested(variables, self._patience)
             changes = dict.fromkeys(VARIABLES, "") | variables
             try:
                 await asyncio.to_thread(self._credentials.save, changes)
-                await self._catalogue.adopt(chosen)
+                await self._catalogue.adopt(catalogue)
             except BaseException:
-                await chosen.close()
+                await catalogue.close()
                 raise
             self.is_chosen = True
             address = self._catalogue.model().base_url
-            _log.warning("The model was changed on the page; it is asked at %s.", address)
+            _log.warning("A model at %s was chosen on the page.", address)
             return self._catalogue.titles[0]
 
 
 def has_models(environment: Mapping[str, str]) -> bool:
-    """Whether an environment names models."""
+    """Return whether an environment names models."""
     return any(environment.get(name) for name in VARIABLES)
 
 
-def add_stored_models(environment: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
-    """Add stored models to an environment, unless that names models itself."""
+def add_stored_models(
+    environment: Mapping[str, str], stored_variables: Mapping[str, str]
+) -> dict[str, str]:
+    """Add stored models to an environment, unless it already names models."""
     if has_models(environment):
         return dict(environment)
-    return {**environment, **{name: stored[name] for name in VARIABLES if name in stored}}
+    return {
+        **environment,
+        **{name: stored_variables[name] for name in VARIABLES if name in stored_variables},
+    }
 
 
-async def local_servers() -> dict[str, tuple[str, list[str]]]:
-    """Look for servers of models on this machine; return their addresses and models by name."""
+async def find_local_servers() -> dict[str, tuple[str, list[str]]]:
+    """Find model servers on this machine; return their addresses and models by name."""
     return await model_choice.local_servers()

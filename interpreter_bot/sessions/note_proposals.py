@@ -1,6 +1,6 @@
-"""Notes that a model proposes in a turn: a person decides on each, and nothing else keeps one.
+"""Notes that a model proposes in a turn; each is stored only if a person confirms it.
 
-The model gives only a text; where it belongs is the place of the request.
+The model gives only a text; the note belongs to the place of the request.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from interpreter_bot import errors, events, settings
 from interpreter_bot.sessions import places, requests, turn_environments, turn_streams
 from interpreter_bot.wording import place_words
 
-# Where people can list and forget notes.
+# The platforms on which people can list and delete notes.
 _PLATFORMS: Final = frozenset({"slack", "discord", "web"})
 _MAX_PROPOSALS: Final = 3
-_ENOUGH: Final = "[Not proposed: that were enough notes for one answer.]"
-_KNOWN: Final = "[Not proposed: this is remembered already.]"
-_REFUSED: Final = "[Not proposed: {reason}]"
-_DECLINED: Final = "[The person declined this note. Do not propose it again.]"
-_UNANSWERED: Final = "[Nobody answered, so it is not remembered. Go on without it.]"
-_KEPT: Final = "[The person confirmed it. It is remembered here as {note}.]"
-_NOT_KEPT: Final = "[The person confirmed it, but it could not be kept: {reason}]"
+_TOO_MANY_RESULT: Final = "[Not proposed: there were enough notes in this answer.]"
+_KNOWN_RESULT: Final = "[Not proposed: this is remembered already.]"
+_REFUSED_RESULT: Final = "[Not proposed: {reason}]"
+_DECLINED_RESULT: Final = "[The person declined this note. Do not propose it again.]"
+_UNANSWERED_RESULT: Final = "[Nobody answered, so it is not remembered. Go on without it.]"
+_REMEMBERED_RESULT: Final = "[The person confirmed it. It is remembered here as {note}.]"
+_NOT_REMEMBERED_RESULT: Final = "[The person confirmed it, but it could not be kept: {reason}]"
 
 
-def are_possible(places: places.Places, request: requests.Request, model: settings.Model) -> bool:
-    """Return whether a model may propose notes: a person is there, and can forget them later."""
+def may_propose_notes(
+    places: places.Places, request: requests.Request, model: settings.Model
+) -> bool:
+    """Return whether a model may propose notes: a person can answer, and delete them later."""
     has_people = request.is_attended and request.key.platform in _PLATFORMS
     return has_people and bool(places.max_notes) and model.can_call_tools
 
@@ -34,10 +36,10 @@ class NoteProposals:
     """Proposes the notes of one turn.
 
     Args:
-        places: keeps them.
-        request: of the turn.
-        environment: asks its people.
-        stream: tells them what is not kept.
+        places: stores the notes.
+        request: the turn's request.
+        environment: asks people.
+        stream: shows why a note could not be stored.
     """
 
     def __init__(
@@ -57,23 +59,23 @@ class NoteProposals:
         """Ask a person whether to remember a text; return the result for the model."""
         scope = self._request.scope.place
         try:
-            note = places.checked_note(text)
+            note = places.normalize_note(text)
         except errors.BotError as error:
-            return _REFUSED.format(reason=error)
+            return _REFUSED_RESULT.format(reason=error)
         notes = await self._places.notes(scope)
-        if any(known.text == note for known in notes):
-            return _KNOWN
-        if len([known for known in notes if known.scope == scope]) >= self._places.max_notes:
-            return _REFUSED.format(reason=place_words.memory_full(self._places.max_notes))
+        if any(other.text == note for other in notes):
+            return _KNOWN_RESULT
+        if len([other for other in notes if other.scope == scope]) >= self._places.max_notes:
+            return _REFUSED_RESULT.format(reason=place_words.memory_full(self._places.max_notes))
         self._count += 1
         if self._count > _MAX_PROPOSALS:
-            return _ENOUGH
+            return _TOO_MANY_RESULT
         try:
             answer = await self._environment.ask_about_note(note)
         except errors.UnansweredError:
-            return _UNANSWERED
+            return _UNANSWERED_RESULT
         if answer is None:
-            return _DECLINED
+            return _DECLINED_RESULT
         note = note if answer.edited is None else answer.edited
         person = self._request.person
         if answer.admin:
@@ -85,5 +87,5 @@ class NoteProposals:
             raise
         except errors.BotError as error:
             self._stream.emit(events.NoticeShown(str(error)))
-            return _NOT_KEPT.format(reason=error)
-        return _KEPT.format(note=json.dumps(note, ensure_ascii=False))
+            return _NOT_REMEMBERED_RESULT.format(reason=error)
+        return _REMEMBERED_RESULT.format(note=json.dumps(note, ensure_ascii=False))

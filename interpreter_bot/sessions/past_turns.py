@@ -26,11 +26,11 @@ class SessionOverview:
     """One session, for a list.
 
     Attributes:
-        record: as it is stored.
+        record: the stored session.
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
-        idle_seconds: since that kernel last did something.
+        idle_seconds: time since that kernel was last used.
     """
 
     record: records.Session
@@ -40,17 +40,17 @@ class SessionOverview:
     idle_seconds: float | None = None
 
     @classmethod
-    def of(
+    def from_record(
         cls, session: records.Session, status: host_ports.KernelStatus | None, *, is_busy: bool
     ) -> SessionOverview:
         """Return the overview of a session with the status of its kernel."""
-        live = status if status is not None and not status.loss_reason else None
+        live_status = status if status is not None and not status.loss_reason else None
         return cls(
             record=session,
             is_busy=is_busy,
-            has_kernel=live is not None,
-            memory_bytes=live.memory_bytes if live else None,
-            idle_seconds=live.idle_seconds if live else None,
+            has_kernel=live_status is not None,
+            memory_bytes=live_status.memory_bytes if live_status else None,
+            idle_seconds=live_status.idle_seconds if live_status else None,
         )
 
 
@@ -59,10 +59,10 @@ class UsageSummary:
     """Usage and limits.
 
     Attributes:
-        session: by the conversation, ever.
-        today: by the person, in all conversations, since midnight UTC.
-        allowed_money: of the person in a day; None means no limit.
-        allowed_tokens: of the person in a day; None means no limit.
+        session: usage of the conversation since it began.
+        today: usage of the person in all conversations, since midnight UTC.
+        allowed_money: the person's limit a day; None means no limit.
+        allowed_tokens: the person's limit a day; None means no limit.
     """
 
     session: values.Usage
@@ -76,9 +76,9 @@ class PastTurn:
     """One request and its result.
 
     Attributes:
-        record: as it is stored.
-        events: what happened, in order, each step's words as one; the last is its end, unless it
-            runs.
+        record: the stored turn.
+        events: in order, with one event for all text of a step; the last is the turn's end, unless
+            the turn still runs.
     """
 
     record: records.Turn
@@ -92,7 +92,7 @@ class PastTurn:
 
     @property
     def queries(self) -> tuple[code_activity.ShownQuery, ...]:
-        """What its code sent to data connections, once it has ended."""
+        """The queries of its code to data connections, once the turn has ended."""
         ends = (event.queries for event in self.events if isinstance(event, events.TurnEnded))
         return next(ends, ())
 
@@ -102,21 +102,23 @@ async def load(
 ) -> tuple[PastTurn, ...]:
     """Load the latest turns of a session, in the order in which they began."""
     turns = await database.turns.list_for_session(session_id, limit=limit)
-    past: list[PastTurn] = []
-    # A few at a time, as their outputs are decoded on the event loop.
+    past_turns: list[PastTurn] = []
+    # In batches, as decoding all outputs at once would block the event loop.
     for begin in range(0, len(turns), _BATCH_TURNS):
-        past += await _load_batch(database, turns[begin : begin + _BATCH_TURNS])
+        past_turns += await _load_batch(database, turns[begin : begin + _BATCH_TURNS])
         await asyncio.sleep(0)
-    return tuple(past)
+    return tuple(past_turns)
 
 
-async def events_of(database: databases.Database, turn_id: int) -> tuple[events.RecordedEvent, ...]:
-    """Load what is recorded of one turn, as events; nothing if there is no such turn."""
+async def load_events(
+    database: databases.Database, turn_id: int
+) -> tuple[events.RecordedEvent, ...]:
+    """Load the recorded events of a turn; none if there is no such turn."""
     turn = await database.turns.get(turn_id)
     if turn is None:
         return ()
-    (past,) = await _load_batch(database, [turn])
-    return past.events
+    (past_turn,) = await _load_batch(database, [turn])
+    return past_turn.events
 
 
 async def _load_batch(
@@ -124,21 +126,21 @@ async def _load_batch(
 ) -> Sequence[PastTurn]:
     ids = [turn.id for turn in turns]
     async with database.transaction(is_writing=False):
-        parts = _by_turn(
+        parts = _group_by_turn(
             await database.parts.list_for_turns(ids, excluded_kind=records.PartKind.MEMORY)
         )
-        artifacts = _by_turn(await database.artifacts.list_for_turns(ids))
-        executions = _by_turn(await database.executions.list_for_turns(ids))
-        spent = await database.usage.sum_for_turns(ids)
+        artifacts = _group_by_turn(await database.artifacts.list_for_turns(ids))
+        executions = _group_by_turn(await database.executions.list_for_turns(ids))
+        usages = await database.usage.sum_for_turns(ids)
     return [
         PastTurn(
             record=turn,
             events=(
                 events.Started(),
-                *_of_parts(parts[turn.id], executions[turn.id]),
-                *_of_files(artifacts[turn.id]),
-                *_of_usage(spent.get(turn.id), parts[turn.id]),
-                *_of_end(turn, parts[turn.id]),
+                *_part_events(parts[turn.id], executions[turn.id]),
+                *_file_events(artifacts[turn.id]),
+                *_usage_events(usages.get(turn.id), parts[turn.id]),
+                *_end_events(turn, parts[turn.id]),
             ),
         )
         for turn in turns
@@ -148,57 +150,63 @@ async def _load_batch(
 _Row = TypeVar("_Row", records.Part, records.Artifact, records.Execution)
 
 
-def _by_turn(rows: Iterable[_Row]) -> dict[int, list[_Row]]:
-    of_turns: dict[int, list[_Row]] = collections.defaultdict(list)
+def _group_by_turn(rows: Iterable[_Row]) -> dict[int, list[_Row]]:
+    rows_by_turn: dict[int, list[_Row]] = collections.defaultdict(list)
     for row in rows:
-        of_turns[row.turn_id].append(row)
-    return of_turns
+        rows_by_turn[row.turn_id].append(row)
+    return rows_by_turn
 
 
-def _of_parts(
+def _part_events(
     parts: Sequence[records.Part], executions: Sequence[records.Execution]
 ) -> Iterator[events.RecordedEvent]:
-    of_ids = {execution.id: execution for execution in executions}
-    cells = {execution_id: number for number, execution_id in enumerate(sorted(of_ids))}
-    running: int | None = None
+    executions_by_id = {execution.id: execution for execution in executions}
+    cell_numbers = {
+        execution_id: number for number, execution_id in enumerate(sorted(executions_by_id))
+    }
+    open_execution_id: int | None = None
     text, step = "", 0
     for part in parts:
         if text and (part.kind is not records.PartKind.TEXT or part.step != step):
-            yield from _of_words(text, step)
+            yield from _text_events(text, step)
             text = ""
-        if running is not None and part.execution_id != running:
-            yield from _of_ending(cells[running], of_ids[running])
-            running = None
+        if open_execution_id is not None and part.execution_id != open_execution_id:
+            yield from _ending_events(
+                cell_numbers[open_execution_id], executions_by_id[open_execution_id]
+            )
+            open_execution_id = None
         match part.kind:
             case records.PartKind.TEXT:
                 text, step = text + part.text, part.step
             case records.PartKind.NOTICE:
                 yield events.NoticeShown(part.text)
             case records.PartKind.QUESTION:
-                yield from _of_question(part.detail)
-            case records.PartKind.CODE if part.execution_id in cells:
-                running = part.execution_id
-                yield events.CodeStarted(cells[running], part.text)
-            case records.PartKind.OUTPUT if part.execution_id in cells and part.output:
-                yield _of_output(cells[part.execution_id], part.output)
+                yield from _question_events(part.detail)
+            case records.PartKind.CODE if part.execution_id in cell_numbers:
+                open_execution_id = part.execution_id
+                yield events.CodeStarted(cell_numbers[open_execution_id], part.text)
+            case records.PartKind.OUTPUT if part.execution_id in cell_numbers and part.output:
+                yield _output_event(cell_numbers[part.execution_id], part.output)
     if text:
-        yield from _of_words(text, step)
-    if running is not None:
-        yield from _of_ending(cells[running], of_ids[running])
+        yield from _text_events(text, step)
+    if open_execution_id is not None:
+        yield from _ending_events(
+            cell_numbers[open_execution_id], executions_by_id[open_execution_id]
+        )
 
 
-def _of_words(text: str, step: int) -> Iterator[events.RecordedEvent]:
+def _text_events(text: str, step: int) -> Iterator[events.RecordedEvent]:
     yield events.StepStarted(step)
     yield events.TextAdded(text)
 
 
-def _of_output(cell: int, output: values.StoredOutput) -> events.RecordedEvent:
+def _output_event(cell: int, output: values.StoredOutput) -> events.RecordedEvent:
     if isinstance(output, values.StoredDisplay):
         return events.StoredDisplayShown(cell, output)
     return events.OutputShown(cell, output)
 
 
-def _of_question(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:
+def _question_events(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:
     try:
         question = questions.read_question(detail["question"])
         answer = questions.read_answer(detail.get("answer"))
@@ -209,8 +217,8 @@ def _of_question(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:
     yield events.QuestionClosed(question, answer)
 
 
-def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.RecordedEvent]:
-    """Return the end of code; none if the bot died before."""
+def _ending_events(cell: int, execution: records.Execution) -> Iterator[events.RecordedEvent]:
+    """Return the end of code; none if the bot died before the end was recorded."""
     if execution.ending is not None:
         finished = values.Finished(
             execution.ending, execution.seconds, execution.reason, execution.kernel_lost
@@ -218,30 +226,32 @@ def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.Recor
         yield events.CodeFinished(cell, finished)
 
 
-def _of_files(artifacts: Iterable[records.Artifact]) -> Iterator[events.RecordedEvent]:
+def _file_events(artifacts: Iterable[records.Artifact]) -> Iterator[events.RecordedEvent]:
     """Return the files of a turn; their cells are not stored."""
     for artifact in artifacts:
         artifact_made = values.Artifact(artifact.name, artifact.size_bytes, artifact.sha256)
         yield events.FileMade(0, artifact_made)
 
 
-def _of_usage(
-    spent: values.Usage | None, parts: Sequence[records.Part]
+def _usage_events(
+    usage: values.Usage | None, parts: Sequence[records.Part]
 ) -> Iterator[events.RecordedEvent]:
     """Return the usage of a turn; whether it is an estimate is not stored."""
-    if spent is not None and spent.tokens:
+    if usage is not None and usage.tokens:
         steps = max((part.step for part in parts), default=0)
-        yield events.UsageChanged(dataclasses.replace(spent, steps=steps))
+        yield events.UsageChanged(dataclasses.replace(usage, steps=steps))
 
 
-def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[events.RecordedEvent]:
+def _end_events(
+    turn: records.Turn, parts: Sequence[records.Part]
+) -> Iterator[events.RecordedEvent]:
     if turn.status is values.TurnStatus.RUNNING:
         return
-    hidden = (records.PartKind.QUERIES, records.PartKind.QUESTION)
-    visible = [part for part in parts if part.kind not in hidden]
-    is_last_words = bool(visible) and visible[-1].kind is records.PartKind.TEXT
+    hidden_kinds = (records.PartKind.QUERIES, records.PartKind.QUESTION)
+    visible = [part for part in parts if part.kind not in hidden_kinds]
+    ends_in_text = bool(visible) and visible[-1].kind is records.PartKind.TEXT
     is_stopped = turn.status is values.TurnStatus.STOPPED
-    is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and is_last_words)
+    is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and ends_in_text)
     sentence = "" if is_answer else turn.answer
     if is_stopped:
         sentence = run_words.RUN_CUT_SHORT

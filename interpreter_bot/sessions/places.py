@@ -1,8 +1,8 @@
-"""Places: what holds in a channel, a server or for a person of the page, and what is remembered.
+"""Places: choices and notes of a channel, of a server, or of a person of the page.
 
-What people choose is stored for a scope. What the operator's `place` settings choose for a scope
-takes the place of that, and cannot be changed. Notes belong to a scope, too: whoever gives a scope
-gets what is of it and of those around it, and never of one beside it.
+Choices of people are stored for a scope. Choices in the operator's `place` settings replace them,
+and people cannot change those. Notes belong to a scope, too. A lookup by a scope finds the choices
+and notes of that scope and of the wider scopes around it, and none of a sibling.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Choice: TypeAlias = preferences.Choice
 Note: TypeAlias = records.Note
 
 INSTRUCTIONS: Final = "instructions"
-"""Name of the choice that models are told; those of all scopes around hold together."""
+"""Name of the choice that is part of models' prompts, together with that of all wider scopes."""
 _MAX_AUTHOR_CHARACTERS: Final = 80
 # Of all notes that are told to a model.
 _MAX_PROMPT_CHARACTERS: Final = 4_000
 
 
 class Places:
-    """What holds where."""
+    """The choices and notes of all places."""
 
     def __init__(self, config: settings.Settings, database: databases.Database) -> None:
         self._memory = config.memory
         self._database = database
-        self._fixed = [
+        self._operator_choices = [
             preferences.Choice(name, value, values.Scope(*address.split("/")), is_fixed=True)
             for place in config.place
             for address in place.places or ("",)
@@ -43,14 +43,16 @@ class Places:
 
     async def choices(self, scope: values.Scope) -> preferences.Choices:
         """Return the choices in effect in a scope: people's and the operator's."""
-        fixed = [choice for choice in self._fixed if choice.scope.includes(scope)]
-        replaced = {(choice.name, choice.scope) for choice in fixed}
-        stored = [
+        operator_choices = [
+            choice for choice in self._operator_choices if choice.scope.includes(scope)
+        ]
+        replaced_keys = {(choice.name, choice.scope) for choice in operator_choices}
+        people_choices = [
             choice
             for choice in (await self._database.choices.list_around(scope)).entries
-            if (choice.name, choice.scope) not in replaced
+            if (choice.name, choice.scope) not in replaced_keys
         ]
-        return preferences.Choices.ordered([*stored, *fixed])
+        return preferences.Choices.ordered([*people_choices, *operator_choices])
 
     async def choose(
         self, scope: values.Scope, name: str, value: object | None, *, author: str = ""
@@ -58,12 +60,12 @@ class Places:
         """Store a choice for a scope; None deletes it, so that a wider one is in effect again.
 
         Raises:
-            BotError: the operator's settings have it for that scope, or a text is too long.
+            BotError: the operator made this choice for that scope, or a text is too long.
         """
         if value is None:
             await self._database.choices.remove(scope, name)
             return
-        if any((choice.name, choice.scope) == (name, scope) for choice in self._fixed):
+        if any((choice.name, choice.scope) == (name, scope) for choice in self._operator_choices):
             raise errors.BotError(place_words.FIXED_BY_OPERATOR)
         if name == INSTRUCTIONS:
             value = safe_text.sanitize(str(value)).strip()
@@ -72,15 +74,15 @@ class Places:
 
     @property
     def max_notes(self) -> int:
-        """The most notes of a scope; 0 if nothing is remembered."""
+        """The most notes that a scope may have; 0 turns notes off."""
         return self._memory.notes
 
     async def notes(self, scope: values.Scope) -> tuple[records.Note, ...]:
-        """Return the notes of a scope and of those around it, the oldest first."""
+        """Return the notes of a scope and of wider ones, the oldest first."""
         return await self._database.notes.list_around(scope) if self.max_notes else ()
 
-    def told(self, notes: Sequence[Note]) -> Sequence[Note]:
-        """Return the newest of some notes: those that models are told."""
+    def select_for_model(self, notes: Sequence[Note]) -> Sequence[Note]:
+        """Return the newest notes that fit into a model's prompt."""
         characters = 0
         for count, note in enumerate(reversed(notes)):
             characters += len(json.dumps(note.text, ensure_ascii=False)) + 1
@@ -91,21 +93,21 @@ class Places:
     async def prompt(
         self, scope: values.Scope, choices: preferences.Choices, *, can_propose: bool
     ) -> str:
-        """Return what models are told of a place; empty if there is nothing."""
+        """Return the part of a model's prompt about a place; empty if there is nothing."""
         notes = await self.notes(scope)
-        told = self.told(notes)
+        selected_notes = self.select_for_model(notes)
         return prompt_texts.describe_place(
             [str(choice.value) for choice in choices.of(INSTRUCTIONS)],
-            [note.text for note in told],
-            omitted_count=len(notes) - len(told),
+            [note.text for note in selected_notes],
+            omitted_count=len(notes) - len(selected_notes),
             can_propose=can_propose,
         )
 
     async def find_note(self, scope: values.Scope, number: str) -> Note:
-        """Return a note of a scope or of one around it, by its number.
+        """Return a note of a scope or of a wider one, by its number.
 
         Raises:
-            BotError: there is none.
+            BotError: there is no such note.
         """
         for note in await self.notes(scope):
             if str(note.id) == number:
@@ -116,11 +118,11 @@ class Places:
         """Add a note that a person confirmed, unless the place has it.
 
         Raises:
-            BotError: it cannot be one, or the place has too many.
+            BotError: the text cannot be a note, or the place has too many notes.
         """
         if not await self._database.notes.add(
             scope,
-            checked_note(text),
+            normalize_note(text),
             person=person.id,
             author=(person.name or person.id)[:_MAX_AUTHOR_CHARACTERS],
             max_notes=self.max_notes,
@@ -131,9 +133,9 @@ class Places:
         """Replace the text of a note.
 
         Raises:
-            BotError: it cannot be one, or the note was changed meanwhile.
+            BotError: the text cannot be a note, or the note was changed meanwhile.
         """
-        if not await self._database.notes.change(note, checked_note(text)):
+        if not await self._database.notes.change(note, normalize_note(text)):
             raise errors.BotError(place_words.CHANGED_MEANWHILE)
 
     async def forget(self, note: Note) -> None:
@@ -141,24 +143,22 @@ class Places:
         await self._database.notes.remove(note.id)
 
     async def forget_all(self, scope: values.Scope) -> None:
-        """Delete the notes of a scope and of all within it."""
+        """Delete the notes of a scope and of all narrower ones."""
         await self._database.notes.erase(scope)
 
     async def erase(self, scope: values.Scope) -> None:
-        """Delete instructions, notes and schedules of a place that is gone, not who may do what in
-        it.
-        """
+        """Delete instructions, notes and schedules of a deleted place, but keep its permissions."""
         async with self._database.transaction(is_writing=True):
             await self._database.notes.erase(scope)
             await self._database.choices.erase(scope, INSTRUCTIONS)
             await self._database.schedules.erase(scope)
 
 
-def checked_note(text: str) -> str:
-    """Return a text as a note: one line that shows all of itself.
+def normalize_note(text: str) -> str:
+    """Return a text as a note: one line without invisible characters.
 
     Raises:
-        BotError: it is empty, or too long.
+        BotError: the text is empty, or too long.
     """
     note = " ".join(safe_text.sanitize(text).split())
     if not note:

@@ -1,4 +1,4 @@
-"""What platforms implement: the reply to a request."""
+"""The port that platforms implement: the reply to a request."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from typing import Final
 from interpreter_bot import events
 
 NO_TOOLS: Final = '{"servers": {}}'
-"""What code is answered that asks for tools where there are none; of a call, it has no result."""
+"""The answer to code that lists tools if there are none; to a call it is an invalid answer."""
 
 
 class Reply(abc.ABC):
-    """Where a turn, or a run of code, is shown. Events after its end are ignored, also if the end
-    could not be shown.
+    """Shows a turn, or a run of code. Events after its end are ignored, even if `_show` then fails.
 
-    What `_show` raises means that the reader is gone, such as BrokenPipeError: the code is stopped
-    at once and the exception is passed on.
+    An exception of `_show`, such as BrokenPipeError, means that nobody reads the reply any more:
+    the code is stopped at once, and the exception is passed on.
     """
 
     _has_ended = False
 
     def emit(self, event: events.TurnEvent) -> None:
         """Receive an event."""
-        # A message that is final stays as it is, whatever goes wrong in the last moments.
+        # A final message must not change, even if an error follows.
         if not self._has_ended:
             self._has_ended = isinstance(event, events.TurnEnded)
             self._show(event)
 
     @abc.abstractmethod
     def _show(self, event: events.TurnEvent) -> None:
-        """Show an event, or note it to be shown; must not block."""
+        """Show an event, or queue it; must not block."""
 
     @property
     def spool(self) -> pathlib.Path | None:
-        """The directory for copies of the files that code makes; None if it wants no copies."""
+        """The directory for copies of the files that code makes; None for no copies."""
         return None

@@ -1,7 +1,8 @@
-"""Questions of turns to people, and who may answer them.
+"""Questions of turns to people, and the check who may answer them.
 
 A turn asks one question at a time. Question and answer are stored until the turn asks another or
-ends: a bot that takes the turn over asks under the same id, and gets an answer that came meanwhile.
+ends. So a bot that takes over the turn asks under the same id, and finds an answer that came
+meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_KNOWN: Final = 1_000
+_MAX_ASKED_IDS: Final = 1_000
 _ID_BITS: Final = 60
 _QUESTIONS: Final[dict[str, Callable[..., events.Question]]] = {
     kind.__name__: kind for kind in (events.InputQuestion, events.ApprovalQuestion)
@@ -39,9 +40,9 @@ def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
 
     Args:
         turn_id: of its turn.
-        cell: that it is about.
-        origin: distinguishes it from other questions about the cell.
-        text: the question itself, so that no answer ever counts for another text.
+        cell: number of the cell that the question is about.
+        origin: distinguishes the question from others about the cell.
+        text: of the question, so that an answer never counts for another text.
     """
     text = "\0".join((str(turn_id), str(cell), origin, text))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
@@ -50,7 +51,7 @@ def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Entry:
-    """A question of a turn; it has a waiter once this bot asks it, by `emit`."""
+    """A question of a turn; it has a waiter and `emit` once this bot has asked it."""
 
     turn_id: int
     question: events.Question
@@ -66,14 +67,14 @@ class _Entry:
 
 
 class Questions:
-    """The latest question of each turn that runs."""
+    """The latest question of each running turn."""
 
     def __init__(self, table: turn_questions.TurnQuestions | None = None) -> None:
-        """Begin with none; without a table they end with this process."""
+        """Begin without questions; if there is no table, they end with this process."""
         self._table = table
         self._by_turn: dict[int, _Entry] = {}
         self._by_id: dict[str, _Entry] = {}
-        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MAX_KNOWN)
+        self._asked_ids: Final[collections.deque[str]] = collections.deque(maxlen=_MAX_ASKED_IDS)
 
     async def load(self) -> None:
         """Load the questions of turns that other bots began, so that people can answer them.
@@ -86,7 +87,7 @@ class Questions:
                 entry = _Entry(stored.turn_id, read_question(stored.question), is_stored=True)
                 entry.answer = read_answer(stored.answer)
             except (KeyError, TypeError, ValueError) as error:
-                # Another release wrote it. The turn asks anew.
+                # Another release wrote it. The turn will ask again.
                 _log.warning("a question of turn %d cannot be read", stored.turn_id, exc_info=error)
                 continue
             self._by_turn[stored.turn_id] = self._by_id[entry.question.id] = entry
@@ -96,8 +97,8 @@ class Questions:
         entry = self._by_id.get(question_id)
         return entry.question if entry is not None and entry.answer is None else None
 
-    def open_in(self, session: values.SessionKey, person: str) -> tuple[events.Question, ...]:
-        """Return the questions to a person in a session that can be answered, the oldest first."""
+    def list_open(self, session: values.SessionKey, person: str) -> tuple[events.Question, ...]:
+        """Return the questions of a session that a person can answer, the oldest first."""
         return tuple(
             entry.question
             for entry in self._by_id.values()
@@ -105,45 +106,48 @@ class Questions:
             and (entry.question.session, entry.question.person) == (session, person)
         )
 
-    def has_asked(self, question_id: str) -> bool:
+    def is_known(self, question_id: str) -> bool:
         """Return whether a question is known: it can be answered, or this process asked it."""
-        return question_id in self._by_id or question_id in self._asked
+        return question_id in self._by_id or question_id in self._asked_ids
 
-    def require(
-        self, question_id: str, person: str, *, is_admin: bool = False, edits: bool = False
+    def require_answerable(
+        self, question_id: str, person: str, *, is_admin: bool = False, is_edit: bool = False
     ) -> events.Question:
         """Return a question if a person may answer it.
 
-        The person who asked may. An administrator may decide on approvals, except edits of the code
-        and calls with that person's account.
+        The person whose request it is may. An administrator may decide on approvals, but neither
+        edit the code nor approve calls with that person's account.
 
         Raises:
-            AnswerRefusedError: the person may not, or it is too late.
+            AnswerRefusedError: the person may not answer, or it is too late.
         """
         question = self.find(question_id)
         if question is None:
             raise errors.AnswerRefusedError(question_words.EXPIRED)
         is_open_to_admins = isinstance(question, events.ApprovalQuestion) and not (
-            question.is_personal or edits
+            question.is_personal or is_edit
         )
         if person != question.person and not (is_admin and is_open_to_admins):
             raise errors.AnswerRefusedError(question_words.NOT_YOURS)
-        if edits and isinstance(question, events.ApprovalQuestion) and not question.can_edit:
+        if is_edit and isinstance(question, events.ApprovalQuestion) and not question.can_edit:
             raise errors.AnswerRefusedError(question_words.NOT_EDITABLE)
         return question
 
     async def answer(
         self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
     ) -> None:
-        """Answer a question, also one that waits for the bot that takes its turn over.
+        """Answer a question, also one whose turn no bot has taken over yet.
 
         Raises:
-            AnswerRefusedError: the person may not, or it is too late; the answer does not count.
+            AnswerRefusedError: the answer does not count, as the person may not answer, or it is
+                too late.
             StoreError: the answer does not count, and can be tried again. `Unanswered` counts
-                anyway, or else the turn would wait for ever while the database is down.
+                all the same, so that a turn does not wait for ever while the database is down.
         """
         edited = answer.edited if isinstance(answer, events.Approved) else None
-        question = self.require(question_id, person, is_admin=is_admin, edits=edited is not None)
+        question = self.require_answerable(
+            question_id, person, is_admin=is_admin, is_edit=edited is not None
+        )
         is_note = isinstance(question, events.ApprovalQuestion) and question.subject == "note"
         if is_note and len(edited or "") > values.MAX_NOTE_CHARACTERS:
             raise errors.AnswerRefusedError(
@@ -151,13 +155,13 @@ class Questions:
             )
         entry = self._by_id[question_id]
         if entry.is_secret and (entry.waiter is None or entry.waiter.done()):
-            # It would have to wait in the database. The next bot asks again.
+            # A secret is not stored, so it cannot wait for the next bot, which asks again.
             raise errors.AnswerRefusedError(question_words.EXPIRED)
         question = entry.question
         if isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer):
             answer = events.TextAnswer(question.find_choice(answer.text))
         if isinstance(answer, events.Approved):
-            # Set here only, as platforms pass on what a person sent.
+            # Platforms pass on input of people, so the administrator is set here alone.
             answer = dataclasses.replace(answer, admin="" if person == question.person else person)
         # Shielded, as the page may close: a stored answer must also reach the turn.
         await cancellation.shielded(self._accept_answer(entry, answer))
@@ -171,14 +175,14 @@ class Questions:
         person: str,
         is_admin: bool = False,
     ) -> None:
-        """Answer a question by its button, or by the form that one opened; see `answer`.
+        """Answer a question by a button, or by the form that a button opened; see `answer`.
 
         Args:
             question_id: of the question.
-            action: `run`, `refuse`, a scope, a choice, or that of a button with a form.
-            text: of the form.
+            action: the button's: `run`, `refuse`, a scope, a choice, or another if it has a form.
+            text: entered into the form.
         """
-        question = self.require(question_id, person, is_admin=is_admin)
+        question = self.require_answerable(question_id, person, is_admin=is_admin)
         answer: events.Answer
         match action:
             case "run":
@@ -188,7 +192,7 @@ class Questions:
             case values.FOR_SESSION:
                 answer = events.Approved(scope=action)
             case _ if action.startswith(events.PICK_PREFIX):
-                answer = _picked(question, int(action.removeprefix(events.PICK_PREFIX)))
+                answer = _choice_answer(question, int(action.removeprefix(events.PICK_PREFIX)))
             case _:
                 answer = events.make_answer(question, text)
         await self.answer(question_id, answer, person=person, is_admin=is_admin)
@@ -226,11 +230,11 @@ class Questions:
         turn_id: int = 0,
         is_suspended: Callable[[], bool] = lambda: False,
     ) -> events.Answer:
-        """Ask, and wait for the answer. Withdrawn if this is cancelled.
+        """Ask a question, and wait for its answer; cancelling this withdraws the question.
 
         Args:
-            question: what is asked.
-            emit: gets the events; no question event if the answer is known already.
+            question: the question.
+            emit: receives the events; if the answer is known already, only the closing one.
             turn_id: of the turn that waits.
             is_suspended: whether the next bot will ask again, so that the question stays open.
         """
@@ -249,7 +253,7 @@ class Questions:
                     self._withdraw(entry)
                 raise
         if entry.is_secret:
-            # Stored nowhere: a host that lost the answer on its way asks again.
+            # A secret is stored nowhere. If its host does not receive it, the host asks again.
             self._drop(entry)
             public_answer = (
                 events.TextAnswer("") if isinstance(answer, events.TextAnswer) else answer
@@ -258,14 +262,14 @@ class Questions:
         return answer
 
     def withdraw(self, turn_id: int) -> None:
-        """Close the open question of a turn, if there is one: the code that asked has ended."""
+        """Close the open question of a turn, if there is one, as the code that asked has ended."""
         if (entry := self._by_turn.get(turn_id)) is not None:
             self._withdraw(entry)
 
     def _withdraw(self, entry: _Entry) -> None:
         waiter = entry.waiter
         is_open = self._by_id.get(entry.question.id) is entry
-        # By its waiter: an answer that is not stored yet may still be refused.
+        # `entry.answer` tells nothing, as an answer that is being stored may still be refused.
         if is_open and waiter is not None and (waiter.cancelled() or not waiter.done()):
             self._drop(entry)
             waiter.cancel()
@@ -280,7 +284,7 @@ class Questions:
         """Replace the turn's former question, whose answer it has received."""
         self.forget(turn_id)
         self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
-        self._asked.append(entry.question.id)
+        self._asked_ids.append(entry.question.id)
         if self._table is None:
             return
         try:
@@ -290,15 +294,15 @@ class Questions:
             _log.exception("a question of turn %d would not survive this bot", turn_id)
 
     def _drop(self, entry: _Entry) -> None:
-        # Its row goes with the next question of the turn, or with the turn.
+        # Its row is deleted with the next question of the turn, or with the turn.
         self._by_id.pop(entry.question.id, None)
         self._by_turn.pop(entry.turn_id, None)
 
 
-def _picked(question: events.Question, place: int) -> events.Answer:
-    if not isinstance(question, events.InputQuestion) or place >= len(question.choices):
+def _choice_answer(question: events.Question, index: int) -> events.Answer:
+    if not isinstance(question, events.InputQuestion) or index >= len(question.choices):
         raise errors.AnswerRefusedError(question_words.EXPIRED)
-    return events.TextAnswer(question.choices[place])
+    return events.TextAnswer(question.choices[index])
 
 
 def to_document(message: events.Question | events.Answer) -> dict[str, Any]:
@@ -331,7 +335,7 @@ def read_answer(document: Mapping[str, Any] | None) -> events.Answer | None:
     return _ANSWERS[fields.pop("kind")](**fields)
 
 
-def outcome(answer: events.Answer | None) -> str:
+def outcome_sentence(answer: events.Answer | None) -> str:
     """Return how a question ended, as a sentence."""
     match answer:
         case None:
@@ -349,14 +353,14 @@ def outcome(answer: events.Answer | None) -> str:
     return question_words.APPROVED_AS_EDITED
 
 
-def summary(question: events.Question, answer: events.Answer | None) -> str:
+def summary_sentence(question: events.Question, answer: events.Answer | None) -> str:
     """Return the question and its outcome, as a sentence."""
     if isinstance(question, events.InputQuestion) and question.is_of_model:
-        text = answer.text if isinstance(answer, events.TextAnswer) else outcome(answer)
+        text = answer.text if isinstance(answer, events.TextAnswer) else outcome_sentence(answer)
         return question_words.answered_question(question.prompt, text)
     if isinstance(question, events.InputQuestion):
-        return f"{question_words.code_asked(question.prompt.strip())} {outcome(answer)}"
-    return f"{question_words.title(question.subject)} {outcome(answer)}"
+        return f"{question_words.code_asked(question.prompt.strip())} {outcome_sentence(answer)}"
+    return f"{question_words.title(question.subject)} {outcome_sentence(answer)}"
 
 
 def printed_answer(question: events.Question, answer: events.Answer | None) -> values.Text | None:

@@ -1,6 +1,6 @@
-"""Daily limits per person, over all sessions: check, reserve, record.
+"""Daily limits per person, over all sessions.
 
-A turn that runs is counted by a `TurnReservation`, a finished one by the store.
+The usage of a running turn is in its `TurnReservation`, that of finished turns in the store.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ TOKENS: Final = "allowance_tokens"
 """Names of the choices that override the settings; both hold a number as text."""
 
 
-def effective(
+def apply_choices(
     limits: settings.DailyAllowance, choices: Mapping[str, Any]
 ) -> settings.DailyAllowance:
-    """Return the limits with the choices applied; a choice that is no number is ignored."""
+    """Return the limits with the choices applied; choices that are not numbers are ignored."""
     overrides = {"money": choices.get(MONEY), "tokens": choices.get(TOKENS)}
-    limits_given = {name: value for name, value in overrides.items() if value is not None}
+    given_overrides = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return settings.DailyAllowance.model_validate(limits.model_dump() | limits_given)
+        return settings.DailyAllowance.model_validate(limits.model_dump() | given_overrides)
     except ValueError:
-        _log.warning("an allowance was chosen that makes no sense: %s", limits_given)
+        _log.warning("the choice of an allowance is invalid: %s", given_overrides)
         return limits
 
 
-def limits_of(
+def limits_for_person(
     limits: settings.DailyAllowance, choices: preferences.Choices
 ) -> settings.DailyAllowance:
-    """Return a person's limits, as their workspace or they themselves chose."""
-    return effective(limits, choices.outside_channels.effective)
+    """Return a person's limits, with the choices of their workspace and their own."""
+    return apply_choices(limits, choices.outside_channels.effective)
 
 
 class DailyUsage:
-    """Usage of the turns that run in this process; the store has only part of it."""
+    """Usage of the running turns of this process, of which the store has only part."""
 
     def __init__(self) -> None:
         self._reservations: dict[int, TurnReservation] = {}
-        # Of two requests at once, the second must see the first's reservation.
-        self._reserving = asyncio.Lock()
+        # Two concurrent requests must see each other's reservation.
+        self._reserve_lock = asyncio.Lock()
 
     def open(
         self, turn_id: int, request: requests.Request, *, limits: settings.DailyAllowance
@@ -68,7 +68,7 @@ class DailyUsage:
         self, reservation: TurnReservation, worst_case: values.Usage, database: databases.Database
     ) -> str | None:
         """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
-        async with self._reserving:
+        async with self._reserve_lock:
             platform, workspace, person = reservation.owner
             used = await database.usage.sum_for_person(
                 person,
@@ -76,13 +76,13 @@ class DailyUsage:
                 workspace=workspace,
                 without_turns=tuple(self._reservations),
             )
-            others = [
+            other_usages = [
                 other.used
                 for other in self._reservations.values()
                 if other is not reservation and other.owner == reservation.owner
             ]
             limits = reservation.limits
-            used = sum((*others, worst_case), used)
+            used = sum((*other_usages, worst_case), used)
             if limits.tokens is not None and used.tokens > limits.tokens:
                 return session_words.over_quota(f"{limits.tokens:,} tokens")
             if limits.money is not None and used.money > limits.money:
@@ -97,7 +97,7 @@ class TurnReservation:
     Attributes:
         owner: platform, workspace, person.
         reserved: the worst-case usage after the last permitted call.
-        budget: the turn's own, once it has one.
+        budget: the turn's budget, once it has one.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TurnReservation:
 
     @property
     def used(self) -> values.Usage:
-        """Return the usage; during a model call its worst case."""
+        """The usage so far; during a model call, with the worst case of the call."""
         spent = self.budget.spent if self.budget is not None else values.Usage()
         return self.reserved if self.reserved.steps > spent.steps else spent
 

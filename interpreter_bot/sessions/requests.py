@@ -22,7 +22,7 @@ class Person:
     Attributes:
         id: the platform's, unique in its workspace; for counting and permissions.
         name: for people and for the model; chosen by the person, never trusted.
-        zone: IANA name of their time zone, where the platform knows it.
+        zone: IANA name of their time zone, if the platform knows it.
     """
 
     id: str
@@ -35,10 +35,10 @@ class Attachment:
     """A file that a person sent.
 
     Attributes:
-        name: as they call it; anything at all.
-        open: gives the bytes, in pieces; called at most once. A `BotError` it raises is the
-            sentence that says why the file could not be had.
-        size_bytes: as the platform says, if it does; a larger one is refused unopened.
+        name: chosen by the person, and any text.
+        open: returns the content in pieces; called at most once. The sentence of a `BotError` that
+            it raises says why the file could not be received.
+        size_bytes: as declared by the platform, if it is; a file that is too large is not opened.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Attachment:
 
 
 def attachment(name: str, data: bytes) -> Attachment:
-    """Return a file whose content is at hand."""
+    """Make an attachment of bytes in memory."""
 
     async def content() -> AsyncIterator[bytes]:
         yield data
@@ -57,13 +57,13 @@ def attachment(name: str, data: bytes) -> Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecentMessage:
-    """A message said before a request, in the same thread or channel.
+    """A message before a request, in the same thread or channel.
 
     Attributes:
         speaker: the writer's name; chosen by them, never trusted.
-        text: their words.
-        id: as a request of it has it, so that the model is not told of it twice.
-        files: names of files that came along.
+        text: of the message.
+        id: equal to that of the message's request, if it was one, so that it is not repeated.
+        files: names of its attachments.
         is_bot: another bot wrote it.
         is_referred: the request replies to it, quotes it or asks about it.
     """
@@ -82,25 +82,25 @@ class Request:
 
     Attributes:
         key: the session it belongs to.
-        person: who sent it.
-        text: their words, without the mention; or code, see `is_code`.
-        attachments: what came along, in order.
+        person: the person who sent it.
+        text: the message without the mention of the bot; or code, see `is_code`.
+        attachments: its attachments, in order.
         files: names of files of the workspace that were put there for this message.
         is_code: `text` is Python to be run as it is, without a model.
         id: the platform's id of the message; for the record.
         recent: messages before it that the model has not seen, oldest first: of the thread, or of
-            the channel for a mention outside of threads. The newest are kept if they are many.
-        context: what else was said around it that the model should know. Not instructions.
+            the channel for a mention outside of threads. If there are many, the newest are kept.
+        context: other text around the message that the model should know. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
         is_edit: it is an edited version of a message that had the same id.
-        goes_on_with: id of the turn that this request began in a bot that is gone; 0 for a new one.
-            The reply gets all that is recorded of it first.
-        elapsed_seconds: since that turn began.
-        approval: whether a person is asked before code runs, by the platform's settings; what
-            people chose is added to it, see `approval_policy`.
-        is_attended: somebody can be asked; else a question is declined at once.
-        may_steer: a turn of the same person that runs may take it up, instead of its own turn.
-        is_job: its turn follows code that goes on in the background; with `goes_on_with`.
+        resumed_turn_id: of the turn that this request began in a former bot; 0 for a new request.
+            The reply first receives all recorded events of that turn.
+        elapsed_seconds: time since that turn began.
+        approval: whether a person is asked before code runs, by the platform's settings; choices of
+            people may be stricter, see `approval_policy`.
+        is_attended: somebody can be asked; otherwise questions are declined at once.
+        may_steer: the running turn of the same person may answer it, instead of its own turn.
+        is_job: its turn follows code in the background; only with `resumed_turn_id`.
         notice: a sentence of the bot that is shown first.
         schedule_run_id: of the run of a schedule that made it; None for a message.
     """
@@ -116,7 +116,7 @@ class Request:
     context: str = ""
     model: str = ""
     is_edit: bool = False
-    goes_on_with: int = 0
+    resumed_turn_id: int = 0
     elapsed_seconds: float = 0.0
     approval: Approval = "never"
     is_attended: bool = True
@@ -127,12 +127,12 @@ class Request:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether a schedule made it, and no message."""
+        """Whether a schedule made it, rather than a message."""
         return self.schedule_run_id is not None
 
     @property
     def scope(self) -> values.Scope:
-        """The scope of choices that count for it."""
+        """The scope whose choices apply to it."""
         return self.key.scope(self.person.id)
 
     @property

@@ -82,7 +82,7 @@ class SessionFiles:
         if status is not None and status.is_busy:
             raise live_data_views.PythonBusyError
         await self._services.database.sessions.touch(key)
-        async with live_data_views.leased_kernel(hosts, key, person) as kernel:
+        async with live_data_views.lease_kernel(hosts, key, person) as kernel:
             return await live_data_views.open_file(hosts, kernel, name, sheet)
 
     async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:

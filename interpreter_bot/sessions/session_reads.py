@@ -110,7 +110,7 @@ class SessionReads:
 
     async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
         """Return what is recorded of a turn, as events; nothing if there is no such turn."""
-        return await past_turns.events_of(self._services.database, turn_id)
+        return await past_turns.load_events(self._services.database, turn_id)
 
     async def search(
         self, platform: str, workspace: str, text: str, *, limit: int = 50
@@ -258,7 +258,7 @@ class SessionReads:
             if now < self._next_wake:
                 raise live_data_views.PythonBusyError
             self._next_wake = now + _WAKING_SECONDS
-        async with live_data_views.leased_kernel(hosts, key, starter) as kernel:
+        async with live_data_views.lease_kernel(hosts, key, starter) as kernel:
             yield kernel
 
     def reach(self, key: values.SessionKey) -> code_activity.Reach:
@@ -338,7 +338,7 @@ class SessionReads:
             person.id, platform=key.platform, workspace=key.workspace
         )
         scope = values.Scope(key.platform, key.workspace, person=person.id)
-        allowance = quotas.limits_of(
+        allowance = quotas.limits_for_person(
             self._services.config.allowance_on(key.platform),
             await self._services.places.choices(scope),
         )

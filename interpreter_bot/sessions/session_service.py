@@ -257,7 +257,7 @@ class SessionService:
             if is_gone and not (await hosts.variables(address)).saved:
                 # A new kernel would not have the table.
                 raise errors.BotError(session_words.TABLE_GONE)
-            async with live_data_views.leased_kernel(hosts, key, person) as kernel:
+            async with live_data_views.lease_kernel(hosts, key, person) as kernel:
                 return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
@@ -317,7 +317,7 @@ class SessionService:
         addresses = {values.format_key(session.key) for session in sessions}
         statuses = await self.services.hosts.statuses(addresses)
         return tuple(
-            past_turns.SessionOverview.of(
+            past_turns.SessionOverview.from_record(
                 session,
                 statuses.get(values.format_key(session.key)),
                 is_busy=self.is_busy(session.key),
@@ -462,7 +462,7 @@ class SessionService:
         if len(request.text) > requests.MAX_CHARACTERS:
             raise errors.BotError(session_words.message_too_long(requests.MAX_CHARACTERS))
         is_empty = not (request.text.strip() or request.attachments or request.files)
-        if is_empty and not request.goes_on_with:
+        if is_empty and not request.resumed_turn_id:
             raise errors.BotError(session_words.EMPTY_MESSAGE)
 
     @contextlib.asynccontextmanager

@@ -53,7 +53,7 @@ async def set_model_title(
             if services.catalogue.starts_itself(model):
                 # It would occupy the only processor for a minute, and delay the next question.
                 return False
-            limits = quotas.limits_of(
+            limits = quotas.limits_for_person(
                 services.config.allowance_on(request.key.platform), preferences
             )
             new_title = await _ask_for_title(services, request, end, model=model, limits=limits)

@@ -89,7 +89,7 @@ class Progress:
             is_code=self.is_code,
             id=turn.request_id,
             model=self.model,
-            goes_on_with=turn.id,
+            resumed_turn_id=turn.id,
             elapsed_seconds=(datetime.datetime.now(datetime.UTC) - turn.started).total_seconds(),
             approval=self.approval,
             is_job=self.is_job,
@@ -160,7 +160,7 @@ async def show_again(
         StoreError: the record cannot be read.
     """
     is_shown = False
-    for event in await past_turns.events_of(database, turn_id):
+    for event in await past_turns.load_events(database, turn_id):
         match event:
             case events.CodeStarted(cell=cell):
                 is_shown = cell == resumed
@@ -185,7 +185,7 @@ async def show_interrupted(
     database: databases.Database, request: requests.Request, reply: ports.Reply
 ) -> events.TurnEnded | None:
     """Show a turn with which no bot can go on, as it is recorded; None for any other request."""
-    turn = await database.turns.get(request.goes_on_with) if request.goes_on_with else None
+    turn = await database.turns.get(request.resumed_turn_id) if request.resumed_turn_id else None
     if turn is None or turn.status is not values.TurnStatus.INTERRUPTED:
         return None
     await show_again(database, reply, turn_id=turn.id, resumed=None)
@@ -298,7 +298,7 @@ class Resumptions:
             self._pending.append(request)
             return
         going_on = self._log_failures(go_on, request)
-        task = asyncio.create_task(going_on, name=f"go on with turn {request.goes_on_with}")
+        task = asyncio.create_task(going_on, name=f"go on with turn {request.resumed_turn_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -322,7 +322,7 @@ class Resumptions:
                 await self._go_on_unseen(request)
         except Exception:
             # The next bot tries this turn again.
-            _log.exception("turn %d did not go on", request.goes_on_with)
+            _log.exception("turn %d did not go on", request.resumed_turn_id)
         finally:
             if request.is_job:
                 self._jobs.end(request.key)

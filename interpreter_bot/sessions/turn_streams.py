@@ -127,7 +127,7 @@ class TurnStream:
         answer = await self._answer(question, events.Unanswered(question_words.NOBODY_ANSWERS))
         if isinstance(answer, events.TextAnswer):
             return answer.text
-        raise errors.BotError(questions.outcome(answer))
+        raise errors.BotError(questions.outcome_sentence(answer))
 
     async def ask_approval(
         self,

@@ -290,7 +290,7 @@ class _Work:
         self.stream.is_code_shown = await suspended_turns.show_again(
             self._services.database,
             self.stream.reply,
-            turn_id=self._request.goes_on_with,
+            turn_id=self._request.resumed_turn_id,
             resumed=self.stream.cell + 1 if environment.resumed else None,
         )
         if self._request.is_job:
@@ -320,10 +320,10 @@ class _Work:
 
     async def _begin(self) -> records.Session:
         """Record the beginning of the turn, or take over that of another bot."""
-        if not self._request.goes_on_with:
+        if not self._request.resumed_turn_id:
             return await self._recorder.begin(self._request)
         turn, self._former_progress = await suspended_turns.load(
-            self._services.database, self._request.goes_on_with
+            self._services.database, self._request.resumed_turn_id
         )
         return await self._recorder.take_over(turn)
 
@@ -519,11 +519,11 @@ class _Work:
         reservation = services.daily_usage.open(
             self._recorder.turn_id,
             self._request,
-            limits=quotas.limits_of(default_limits, self._choices),
+            limits=quotas.limits_for_person(default_limits, self._choices),
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
-        can_propose = note_proposals.are_possible(services.places, self._request, model)
+        can_propose = note_proposals.may_propose_notes(services.places, self._request, model)
         proposals = note_proposals.NoteProposals(
             services.places, self._request, environment, self.stream
         )

@@ -121,7 +121,7 @@ async def answer_question(call: calls.Call) -> web.Response:
     """Answer a question of a turn."""
     body: documents.QuestionAnswer = call.body
     key = await call.find_session()
-    question = call.service.questions.require(body.id, call.client)
+    question = call.service.questions.require_answerable(body.id, call.client)
     if question.session != key:
         raise errors.AnswerRefusedError
     answer = program_turns.parse_answer(question, body.answer)

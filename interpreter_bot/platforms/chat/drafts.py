@@ -414,7 +414,7 @@ class TurnDrawing:
         if not asked.is_open:
             prompt = ""
             if isinstance(question, events.InputQuestion) and question.is_of_model:
-                summary = questions.summary(question, asked.answer)
+                summary = questions.summary_sentence(question, asked.answer)
                 yield markdown.small_print(
                     f"❓ {markdown.escape(quantities.one_line(summary, _MAX_PROMPT_CHARACTERS))}"
                 )
@@ -564,4 +564,4 @@ def _head(text: str, lines: int, characters: int) -> str:
 
 def _describe_answer(answer: events.Answer | None) -> str:
     emoji = {events.Declined: "🚫 ", events.Approved: "✔️ "}.get(type(answer), "")
-    return f"{emoji}{questions.outcome(answer)}"
+    return f"{emoji}{questions.outcome_sentence(answer)}"

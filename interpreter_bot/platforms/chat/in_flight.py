@@ -320,7 +320,7 @@ class RequestsInFlight:
             entry,
             is_code=request.is_code,
             shows_code=shows_code,
-            is_replayed=bool(request.goes_on_with),
+            is_replayed=bool(request.resumed_turn_id),
             is_job=request.is_job,
             waits_for_end=request.is_scheduled,
         )

@@ -236,7 +236,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
         """Return the question that a message answers, by a reply or as the network judges it."""
         cannot_answer = message.mentions_bot or message.is_for_others
-        for question in self._service.questions.open_in(message.session, message.person.id):
+        for question in self._service.questions.list_open(message.session, message.person.id):
             if not isinstance(question, events.InputQuestion):
                 continue
             if message.replied_question_ids is not None:

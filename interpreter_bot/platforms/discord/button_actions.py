@@ -145,7 +145,7 @@ class ButtonActions:
         person, is_admin = str(interaction.user.id), modals.is_admin(interaction)
         questions = self._service.questions
         try:
-            question = questions.require(question_id, person, is_admin=is_admin)
+            question = questions.require_answerable(question_id, person, is_admin=is_admin)
         except errors.BotError as error:
             await self._handler.reply(interaction, str(error))
             return

@@ -62,7 +62,7 @@ def to_json(event: events.RecordedEvent) -> EventJson:
         case events.QuestionAsked(question=question):
             return _question_json(question)
         case events.QuestionClosed(question=question, answer=answer):
-            document = {"id": question.id, "outcome": questions.summary(question, answer)}
+            document = {"id": question.id, "outcome": questions.summary_sentence(question, answer)}
             return {"type": "settled", "answer": _answer_json(answer)} | document
         case events.UsageChanged(usage=usage):
             return {

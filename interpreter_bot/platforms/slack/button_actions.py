@@ -275,8 +275,8 @@ class ButtonActions:
         """
         place, question_id = press.place, _question_id(press)
         is_admin = await self._is_admin(place, question_id)
-        question = self._service.questions.require(
-            question_id, place.user, is_admin=is_admin, edits=press.action == "change"
+        question = self._service.questions.require_answerable(
+            question_id, place.user, is_admin=is_admin, is_edit=press.action == "change"
         )
         form_metadata = {"channel": place.channel, "question": question.id}
         if isinstance(question, events.ApprovalQuestion):

@@ -217,7 +217,7 @@ class MessageEvents:
     ) -> bool:
         """Return whether a message answers a question that a former bot asked."""
         is_answer = bool(thread.question) and thread.asked_person == message.user
-        return is_answer and not self._questions.has_asked(thread.question)
+        return is_answer and not self._questions.is_known(thread.question)
 
     async def _read_thread(
         self, workspace: installations.InstalledWorkspace, message: message_parsing.Message

@@ -42,7 +42,7 @@ class ModelForms:
         choices = self._service.model_choices
         if choices is None or not choices.is_open or choices.is_chosen:
             raise web.HTTPNotFound
-        addresses = await model_setup.local_servers()
+        addresses = await model_setup.find_local_servers()
         return web.json_response(
             [
                 {"name": name, "address": address, "models": models[:5]}

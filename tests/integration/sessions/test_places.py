@@ -137,7 +137,7 @@ async def test_a_person_edits_a_note_before_it_is_kept_but_not_beyond_its_size(o
         reply = replies.Reply(approvals=["  Net of\nVAT. "], is_answering=False)
         asking = asyncio.create_task(ask(house, HERE, reply=reply))
         await reply.until("approve")
-        [question] = house.service.questions.open_in(HERE, ANNA.id)
+        [question] = house.service.questions.list_open(HERE, ANNA.id)
         for edited, person, is_admin in (("y" * 501, "U1", False), ("mine", "U2", True)):
             with pytest.raises(errors.AnswerRefusedError):
                 await house.service.answer(
@@ -201,7 +201,7 @@ async def test_a_note_that_an_administrator_confirms_is_credited_to_them(opened)
         reply = replies.Reply(approvals=[True], is_answering=False)
         asking = asyncio.create_task(ask(house, HERE, reply=reply))
         await reply.until("approve")
-        [question] = house.service.questions.open_in(HERE, ANNA.id)
+        [question] = house.service.questions.list_open(HERE, ANNA.id)
         # Nobody answers as somebody else.
         forged = events.Approved(admin="U3")
         await house.service.answer(question.id, forged, person="U2", is_admin=True)

@@ -51,7 +51,7 @@ async def require(tmp_path):
             await recorder.flush()
             allowed = await approvals.granted_requests(database, values.format_key(KEY), kernel)
             assert (request.grant in allowed) is (answer == values.FOR_SESSION)
-            recorded = await past_turns.events_of(database, turn.id)
+            recorded = await past_turns.load_events(database, turn.id)
             assert [event for event in recorded if isinstance(event, CLOSED)] == reply.closed
             return answer, reply.contents("approve")
 

@@ -89,18 +89,18 @@ async def test_a_question_that_is_withdrawn_is_closed_once_and_known_as_ours(is_
         with pytest.raises(errors.BotError, match=LATE):
             await registry.answer("1", TEXT, person="anna")
     assert len(told) == 2
-    assert registry.has_asked("1")
-    assert not questions.Questions().has_asked("1")
+    assert registry.is_known("1")
+    assert not questions.Questions().is_known("1")
 
 
 async def test_a_message_answers_what_its_author_was_asked_in_its_session():
     registry = questions.Questions()
     async with asked(registry, INPUT, turn_id=1), asked(registry, APPROVAL, turn_id=2):
-        assert registry.open_in(KEY, "anna") == (INPUT, APPROVAL)
-        assert registry.open_in(KEY, "ben") == ()
-        assert registry.open_in(values.SessionKey("web", thread="u"), "anna") == ()
+        assert registry.list_open(KEY, "anna") == (INPUT, APPROVAL)
+        assert registry.list_open(KEY, "ben") == ()
+        assert registry.list_open(values.SessionKey("web", thread="u"), "anna") == ()
         await registry.answer("1", TEXT, person="anna")
-        assert registry.open_in(KEY, "anna") == (APPROVAL,)
+        assert registry.list_open(KEY, "anna") == (APPROVAL,)
 
 
 async def test_a_secret_is_told_to_nobody_else():
@@ -166,7 +166,7 @@ async def test_a_turn_that_goes_on_in_the_next_bot_gets_the_answer(
     if when == "between":
         with pytest.raises(errors.BotError, match="Only the person who asked"):
             await registry.answer(question.id, answer, person="ben")
-        assert registry.open_in(KEY, "anna") == (question,)
+        assert registry.list_open(KEY, "anna") == (question,)
         await registry.answer(question.id, answer, person="anna")
         with pytest.raises(errors.BotError, match=LATE):
             await registry.answer(question.id, answer, person="anna")
@@ -294,7 +294,7 @@ async def test_a_question_of_another_release_is_asked_anew(database, changes, an
         await database.questions.answer("2", answer)
     await database.questions.put(other, "1", {"kind": "InputQuestion", **dataclasses.asdict(INPUT)})
     registry = await registry_of(database)
-    assert registry.open_in(KEY, "anna") == (INPUT,)
+    assert registry.list_open(KEY, "anna") == (INPUT,)
     async with asked(registry, APPROVAL, turn_id=turn) as (waiting, _):
         await registry.answer("2", RUN, person="anna")
         assert await waiting == RUN
@@ -309,6 +309,6 @@ async def test_questions_end_with_their_turn_and_with_the_next_question(database
     async with asked(registry, APPROVAL, turn_id=turn, is_suspended=lambda: True):
         pass
     assert [row.question["id"] for row in await database.questions.load()] == ["2"]
-    assert (await registry_of(database)).open_in(KEY, "anna") == (APPROVAL,)
+    assert (await registry_of(database)).list_open(KEY, "anna") == (APPROVAL,)
     await database.turns.finish(turn, values.TurnStatus.DONE)
     assert await database.questions.load() == ()

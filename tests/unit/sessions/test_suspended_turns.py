@@ -10,7 +10,7 @@ from interpreter_bot.wording import session_words
 
 KEY = values.SessionKey("web", thread="a")
 REQUEST = requests.Request(
-    key=KEY, person=requests.Person("p"), text="x", id="goes on", goes_on_with=1
+    key=KEY, person=requests.Person("p"), text="x", id="goes on", resumed_turn_id=1
 )
 
 
