@@ -108,7 +108,7 @@ class SessionReads:
         )
         return tuple((session.key, turn.answer) for session, turn in rows)
 
-    async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
+    async def load_events(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
         """Return what is recorded of a turn, as events; nothing if there is no such turn."""
         return await past_turns.load_events(self._services.database, turn_id)
 

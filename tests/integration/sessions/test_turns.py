@@ -45,7 +45,7 @@ async def test_a_turn_is_remembered_as_it_was(opened):
     async with opened(*script) as house:
         await house.ask("go", attachments=(attachment("a.txt", b"x"),))
         (turn,) = await house.service.queries.history(KEY)
-        events_of = await house.service.queries.events_of(turn.record.id)
+        shown_events = await house.service.queries.load_events(turn.record.id)
     finished, used = turn.events[5], turn.events[8]
     assert turn.events == (
         *(events.Started(), events.StepStarted(1), events.TextAdded("First.")),
@@ -53,7 +53,7 @@ async def test_a_turn_is_remembered_as_it_was(opened):
         events.OutputShown(0, values.Text("stdout", "1\n")),
         *(finished, events.StepStarted(2), events.TextAdded("One."), used, turn.events[-1]),
     )
-    assert events_of == turn.events
+    assert shown_events == turn.events
     assert (turn.events[-1].text, turn.events[-1].turn_id) == ("One.", turn.record.id)
     assert used.usage.steps == 2
     assert finished.finished.ending is values.Ending.OK
