@@ -317,15 +317,17 @@ async def test_what_cannot_be_done_is_said(serving):
             await Chat(stranger).say("x")
 
 
-async def test_a_hundred_conversations_at_once_do_not_mix(serving):
-    async with serving(echo, *(f"client-{number}" for number in range(100))) as (bot, *clients):
+@pytest.mark.first_case
+@pytest.mark.parametrize("count", [20, 100])
+async def test_many_conversations_at_once_do_not_mix(serving, count):
+    async with serving(echo, *(f"client-{number}" for number in range(count))) as (bot, *clients):
 
         async def talk(number, client):
             chat = Chat(client)
             for text in ("hello", "next", f"{number}"):
                 assert await chat.say(text, stream=False) == f"You said: {text}"
 
-        await asyncio.gather(*map(talk, range(100), clients))
+        await asyncio.gather(*map(talk, range(count), clients))
         keys = [request.key for request in bot.requests]
-        assert len({*keys}) == 100
+        assert len({*keys}) == count
         assert {keys.count(key) for key in keys} == {3}

@@ -384,12 +384,14 @@ async def test_whatever_code_and_models_say_arrives(serving):
         assert len((await anna.call("GET", "/sessions"))["sessions"]) == 2
 
 
-async def test_a_hundred_clients_at_once_get_their_own_answers(serving):
+@pytest.mark.first_case
+@pytest.mark.parametrize("count", [20, 100])
+async def test_many_clients_at_once_get_their_own_answers(serving, count):
     async def tell(turn):
         await asyncio.sleep(0.05)
         return f"{turn.request.text} for {turn.request.person.id}"
 
-    names = [f"client-{number}" for number in range(100)]
+    names = [f"client-{number}" for number in range(count)]
     async with serving(tell, *names) as (_, *programs):
 
         async def talk(number, program):
@@ -398,7 +400,7 @@ async def test_a_hundred_clients_at_once_get_their_own_answers(serving):
                 answer = await program.call("POST", f"{path}/messages", {"text": text})
                 assert answer["text"] == f"{text} for client-{number}", answer
 
-        await asyncio.gather(*map(talk, range(100), programs))
+        await asyncio.gather(*map(talk, range(count), programs))
 
 
 async def test_the_description_is_openapi_of_all_requests(serving):
