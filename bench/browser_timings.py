@@ -123,7 +123,7 @@ async def _long_conversation(page: Any, address: str, thread: str) -> list[metri
     await page.press("Enter")
     ended = "document.querySelectorAll('.turn:not([aria-busy])').length"
     await page.until(f"{ended} === {_TURNS + 1}", seconds=120)
-    await page.drawn()
+    await page.wait_for_frame()
     gaps = await page.value("gaps")
     about = f"{_TURNS} turns, {_PICTURES} pictures, {_TABLES} tables"
     return [

@@ -92,7 +92,7 @@ def _on_discord(server: discord_servers.Server, number: int, lab: Any) -> _Ask:
 
     async def ask(code: str) -> Callable[[], str]:
         await server.command(person, channel, "py", {"code": code})
-        return lambda: "\n".join(message.content for message in channel.of_bots[-4:])
+        return lambda: "\n".join(message.content for message in channel.bot_messages[-4:])
 
     return ask
 

@@ -8,7 +8,7 @@ from tests.integration.store import servers
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
 
-@pytest.mark.skipif(servers.programs() is None, reason="no PostgreSQL here")
+@pytest.mark.skipif(servers.find_programs() is None, reason="no PostgreSQL here")
 async def test_nothing_is_lost_unsaid_doubled_or_crossed_in_a_fleet():
     async with chaos.Chaos.opened(seed=4) as fleet:
         await fleet.crowd(8)

@@ -72,7 +72,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
         lab = discord.guild("Lab")
         alice, channel = lab.person("alice"), lab.channel("general")
         made = bot(
-            slack=worlds.settings_for(slack),
+            slack=worlds.make_settings(slack),
             discord=settings.Discord(token=discord.token),
         )
         async with being(made) as (task, end):
@@ -82,7 +82,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
             assert gc.get_freeze_count() > 50_000, "collections look through all modules"
             slack.command("U1", "C1", "/py", "print(6 * 7)")
             done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
-            assert "56" in await steps.finished(done)
+            assert "56" in await steps.wait_for_final_text(done)
             await slack.until(lambda: "\n42\n" in str(slack.world.messages).replace("\\n", "\n"))
             end.set()
             assert await task == 0
@@ -96,12 +96,12 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
     ):
         lab = discord.guild("Lab")
         alice, channel = lab.person("alice"), lab.channel("general")
-        wrong = worlds.settings_for(slack, bot_token="xoxb-loopback-wrong")
+        wrong = worlds.make_settings(slack, bot_token="xoxb-loopback-wrong")
         made = bot(slack=wrong, discord=settings.Discord(token=discord.token))
         async with being(made) as (task, end):
             told, warned = await said(capsys, "Discord: ", task)
             done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
-            assert "56" in await steps.finished(done)
+            assert "56" in await steps.wait_for_final_text(done)
             end.set()
             assert await task == 1
     assert "Slack" not in told
@@ -110,7 +110,7 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
 
 async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(bot, capsys):
     async with slack_servers.Server(speed=60) as slack:
-        made = bot(slack=worlds.settings_for(slack), web=settings.Web(port=0))
+        made = bot(slack=worlds.make_settings(slack), web=settings.Web(port=0))
         async with being(made) as (task, end):
             await said(capsys, "Slack: is connected", task)
             slack.world.teams["T1"].is_revoked = True
@@ -137,7 +137,7 @@ async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeyp
         slack.fail("apps.connections.open", slack_servers.Fault("error", error="internal_error"))
         reachable = Route.BASE
         monkeypatch.setattr(Route, "BASE", "http://127.0.0.1:9/api/v10")
-        made = bot(slack=worlds.settings_for(slack), discord=settings.Discord(token=discord.token))
+        made = bot(slack=worlds.make_settings(slack), discord=settings.Discord(token=discord.token))
         async with being(made) as (task, end):
             _, warned = await said(capsys, "Slack: ", task)
             assert re.search(r"Slack failed: .*tries again in", warned)

@@ -130,7 +130,7 @@ async def _discord(_tmp_path):
                     [" ".join(custom.split(":")[1:3]) for custom in message.buttons.values()],
                     alice.id in message.pings,
                 )
-                for message in channel.of_bots
+                for message in channel.bot_messages
             ]
 
         def fail(call, kind, times=1):
@@ -144,8 +144,8 @@ async def _discord(_tmp_path):
             person=str(alice.id),
             shown=shown,
             fail=fail,
-            delete=lambda place: server.delete(channel.of_bots[place]),
-            whispers=lambda: [message.content for message in server.direct(alice).of_bots],
+            delete=lambda place: server.delete(channel.bot_messages[place]),
+            whispers=lambda: [message.content for message in server.direct(alice).bot_messages],
         )
 
 
@@ -168,10 +168,10 @@ async def _slack(tmp_path):
             "T1", "UBOT", "BBOT", server.world.teams["T1"].token
         )
         known = installations.InstalledWorkspaces(workspace)
-        config = worlds.settings_for(server)
+        config = worlds.make_settings(server)
         timing = web_api.Timing(posting_seconds=1 / server.speed, sharing_seconds=0.3)
         shared = handler_dependencies.build(service, config, known, session, timing)
-        root = server.world.ts()
+        root = server.world.next_ts()
         message = {"type": "message", "user": "U1", "text": "go", "ts": root}
         server.world.messages["C1", root] = message
 
@@ -406,7 +406,7 @@ def text(network):
 
 
 async def seen(network, words):
-    await rules.wait_until(lambda: words in text(network), what=words)
+    await rules.wait_until(lambda: words in text(network), subject=words)
 
 
 @pytest.mark.usefixtures("mixes_files")
@@ -508,7 +508,7 @@ async def test_a_message_that_a_person_deletes_is_not_posted_again(network):
 async def test_where_nothing_can_be_shown_the_turn_is_cancelled(network):
     network.fail("post", "closed")
     async with opened(network) as shown:
-        await rules.wait_until(lambda: shown.cancelled, what="the end of the turn")
+        await rules.wait_until(lambda: shown.cancelled, subject="the end of the turn")
         shown.answer.emit(END)
     assert network.shown() == []
     assert len(network.whispers()) == 1

@@ -81,7 +81,7 @@ async def _slack(tmp_path):
         slack_servers.Server(speed=60) as slack,
         _handed_over(tmp_path) as (service, handed, leave),
     ):
-        async with worlds.connected(slack, service):
+        async with worlds.connect_platform(slack, service):
             ts = slack.say("U1", "DU1", "<@UBOT> go")
             messages = slack.world.messages
 
@@ -122,9 +122,9 @@ async def _discord(tmp_path):
 
             async def seen(button):
                 await rules.wait_until(
-                    lambda: direct.of_bots and button in direct.of_bots[-1].buttons
+                    lambda: direct.bot_messages and button in direct.bot_messages[-1].buttons
                 )
-                return direct.of_bots[-1]
+                return direct.bot_messages[-1]
 
             async def answer(text):
                 await seen("Answer")
@@ -136,7 +136,7 @@ async def _discord(tmp_path):
 
             yield Opened(
                 *await handed,
-                lambda: str([one.content for one in direct.of_bots]),
+                lambda: str([one.content for one in direct.bot_messages]),
                 answer,
                 decide,
                 leave,

@@ -25,7 +25,7 @@ from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
 from tests.integration.discord import steps
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 from tests.integration.web import visits
 
 # Read at import, for the settings of whoever runs the tests are taken away from every test.
@@ -96,7 +96,7 @@ async def on_slack(config, question):
     async with (
         slack_servers.Server(speed=60) as slack,
         _opened(config) as service,
-        connected(slack, service),
+        connect_platform(slack, service),
     ):
         ts = slack.say("U1", "C1", f"<@UBOT> {question}")
         await slack.until(lambda: slack.status("C1", ts) == "active", seconds=SECONDS)
@@ -116,12 +116,12 @@ async def on_discord(config, question):
             service, settings.Discord(), token=server.token
         ):
             server.say(alice, channel, f"{server.bot.mention} {question}")
-            thread = await steps.thread_in(channel)
+            thread = await steps.wait_for_thread(channel)
             await rules.wait_until(
-                lambda: steps.is_final(thread), what="an answer", seconds=SECONDS
+                lambda: steps.is_final(thread), subject="an answer", seconds=SECONDS
             )
-            said = "\n".join(one.content for one in thread.of_bots)
-            return said, [file for one in thread.of_bots for file in one.attachments]
+            said = "\n".join(one.content for one in thread.bot_messages)
+            return said, [file for one in thread.bot_messages for file in one.attachments]
 
 
 async def on_the_page(config, question, browsing, data):
@@ -134,7 +134,7 @@ async def on_the_page(config, question, browsing, data):
         page = await browser.page()
         await page.go(address)
         await page.until("!document.getElementById('welcome').hidden")
-        await visits.say(page, question)
+        await visits.send_message(page, question)
         await page.until(f"{visits.ENDED} === 1", seconds=SECONDS)
         words = await page.value("document.querySelector('.turn').innerText")
         pictures = "[...document.querySelectorAll('.turn figure img')].map(one => one.alt)"

@@ -90,17 +90,21 @@ async def test_an_answer_goes_on_in_its_messages(discord_server, start, how, is_
     place = discord_server.direct(alice) if is_direct else lab.channel("general")
     async with start() as process:
         await discord_server.command(alice, place, "py", {"code": CODE})
-        await rules.wait_until(lambda: place.of_bots and "line 8" in place.of_bots[-1].content)
+        await rules.wait_until(
+            lambda: place.bot_messages and "line 8" in place.bot_messages[-1].content
+        )
         process.send_signal(how)
         await process.wait()
-        assert "Stop" in place.of_bots[-1].buttons
-        texts = [message.content for message in place.of_bots]
+        assert "Stop" in place.bot_messages[-1].buttons
+        texts = [message.content for message in place.bot_messages]
         assert not any("interrupted" in text for text in texts)
         await asyncio.sleep(discord_server.gateway.identify_seconds)
     async with start():
-        await rules.wait_until(lambda: f"line {LINES - 1}" in place.of_bots[-1].content, seconds=60)
+        await rules.wait_until(
+            lambda: f"line {LINES - 1}" in place.bot_messages[-1].content, seconds=60
+        )
         await rules.wait_until(lambda: steps.is_final(place))
-    [answer] = place.of_bots
+    [answer] = place.bot_messages
     printed = [row for row in answer.content.split("\n") if row.startswith("line ")]
     assert printed == [f"line {number}" for number in range(LINES)]
     assert "interrupted" not in answer.content
@@ -115,22 +119,25 @@ async def test_an_answer_that_began_its_thread_goes_on_in_its_message(discord_se
     async with openai_server.Server(script, api_key="none", models=("none",)) as model:
         async with start(model.base_url) as process:
             discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
-            thread = await steps.thread_in(channel)
+            thread = await steps.wait_for_thread(channel)
             await rules.wait_until(
-                lambda: thread.of_bots and "line 8" in thread.of_bots[-1].content, seconds=60
+                lambda: thread.bot_messages and "line 8" in thread.bot_messages[-1].content,
+                seconds=60,
             )
-            [begun] = thread.of_bots
+            [begun] = thread.bot_messages
             process.send_signal(how)
             await process.wait()
             await asyncio.sleep(discord_server.gateway.identify_seconds)
         async with start(model.base_url):
             await rules.wait_until(
-                lambda: thread.of_bots and thread.of_bots[0].content.startswith("Counted."),
+                lambda: (
+                    thread.bot_messages and thread.bot_messages[0].content.startswith("Counted.")
+                ),
                 seconds=60,
             )
             await rules.wait_until(lambda: steps.is_final(thread))
-            [answer] = thread.of_bots
+            [answer] = thread.bot_messages
             shown = await discord_server.click(alice, answer, "Show code")
-            text = await steps.finished(shown)
+            text = await steps.wait_for_final_text(shown)
     assert answer is begun
     assert [f"line {n}" in text for n in (0, LINES - 1)] == [True, True]

@@ -19,7 +19,7 @@ async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
     assert conversation.killed == {"bot": 1, "kernel": 1, "host": 1}
 
 
-@pytest.mark.skipif(servers.programs() is None, reason="no PostgreSQL here")
+@pytest.mark.skipif(servers.find_programs() is None, reason="no PostgreSQL here")
 async def test_nothing_is_lost_unsaid_or_done_twice_in_a_database_that_bots_share():
     moments = [kills.Moment(2, "bot", "model"), kills.Moment(3, "bot", "input")]
     with servers.Server.run() as server, server.database() as url:

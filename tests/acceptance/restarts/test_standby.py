@@ -38,7 +38,7 @@ def _quick_commands():
 
 @pytest.fixture(scope="module")
 def postgresql():
-    if servers.programs() is None:
+    if servers.find_programs() is None:
         pytest.skip("PostgreSQL is not installed here")
     with servers.Server.run() as server:
         yield server

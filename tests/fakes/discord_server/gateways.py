@@ -1,4 +1,4 @@
-"""The gateway: hello, identify, resume, heartbeats, events by shard, and what can go wrong."""
+"""The gateway: hello, identify, resume, heartbeats, events by shard, and faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRIVILEGED = {"members": 1 << 1, "presences": 1 << 8, "message_content": MESSAGE
 
 @dataclasses.dataclass(eq=False)
 class Session:
-    """One session of a shard: events stay until the session does, whoever is connected."""
+    """A session of a shard; it keeps its events, also while no client is connected."""
 
     intents: int
     shard: int
@@ -41,15 +41,15 @@ class Gateway:
     """All sessions.
 
     Attributes:
-        identifies: every IDENTIFY that was accepted: its data.
+        identifies: the data of each accepted IDENTIFY.
         resumes: session ids of accepted RESUMEs.
-        duplicates: every message is delivered so many times more.
+        duplicates: how many more times each message is delivered.
         refused_intents: privileged intents that are switched off in the portal.
-        is_refusing: no connection is accepted.
-        is_silent: connections are closed before they are greeted.
-        identify_seconds: in which one IDENTIFY is taken; a second one is told that its session is
-            not valid, as Discord does where `max_concurrency` is one.
-        hasty: how many came too soon.
+        is_refusing: whether connections are refused.
+        is_silent: whether connections are closed before the hello.
+        identify_seconds: the period in which one IDENTIFY is accepted; a second one gets "invalid
+            session", as on Discord with a `max_concurrency` of one.
+        early_identifies: the number of IDENTIFYs that came within that period.
     """
 
     def __init__(self, *, bot: worlds.User, token: str, url: str = "") -> None:
@@ -66,8 +66,8 @@ class Gateway:
         self.is_refusing = False
         self.is_silent = False
         self.identify_seconds = 5.0
-        self.hasty = 0
-        self._identified = -1e9
+        self.early_identifies = 0
+        self._last_identify = -1e9
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._dropped: set[web.WebSocketResponse] = set()
         self._compressors: dict[web.WebSocketResponse, Any] = {}
@@ -83,57 +83,59 @@ class Gateway:
         if self.is_silent:
             await socket.close(code=1001)
             return socket
-        sending = None
+        sender = None
         session = None
         try:
-            await self._tell(socket, {"op": 10, "d": {"heartbeat_interval": 41_250}})
+            await self._send_payload(socket, {"op": 10, "d": {"heartbeat_interval": 41_250}})
             async for frame in socket:
                 if frame.type is not WSMsgType.TEXT:
                     break
                 message = json.loads(frame.data)
                 if message["op"] == 1:
-                    await self._tell(socket, {"op": 11})
+                    await self._send_payload(socket, {"op": 11})
                 elif message["op"] == 2:
                     session = await self._identify(socket, message["d"])
                     if session is not None:
-                        sending = asyncio.create_task(self._send(session, socket, 0))
+                        sender = asyncio.create_task(self._send_events(session, socket, 0))
                 elif message["op"] == 6:
                     session = await self._resume(socket, message["d"])
                     if session is not None:
                         seq = message["d"]["seq"]
                         session.push("RESUMED", {})
-                        sending = asyncio.create_task(self._send(session, socket, seq))
+                        sender = asyncio.create_task(self._send_events(session, socket, seq))
         finally:
             self._sockets.pop(socket, None)
             self._compressors.pop(socket, None)
-            if sending is not None:
-                sending.cancel()
+            if sender is not None:
+                sender.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-                    await sending
+                    await sender
             if session is not None and session.socket is socket:
                 session.socket = None
-                # A client that closes like this gives its session up; being closed does not.
-                is_given_up = socket.close_code in (1000, 1001) and socket not in self._dropped
-                if is_given_up and session in self.sessions:
+                # A session ends if the client closes the connection with these codes.
+                is_abandoned = socket.close_code in (1000, 1001) and socket not in self._dropped
+                if is_abandoned and session in self.sessions:
                     self.sessions.remove(session)
         return socket
 
-    async def _tell(self, socket: web.WebSocketResponse, told: Any) -> None:
-        """Send something, compressed as a stream where the client wants that."""
+    async def _send_payload(self, socket: web.WebSocketResponse, payload: Any) -> None:
+        """Send a payload, compressed as a stream if the client asked for that."""
         compressor = self._compressors.get(socket)
         if compressor is None:
-            await socket.send_json(told)
+            await socket.send_json(payload)
             return
-        data = compressor.compress(json.dumps(told).encode())
+        data = compressor.compress(json.dumps(payload).encode())
         await socket.send_bytes(data + compressor.flush(zlib.Z_SYNC_FLUSH))
 
-    async def _send(self, session: Session, socket: web.WebSocketResponse, cursor: int) -> None:
+    async def _send_events(
+        self, session: Session, socket: web.WebSocketResponse, cursor: int
+    ) -> None:
         while not socket.closed:
             session.changed.clear()
             while cursor < len(session.events):
                 event = session.events[cursor]
                 cursor += 1
-                await self._tell(socket, event)
+                await self._send_payload(socket, event)
             await session.changed.wait()
 
     async def _identify(
@@ -142,11 +144,11 @@ class Gateway:
         if data["token"] != self._token:
             await socket.close(code=4004)
             return None
-        now, before = time.monotonic(), self._identified
-        self._identified = now
-        if now - before < self.identify_seconds:
-            self.hasty += 1
-            await self._tell(socket, {"op": 9, "d": False})
+        now, previous = time.monotonic(), self._last_identify
+        self._last_identify = now
+        if now - previous < self.identify_seconds:
+            self.early_identifies += 1
+            await self._send_payload(socket, {"op": 9, "d": False})
             return None
         refused = [n for n in self.refused_intents if data["intents"] & PRIVILEGED[n]]
         if refused:
@@ -161,35 +163,37 @@ class Gateway:
         session = Session(data["intents"], shard, shards)
         session.socket = socket
         self.sessions.append(session)
-        mine = [guild for guild in self.guilds if guild.has_bot and _is_mine(session, guild)]
+        guilds = [
+            guild for guild in self.guilds if guild.has_bot and _belongs_to_shard(session, guild)
+        ]
         session.push(
             "READY",
             {
                 "v": 10,
                 "user": self._bot.payload,
-                "guilds": [{"id": str(guild.id), "unavailable": True} for guild in mine],
+                "guilds": [{"id": str(guild.id), "unavailable": True} for guild in guilds],
                 "session_id": session.id,
                 "resume_gateway_url": self.url,
                 "application": {"id": str(self._bot.id), "flags": 0},
                 "shard": [shard, shards],
             },
         )
-        for guild in mine:
+        for guild in guilds:
             if guild.late_seconds:
-                # An outage: Discord tells of some guilds later, or not at all.
+                # In an outage, Discord announces some guilds later, or never.
                 loop = asyncio.get_running_loop()
-                loop.call_later(guild.late_seconds, self._tell_of, session, guild)
+                loop.call_later(guild.late_seconds, self._announce_guild, session, guild)
             else:
-                self._tell_of(session, guild)
+                self._announce_guild(session, guild)
         return session
 
-    def _tell_of(self, session: Session, guild: worlds.Guild) -> None:
+    def _announce_guild(self, session: Session, guild: worlds.Guild) -> None:
         session.push("GUILD_CREATE", guild.payload(self._bot))
 
     async def _resume(self, socket: web.WebSocketResponse, data: dict[str, Any]) -> Session | None:
         session = next((s for s in self.sessions if s.id == data["session_id"]), None)
         if session is None or data["token"] != self._token:
-            await self._tell(socket, {"op": 9, "d": False})
+            await self._send_payload(socket, {"op": 9, "d": False})
             return None
         self.resumes.append(session.id)
         session.socket = socket
@@ -198,25 +202,27 @@ class Gateway:
     def push(self, kind: str, data: Any, *, guild: worlds.Guild | None) -> None:
         """Deliver an event to the shard it belongs to."""
         for session in self.sessions:
-            if _is_mine(session, guild):
+            if _belongs_to_shard(session, guild):
                 session.push(kind, data)
 
     def push_message(self, kind: str, message: worlds.Message) -> None:
-        """Deliver a message, as far as intents let it be seen."""
+        """Deliver a message to the sessions whose intents include it."""
         guild = message.channel.guild
-        wanted = GUILD_MESSAGES if guild else DIRECT_MESSAGES
+        needed_intent = GUILD_MESSAGES if guild else DIRECT_MESSAGES
         if guild and not guild.has_bot:
             return
-        is_plain = guild is None or message.author is self._bot or self._bot in message.mentioned
+        is_always_readable = (
+            guild is None or message.author is self._bot or self._bot in message.mentioned
+        )
         times = 1 + (self.duplicates if kind == "MESSAGE_CREATE" else 0)
         for session in self.sessions:
-            if session.intents & wanted and _is_mine(session, guild):
-                is_blank = not is_plain and not session.intents & MESSAGE_CONTENT
+            if session.intents & needed_intent and _belongs_to_shard(session, guild):
+                is_blank = not is_always_readable and not session.intents & MESSAGE_CONTENT
                 for _ in range(times):
                     session.push(kind, message.payload(is_blank=is_blank))
 
     async def send_raw(self, text: str) -> None:
-        """Send every connection what may be no event at all."""
+        """Send any text to every connection."""
         for socket in list(self._sockets):
             await socket.send_str(text)
 
@@ -227,7 +233,7 @@ class Gateway:
             await socket.close(code=code)
 
     def abort(self) -> None:
-        """Cut every connection, without a word."""
+        """Cut every connection without notice."""
         for request in list(self._sockets.values()):
             if request.transport is not None:
                 request.transport.abort()
@@ -235,10 +241,10 @@ class Gateway:
     async def ask_to_reconnect(self) -> None:
         """Send op 7."""
         for socket in list(self._sockets):
-            await self._tell(socket, {"op": 7, "d": None})
+            await self._send_payload(socket, {"op": 7, "d": None})
 
     def forget(self) -> None:
-        """Forget the sessions: none can be resumed, and nobody is told of anything meanwhile."""
+        """Forget all sessions, so that none can be resumed, and cut every connection."""
         self.sessions.clear()
         self.abort()
 
@@ -247,6 +253,6 @@ class Gateway:
             await socket.close(code=WSCloseCode.GOING_AWAY)
 
 
-def _is_mine(session: Session, guild: worlds.Guild | None) -> bool:
-    """Say whether a guild, or direct messages, are this shard's."""
+def _belongs_to_shard(session: Session, guild: worlds.Guild | None) -> bool:
+    """Return whether a guild, or direct messages (None), belong to the session's shard."""
     return ((guild.id >> 22) if guild else 0) % session.shards == session.shard

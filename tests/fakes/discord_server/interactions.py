@@ -1,4 +1,4 @@
-"""Interactions: the three seconds, the fifteen minutes, and everything that answers one."""
+"""Interactions: their answers, and Discord's limits of three seconds and fifteen minutes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _ANSWERS = {COMMAND: {4, 5, 9}, COMPONENT: {4, 5, 6, 7, 9}, AUTOCOMPLETE: {8}, M
 
 @dataclasses.dataclass(eq=False)
 class Interaction:
-    """Somebody did something.
+    """A command, a click, an autocompletion or a submitted modal.
 
     Attributes:
-        is_user_install: the bot is not in this place; only answers to interactions are heard.
-        user_limit: the largest file that the person may send, who pays for that.
-        answer: type of the first answer; 0 before it.
-        original: the message that the first answer made or stands on.
-        modal: what was opened.
-        choices: what autocompletion offered.
-        followups: further messages.
+        is_user_install: whether the person, not the guild, has installed the bot; it may then only
+            answer interactions.
+        user_limit: the largest file that the person may send, by their subscription.
+        answer: the type of the first answer; 0 before it.
+        original: the message that the first answer made, or the message with the button.
+        modal: the modal that the first answer opened.
+        choices: the choices that autocompletion offered.
+        followups: messages after the first answer.
     """
 
     kind: int
@@ -45,24 +46,24 @@ class Interaction:
 
     @property
     def file_limit(self) -> int:
-        """The largest file of an answer: of the guild, or of the person where that is more."""
+        """The largest file of an answer: the guild's limit, or the person's if that is higher."""
         guild = self.channel.guild
         return max(guild.file_limit if guild else 10 * worlds.MIB, self.user_limit)
 
     @property
     def messages(self) -> list[worlds.Message]:
-        """Everything that answered."""
-        first = [self.original] if self.original and self.original is not self.message else []
-        return first + self.followups
+        """All messages that answered, in order."""
+        messages = [self.original] if self.original and self.original is not self.message else []
+        return messages + self.followups
 
     @property
     def text(self) -> str:
-        """All their words."""
+        """The text of all answers."""
         return "\n".join(message.content for message in self.messages)
 
     def payload(self, bot: worlds.User) -> dict[str, Any]:
         guild = self.channel.guild
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "id": str(self.id),
             "application_id": str(bot.id),
             "type": self.kind,
@@ -72,26 +73,26 @@ class Interaction:
             "channel": self.channel.payload() | {"permissions": "0"},
             "data": self.data,
             "locale": "en-US",
-            "app_permissions": str(worlds.USUAL),
+            "app_permissions": str(worlds.DEFAULT_PERMISSIONS),
             "entitlements": [],
             "attachment_size_limit": self.file_limit,
         }
         if self.is_user_install:
-            told["authorizing_integration_owners"] = {"1": str(self.user.id)}
+            payload["authorizing_integration_owners"] = {"1": str(self.user.id)}
         else:
-            told["authorizing_integration_owners"] = {"0": str(guild.id) if guild else "0"}
+            payload["authorizing_integration_owners"] = {"0": str(guild.id) if guild else "0"}
         if guild is not None:
-            held = guild.permissions(self.user, self.channel)
-            told["guild_id"] = str(guild.id)
-            told["guild"] = {"id": str(guild.id), "locale": "en-US", "features": []}
-            told["member"] = guild.member_payload(self.user) | {"permissions": str(held)}
-            told["context"] = 0
+            permissions = guild.permissions(self.user, self.channel)
+            payload["guild_id"] = str(guild.id)
+            payload["guild"] = {"id": str(guild.id), "locale": "en-US", "features": []}
+            payload["member"] = guild.member_payload(self.user) | {"permissions": str(permissions)}
+            payload["context"] = 0
         else:
-            told["user"] = self.user.payload
-            told["context"] = 1 if bot in self.channel.recipients else 2
+            payload["user"] = self.user.payload
+            payload["context"] = 1 if bot in self.channel.recipients else 2
         if self.message is not None:
-            told["message"] = self.message.payload()
-        return told
+            payload["message"] = self.message.payload()
+        return payload
 
 
 class Register:
@@ -100,7 +101,7 @@ class Register:
     Attributes:
         first_seconds: how long the first answer may take.
         token_seconds: how long the token lives.
-        faults: answers that came too late, or twice.
+        faults: sentences about answers that came too late, or twice.
     """
 
     def __init__(self) -> None:
@@ -112,25 +113,25 @@ class Register:
     def add(self, interaction: Interaction) -> None:
         self._by_token[interaction.token] = interaction
 
-    def answering(self, number: int, token: str, kind: int) -> Interaction:
-        """The interaction that is answered for the first time, if it may."""
+    def take_first_answer(self, number: int, token: str, kind: int) -> Interaction:
+        """Record the first answer; returns the interaction, or refuses."""
         interaction = self._by_token.get(token)
         if interaction is None or interaction.id != number:
             raise rules.RefusedError(404, 10062, "Unknown interaction")
         if interaction.answer:
             self.faults.append("an interaction was answered twice")
             raise rules.RefusedError(400, 40060, "Interaction has already been acknowledged.")
-        late = time.monotonic() - interaction.created
-        if late > self.first_seconds:
-            self.faults.append(f"an interaction was answered after {late:.1f} s")
+        elapsed = time.monotonic() - interaction.created
+        if elapsed > self.first_seconds:
+            self.faults.append(f"an interaction was answered after {elapsed:.1f} s")
             raise rules.RefusedError(404, 10062, "Unknown interaction")
         if kind not in _ANSWERS[interaction.kind]:
             raise rules.RefusedError(400, 50035, f"answer {kind} to {interaction.kind}")
         interaction.answer = kind
         return interaction
 
-    def following(self, token: str) -> Interaction:
-        """The interaction that is answered further, if it may."""
+    def take_followup(self, token: str) -> Interaction:
+        """Return the interaction of a further answer, or refuse."""
         interaction = self._by_token.get(token)
         if interaction is None or not interaction.answer:
             raise rules.RefusedError(404, 10015, "Unknown Webhook")

@@ -1,4 +1,4 @@
-"""The REST API, as far as a bot like ours uses it: an unknown route is a fault."""
+"""The REST API, as far as the bot uses it; an unknown route is a fault."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ def _route(method: str, pattern: str, kind: str = "") -> Callable[[Handler], Han
 
 
 class Rest:
-    """Answers requests out of a world."""
+    """Answers requests from the state of `world`, the server."""
 
     def __init__(self, world: Any, gateway: gateways.Gateway, register: interactions.Register):
         self.world = world
         self.gateway = gateway
         self.register = register
         self.buckets = rules.Buckets()
-        self.planned: list[rules.Fault] = []
+        self.planned_faults: list[rules.Fault] = []
         self.refusals: list[str] = []
-        self.unexpected: list[str] = []
-        self.members_asked: list[int] = []
-        self.seen: list[tuple[float, str, str]] = []
+        self.faults: list[str] = []
+        self.member_lookups: list[int] = []
+        self.request_log: list[tuple[float, str, str]] = []
         self.commands: list[dict[str, Any]] = []
         self.typing: list[int] = []
         self.shards = 1
         self.delay_seconds = 0.0
         self.nonce_seconds = 180.0
-        self.invalid = 0
+        self.invalid_count = 0
         self.application_flags = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/api/v10")
-        self.seen.append((time.monotonic(), request.method, path))
+        self.request_log.append((time.monotonic(), request.method, path))
         for method, pattern, name, kind in _ROUTES:
             match = pattern.match(path)
             if match and method == request.method:
                 return await self._answer(request, path, name, kind, match.groupdict())
-        self.unexpected.append(f"no route {request.method} {path}")
+        self.faults.append(f"no route {request.method} {path}")
         return _json(404, {"code": 0, "message": "404: Not Found"})
 
     async def _answer(
@@ -64,23 +64,26 @@ class Rest:
     ) -> web.StreamResponse:
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
-        is_tokened = path.startswith(("/webhooks/", "/interactions/"))
-        if not is_tokened and request.headers.get("Authorization") != f"Bot {self.world.token}":
-            self.invalid += 1
+        has_token_in_path = path.startswith(("/webhooks/", "/interactions/"))
+        if (
+            not has_token_in_path
+            and request.headers.get("Authorization") != f"Bot {self.world.token}"
+        ):
+            self.invalid_count += 1
             return _json(401, {"code": 0, "message": "401: Unauthorized"})
-        fault = next((f for f in self.planned if f.matches(request.method, path)), None)
+        fault = next((f for f in self.planned_faults if f.matches(request.method, path)), None)
         body, files = await _read(request)
         headers: Any = {"Via": "1.1 loopback"}
         if kind:
             major = parts.get("channel") or parts.get("token") or ""
             headers, wait = self.buckets.take(request.method, kind, major)
             if wait is not None:
-                self.invalid += kind != "threads"
+                self.invalid_count += kind != "threads"
                 return _limited(headers, wait, scope="shared" if kind == "threads" else "user")
         if fault is not None:
             fault.times -= 1
             if fault.kind == "limit":
-                self.invalid += not fault.is_shared
+                self.invalid_count += not fault.is_shared
                 scope = "global" if fault.is_global else "shared" if fault.is_shared else "user"
                 return _limited(headers, fault.retry_after, scope=scope)
             if fault.kind == "ban":
@@ -88,20 +91,22 @@ class Rest:
             if fault.kind == "status":
                 return _json(fault.status, {"code": fault.code, "message": "planned"}, headers)
         try:
-            told = await getattr(self, name)(body=body, files=files, query=request.query, **parts)
+            result = await getattr(self, name)(body=body, files=files, query=request.query, **parts)
         except rules.RefusedError as error:
             self.refusals.append(f"{error.code} {request.method} {path}: {error}")
-            self.invalid += error.status in (401, 403)
+            self.invalid_count += error.status in (401, 403)
             return _json(error.status, error.payload, headers)
         if fault is not None and fault.kind == "late":
             await asyncio.sleep(fault.retry_after)
         if fault is not None and fault.kind == "cut" and request.transport is not None:
             request.transport.abort()
         return (
-            web.Response(status=204, headers=headers) if told is None else _json(200, told, headers)
+            web.Response(status=204, headers=headers)
+            if result is None
+            else _json(200, result, headers)
         )
 
-    # Who we are.
+    # The application.
 
     @_route("GET", "/users/@me")
     async def me(self, **_: Any) -> Any:
@@ -140,7 +145,7 @@ class Rest:
     async def put_commands(self, *, body: Any, application: str, **_: Any) -> Any:
         rules.check_commands(body)
         self.commands = [
-            _as_stored(command)
+            _stored_command(command)
             | {
                 "id": str(worlds.snowflake()),
                 "application_id": application,
@@ -160,15 +165,17 @@ class Rest:
             raise rules.RefusedError(403, 50001, "Missing Access")
         if channel.guild is None and self.world.bot not in channel.recipients:
             raise rules.RefusedError(403, 50001, "Missing Access")
-        self._need(channel, "view_channel", code=50001)
+        self._require(channel, "view_channel", code=50001)
         return channel
 
     def _may(self, channel: worlds.Channel, name: str) -> bool:
         guild = channel.guild
-        held = guild.permissions(self.world.bot, channel) if guild else worlds.EVERYTHING
-        return bool(held & worlds.PERMISSIONS[name])
+        permissions = (
+            guild.permissions(self.world.bot, channel) if guild else worlds.ALL_PERMISSIONS
+        )
+        return bool(permissions & worlds.PERMISSIONS[name])
 
-    def _need(
+    def _require(
         self, channel: worlds.Channel, name: str, *, code: int = 50013, status: int = 403
     ) -> None:
         if not self._may(channel, name):
@@ -191,7 +198,7 @@ class Rest:
         parent = self._channel(channel)
         if parent.type not in (worlds.TEXT, worlds.ANNOUNCEMENT):
             raise rules.RefusedError(400, 50024, "Cannot execute action on this channel type")
-        self._need(parent, "create_public_threads")
+        self._require(parent, "create_public_threads")
         starter = parent.messages.get(int(message))
         if starter is None:
             raise rules.RefusedError(404, 10008, "Unknown Message")
@@ -205,70 +212,70 @@ class Rest:
 
     @_route("GET", "/guilds/{guild}/members/{user}", "members")
     async def get_member(self, *, guild: str, user: str, **_: Any) -> Any:
-        found = next(g for g in self.world.guilds if g.id == int(guild) and g.has_bot)
-        self.members_asked.append(int(user))
-        for member in found.members:
+        matching_guild = next(g for g in self.world.guilds if g.id == int(guild) and g.has_bot)
+        self.member_lookups.append(int(user))
+        for member in matching_guild.members:
             if member.id == int(user):
-                return found.member_payload(member)
+                return matching_guild.member_payload(member)
         raise rules.RefusedError(404, 10007, "Unknown Member")
 
     @_route("GET", "/channels/{channel}/thread-members/{user}", "thread members")
     async def get_thread_member(self, *, channel: str, user: str, **_: Any) -> Any:
         if int(user) not in {person.id for person in self._channel(channel).invited}:
             raise rules.RefusedError(404, 10007, "Unknown Member")
-        told = {"join_timestamp": worlds.moment(), "flags": 0}
-        return {"id": channel, "user_id": user, **told}
+        fields = {"join_timestamp": worlds.format_time(), "flags": 0}
+        return {"id": channel, "user_id": user, **fields}
 
     # Messages.
 
     @_route("GET", "/channels/{channel}/messages", "history")
     async def history(self, *, channel: str, query: Any, **_: Any) -> Any:
         place = self._channel(channel)
-        self._need(place, "read_message_history")
+        self._require(place, "read_message_history")
         after, before = int(query.get("after", 0)), int(query.get("before", 1 << 63))
-        found = [m for n, m in sorted(place.messages.items()) if after < n < before]
+        messages = [m for n, m in sorted(place.messages.items()) if after < n < before]
         limit = int(query.get("limit", 50))
         if not 1 <= limit <= 100:
             raise rules.RefusedError(400, 50035, "limit")
-        cut = found[:limit] if "after" in query else found[-limit:]
-        told = [message.payload() for message in reversed(cut) if not message.seen_by]
-        for payload in told:
-            # Only the gateway says as which member somebody writes.
+        page = messages[:limit] if "after" in query else messages[-limit:]
+        payloads = [message.payload() for message in reversed(page) if not message.seen_by]
+        for payload in payloads:
+            # Only the gateway sends the member of an author.
             payload.pop("member", None)
-        return told
+        return payloads
 
     @_route("GET", "/channels/{channel}/messages/{message}", "message")
     async def get_message(self, *, channel: str, message: str, **_: Any) -> Any:
-        self._need(self._channel(channel), "read_message_history")
+        self._require(self._channel(channel), "read_message_history")
         return self._message(channel, message).payload()
 
     def _message(self, channel: str, message: str) -> worlds.Message:
-        found = self._channel(channel).messages.get(int(message))
-        if found is None or found.seen_by is not None:
+        stored = self._channel(channel).messages.get(int(message))
+        if stored is None or stored.seen_by is not None:
             raise rules.RefusedError(404, 10008, "Unknown Message")
-        return found
+        return stored
 
     @_route("POST", "/channels/{channel}/messages", "messages")
     async def send(self, *, channel: str, body: Any, files: Any, **_: Any) -> Any:
         place = self._channel(channel)
         if place.type == worlds.FORUM:
             raise rules.RefusedError(400, 50008, "Cannot send messages in a non-text channel")
-        self._need(place, "send_messages_in_threads" if place.is_thread else "send_messages")
+        self._require(place, "send_messages_in_threads" if place.is_thread else "send_messages")
         if place.is_locked and not self._may(place, "manage_threads"):
             raise rules.RefusedError(403, 50083, "Thread is archived")
         if place.is_closed:
             raise rules.RefusedError(403, 50007, "Cannot send messages to this user")
         if files:
-            self._need(place, "attach_files")
+            self._require(place, "attach_files")
         if body.get("enforce_nonce"):
-            for known in place.messages.values():
-                is_new = time.monotonic() - known.created < self.nonce_seconds
-                if known.nonce == body["nonce"] and known.author is self.world.bot and is_new:
-                    return known.payload()
+            for earlier in place.messages.values():
+                is_new = time.monotonic() - earlier.created < self.nonce_seconds
+                if earlier.nonce == body["nonce"] and earlier.author is self.world.bot and is_new:
+                    return earlier.payload()
         place.is_archived = False
         message = worlds.Message(place, self.world.bot, nonce=body.get("nonce"))
         if body.get("message_reference"):
-            self._need(place, "read_message_history", code=160002, status=400)
+            self._require(place, "read_message_history", code=160002, status=400)
             number = int(body["message_reference"]["message_id"])
             message.reference = place.messages.get(number)
             if message.reference is None and body["message_reference"].get(
@@ -277,43 +284,43 @@ class Rest:
                 raise rules.RefusedError(400, 50035, "Unknown message")
         self._write(message, body, files)
         self.world.post(message)
-        # A message that is looked up later does not say it any more.
+        # Discord does not return the nonce when a message is looked up later.
         return message.payload() | {"nonce": message.nonce}
 
     @_route("PATCH", "/channels/{channel}/messages/{message}", "message")
     async def edit(self, *, channel: str, message: str, body: Any, files: Any, **_: Any) -> Any:
-        found = self._message(channel, message)
-        if found.author is not self.world.bot:
+        stored = self._message(channel, message)
+        if stored.author is not self.world.bot:
             raise rules.RefusedError(403, 50005, "Cannot edit a message of another user")
-        if found.type == 21:
+        if stored.type == 21:
             raise rules.RefusedError(403, 50021, "Cannot execute action on a system message")
-        if found.channel.is_archived:
+        if stored.channel.is_archived:
             raise rules.RefusedError(400, 50083, "Thread is archived")
         if files:
-            self._need(found.channel, "attach_files")
-        return self._edit(found, body, files)
+            self._require(stored.channel, "attach_files")
+        return self._edit(stored, body, files)
 
     @_route("DELETE", "/channels/{channel}/messages/{message}", "message")
     async def delete(self, *, channel: str, message: str, **_: Any) -> None:
-        found = self._message(channel, message)
-        if found.author is not self.world.bot:
-            self._need(found.channel, "manage_messages")
-        self.world.delete(found)
+        stored = self._message(channel, message)
+        if stored.author is not self.world.bot:
+            self._require(stored.channel, "manage_messages")
+        self.world.delete(stored)
 
     def _write(self, message: worlds.Message, body: Any, files: Any, limit: int = 0) -> None:
-        """Let a new message be what was sent."""
+        """Fill a new message from the request."""
         rules.check_message(body, len(files))
-        self._need_mentions(body)
+        self._require_allowed_mentions(body)
         message.content = (body.get("content") or "").strip()
         message.flags |= int(body.get("flags") or 0)
         message.components = body.get("components") or []
         message.attachments = self._attach(message, body, files, limit)
-        message.pings = rules.pings(message, body.get("allowed_mentions"))
-        self._watch(message)
+        message.pings = rules.find_pings(message, body.get("allowed_mentions"))
+        self._record_form(message)
 
     def _edit(self, message: worlds.Message, body: Any, files: Any, limit: int = 0) -> Any:
         rules.check_message(body, len(files), is_edit=True)
-        self._need_mentions(body)
+        self._require_allowed_mentions(body)
         if "content" in body:
             message.content = (body["content"] or "").strip()
         if "components" in body:
@@ -324,18 +331,18 @@ class Rest:
             message.flags = int(body["flags"] or 0) | message.flags & rules.EPHEMERAL
         if not message.content and not message.attachments and not message.components:
             raise rules.RefusedError(400, 50006, "Cannot send an empty message")
-        message.edited = worlds.moment()
-        self._watch(message)
+        message.edited = worlds.format_time()
+        self._record_form(message)
         if message.seen_by is None:
             self.gateway.push_message("MESSAGE_UPDATE", message)
         return message.payload()
 
-    def _need_mentions(self, body: Any) -> None:
-        """Stricter than Discord: whoever writes says whom that may notify."""
+    def _require_allowed_mentions(self, body: Any) -> None:
+        """Require `allowed_mentions` with every text, which is stricter than Discord."""
         if body.get("content") and body.get("allowed_mentions") is None:
-            self.unexpected.append(f"no allowed_mentions with {body['content']!r}")
+            self.faults.append(f"no allowed_mentions with {body['content']!r}")
 
-    def _watch(self, message: worlds.Message) -> None:
+    def _record_form(self, message: worlds.Message) -> None:
         message.forms.append((time.monotonic(), message.content))
 
     def _attach(
@@ -346,23 +353,25 @@ class Rest:
         sizes = [len(data) for _, data in files.values()]
         if max(sizes, default=0) >= limit or sum(sizes) > rules.MAX_FORM_BYTES:
             raise rules.RefusedError(413, 40005, "Request entity too large")
-        kept = {attachment.id: attachment for attachment in message.attachments}
-        made = []
-        described = body.get("attachments")
-        if described is None:
-            described = [{"id": number} for number in files]
-        for told in described:
-            number = int(told["id"])
-            if number in kept:
-                made.append(kept[number])
+        previous = {attachment.id: attachment for attachment in message.attachments}
+        attachments = []
+        descriptions = body.get("attachments")
+        if descriptions is None:
+            descriptions = [{"id": number} for number in files]
+        for description in descriptions:
+            number = int(description["id"])
+            if number in previous:
+                attachments.append(previous[number])
             elif number in files:
                 name, data = files[number]
-                made.append(self.world.attachment(name, data, told.get("description")))
+                attachments.append(
+                    self.world.attachment(name, data, description.get("description"))
+                )
             else:
                 raise rules.RefusedError(400, 50035, f"no file {number}")
-        if len(made) > 10:
+        if len(attachments) > 10:
             raise rules.RefusedError(400, 50035, "more than 10 files")
-        return made
+        return attachments
 
     # Interactions.
 
@@ -373,7 +382,7 @@ class Rest:
             rules.check_modal(data)
         if kind == 8:
             _check_choices(data["choices"])
-        interaction = self.register.answering(int(number), token, kind)
+        interaction = self.register.take_first_answer(int(number), token, kind)
         if kind == 9:
             interaction.modal = data
         elif kind == 8:
@@ -384,16 +393,16 @@ class Rest:
             interaction.original = interaction.message
             if kind == 7 and interaction.message is not None:
                 self._edit(interaction.message, data, files)
-        told: dict[str, Any] = {"interaction": {"id": number, "type": interaction.kind}}
+        result: dict[str, Any] = {"interaction": {"id": number, "type": interaction.kind}}
         if interaction.original is not None:
             original = interaction.original
-            told["interaction"] |= {
+            result["interaction"] |= {
                 "response_message_id": str(original.id),
                 "response_message_loading": original.is_loading,
                 "response_message_ephemeral": original.seen_by is not None,
             }
-            told["resource"] = {"type": kind, "message": original.payload()}
-        return told
+            result["resource"] = {"type": kind, "message": original.payload()}
+        return result
 
     def _reply(
         self, interaction: interactions.Interaction, body: Any, files: Any, *, is_loading: bool
@@ -409,16 +418,16 @@ class Rest:
         return message
 
     @_route("POST", "/webhooks/{application}/{token}", "webhook")
-    async def follow(self, *, token: str, body: Any, files: Any, **_: Any) -> Any:
-        interaction = self.register.following(token)
+    async def post_followup(self, *, token: str, body: Any, files: Any, **_: Any) -> Any:
+        interaction = self.register.take_followup(token)
         if interaction.original is not None and interaction.original.is_loading:
-            self.unexpected.append("a follow-up takes the place of what was promised")
+            self.faults.append("a follow-up takes the place of what was promised")
         message = self._reply(interaction, body, files, is_loading=False)
         interaction.followups.append(message)
         return message.payload()
 
-    def _followed(self, token: str, number: str) -> worlds.Message:
-        interaction = self.register.following(token)
+    def _find_followup(self, token: str, number: str) -> worlds.Message:
+        interaction = self.register.take_followup(token)
         if number == "@original" and interaction.original is not None:
             return interaction.original
         for message in interaction.messages:
@@ -427,26 +436,26 @@ class Rest:
         raise rules.RefusedError(404, 10008, "Unknown Message")
 
     @_route("GET", "/webhooks/{application}/{token}/messages/{message}", "webhook")
-    async def get_followed(self, *, token: str, message: str, **_: Any) -> Any:
-        return self._followed(token, message).payload()
+    async def get_followup(self, *, token: str, message: str, **_: Any) -> Any:
+        return self._find_followup(token, message).payload()
 
     @_route("PATCH", "/webhooks/{application}/{token}/messages/{message}", "webhook")
-    async def edit_followed(
+    async def edit_followup(
         self, *, token: str, message: str, body: Any, files: Any, **_: Any
     ) -> Any:
-        found = self._followed(token, message)
-        if found.id not in found.channel.messages:
+        stored = self._find_followup(token, message)
+        if stored.id not in stored.channel.messages:
             raise rules.RefusedError(404, 10008, "Unknown Message")
-        if found.is_loading:
-            found.is_loading = False
-            found.flags &= ~(1 << 7)
-        told = self._edit(found, body, files, self.register.following(token).file_limit)
-        found.pings |= rules.pings(found, body.get("allowed_mentions"))
-        return told
+        if stored.is_loading:
+            stored.is_loading = False
+            stored.flags &= ~(1 << 7)
+        result = self._edit(stored, body, files, self.register.take_followup(token).file_limit)
+        stored.pings |= rules.find_pings(stored, body.get("allowed_mentions"))
+        return result
 
     @_route("DELETE", "/webhooks/{application}/{token}/messages/{message}", "webhook")
-    async def delete_followed(self, *, token: str, message: str, **_: Any) -> None:
-        self.world.delete(self._followed(token, message))
+    async def delete_followup(self, *, token: str, message: str, **_: Any) -> None:
+        self.world.delete(self._find_followup(token, message))
 
 
 def _check_choices(choices: Any) -> None:
@@ -457,27 +466,27 @@ def _check_choices(choices: Any) -> None:
             raise rules.RefusedError(400, 50035, "length of a choice")
 
 
-def _as_stored(command: dict[str, Any]) -> dict[str, Any]:
-    """Discord gives commands back with defaults left out and others filled in."""
-    kept = {key: value for key, value in command.items() if value not in (None, [], False)}
-    kept["nsfw"] = command.get("nsfw", False)
-    kept["description"] = command.get("description", "")
-    kept["default_member_permissions"] = command.get("default_member_permissions")
-    kept["dm_permission"] = command.get("dm_permission", True)
-    if "options" in kept:
-        kept["options"] = [_option_as_stored(option) for option in kept["options"]]
-    return kept
+def _stored_command(command: dict[str, Any]) -> dict[str, Any]:
+    """Return a command as Discord stores it: some defaults are left out, others filled in."""
+    stored = {key: value for key, value in command.items() if value not in (None, [], False)}
+    stored["nsfw"] = command.get("nsfw", False)
+    stored["description"] = command.get("description", "")
+    stored["default_member_permissions"] = command.get("default_member_permissions")
+    stored["dm_permission"] = command.get("dm_permission", True)
+    if "options" in stored:
+        stored["options"] = [_stored_option(option) for option in stored["options"]]
+    return stored
 
 
-def _option_as_stored(option: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in option.items() if value not in (None, [], False)}
-    if "options" in kept:
-        kept["options"] = [_option_as_stored(inner) for inner in kept["options"]]
-    return kept
+def _stored_option(option: dict[str, Any]) -> dict[str, Any]:
+    stored = {key: value for key, value in option.items() if value not in (None, [], False)}
+    if "options" in stored:
+        stored["options"] = [_stored_option(inner) for inner in stored["options"]]
+    return stored
 
 
 async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]]:
-    """The JSON body and the files by index."""
+    """Return the JSON body, and the files by index."""
     if request.content_type != "multipart/form-data":
         text = await request.text()
         return (json.loads(text) if text else {}), {}
@@ -487,7 +496,7 @@ async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]
         match = re.fullmatch(r"files\[(\d+)\]", name)
         if match:
             assert isinstance(value, web.FileField)
-            # A request that is cancelled later, because its client left, does not close it.
+            # Closed here: a request that is cancelled later would not close the file.
             with value.file:
                 files[int(match[1])] = (value.filename, await asyncio.to_thread(value.file.read))
     payload = form["payload_json"]
@@ -498,15 +507,15 @@ async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]
 
 def _limited(headers: Any, wait: float, *, scope: str) -> web.Response:
     is_global = scope == "global"
-    told = {"message": "You are being rate limited.", "retry_after": wait, "global": is_global}
-    told_in_headers = {"X-RateLimit-Scope": scope, "Retry-After": str(math.ceil(wait))}
-    return _json(429, told, {**headers, **told_in_headers})
+    body = {"message": "You are being rate limited.", "retry_after": wait, "global": is_global}
+    limit_headers = {"X-RateLimit-Scope": scope, "Retry-After": str(math.ceil(wait))}
+    return _json(429, body, {**headers, **limit_headers})
 
 
-def _json(status: int, told: Any, headers: Any = None) -> web.Response:
-    # Exactly this type: with a charset the client takes the body for text.
+def _json(status: int, payload: Any, headers: Any = None) -> web.Response:
+    # The client parses the body only if the type has no charset.
     return web.Response(
         status=status,
-        body=json.dumps(told).encode(),
+        body=json.dumps(payload).encode(),
         headers={**(headers or {}), "Content-Type": "application/json"},
     )

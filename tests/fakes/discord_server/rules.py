@@ -1,4 +1,4 @@
-"""What Discord refuses: lengths, sizes, rates, and faults that tests ask for."""
+"""Discord's rules: limits of lengths, sizes and rates, and faults that tests plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ EPHEMERAL = 1 << 6
 SUPPRESS_EMBEDS = 1 << 2
 MAX_REQUEST_BYTES = 200 * worlds.MIB
 MAX_FORM_BYTES = 25 * worlds.MIB
-"""Of all that is sent with one message, however large the files of a guild may be."""
-MAX_INVALID = 300
-"""Answers 401, 403 and 429 (but of shared limits) after which Discord shuts a bot out for an hour:
-10,000 in ten minutes, and so many in a test."""
+"""The limit of all files of one message, also in guilds with larger files."""
+MAX_INVALID_REQUESTS = 300
+"""The number of answers 401, 403 and 429 (except of shared limits) that a test may cause.
+
+After 10,000 in ten minutes, Discord bans a bot for an hour.
+"""
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -37,7 +39,7 @@ class RefusedError(Exception):
 
 @dataclasses.dataclass
 class Fault:
-    """Something that goes wrong, so many times, on requests that match.
+    """A fault of the next `times` requests that match.
 
     Attributes:
         kind: "status" answers with `status` and `code`; "cut" carries the request out and cuts
@@ -60,26 +62,26 @@ class Fault:
 
 
 class Buckets:
-    """Rate limits as the headers tell them. `window_seconds` is Discord's five, or shorter.
+    """Rate limits, with their headers. `window_seconds` is Discord's five, or shorter.
 
-    That of opening threads lasts minutes, as bots report it, and is shared by all bots in a
-    channel; `longest_seconds` gives every other route such a window, too.
+    The limit of opening threads lasts minutes, as bots report it, and is shared by all bots in a
+    channel. With `long_window_seconds`, all routes have such a long window.
     """
 
     def __init__(self, window_seconds: float = 5.0) -> None:
         self.window_seconds = window_seconds
-        self.most_threads = 50
+        self.max_threads = 50
         self.thread_seconds = 300.0
-        self.longest_seconds = 0.0
+        self.long_window_seconds = 0.0
         self.breaches: list[str] = []
         self._used: dict[str, list[float]] = {}
 
     def take(self, method: str, kind: str, major: str) -> tuple[Mapping[str, str], float | None]:
-        """Headers of the answer, and how long to wait where the limit is reached."""
-        limit = {"commands": 2, "threads": self.most_threads}.get(kind, 5)
+        """Return the headers of the answer, and the seconds to wait if the limit is reached."""
+        limit = {"commands": 2, "threads": self.max_threads}.get(kind, 5)
         window = self.thread_seconds if kind == "threads" else self.window_seconds
-        if self.longest_seconds:
-            limit, window = 1000, self.longest_seconds
+        if self.long_window_seconds:
+            limit, window = 1000, self.long_window_seconds
         bucket = f"{method}-{kind}"
         now = time.monotonic()
         used = self._used.setdefault(f"{bucket}:{major}", [])
@@ -91,19 +93,19 @@ class Buckets:
             self.breaches.append(f"{bucket}:{major}")
         else:
             used.append(now)
-        left = window - (now - used[0])
+        remaining = window - (now - used[0])
         return {
             "X-RateLimit-Limit": str(limit),
             "X-RateLimit-Remaining": str(limit - len(used)),
-            "X-RateLimit-Reset": f"{time.time() + left:.3f}",
-            "X-RateLimit-Reset-After": f"{left:.3f}",
+            "X-RateLimit-Reset": f"{time.time() + remaining:.3f}",
+            "X-RateLimit-Reset-After": f"{remaining:.3f}",
             "X-RateLimit-Bucket": bucket,
             "Via": "1.1 loopback",
         }, wait
 
 
 def check_message(body: Mapping[str, Any], files: int, *, is_edit: bool = False) -> None:
-    """Refuse what a message may not be."""
+    """Refuse an invalid message."""
     content = body.get("content") or ""
     if len(content) > 2000:
         raise RefusedError(400, 50035, f"content has {len(content)} characters")
@@ -124,25 +126,25 @@ def check_message(body: Mapping[str, Any], files: int, *, is_edit: bool = False)
 
 
 def check_components(rows: Any) -> None:
-    """Refuse what buttons may not be."""
+    """Refuse invalid buttons."""
     if len(rows) > 5:
         raise RefusedError(400, 50035, "more than 5 rows")
-    seen: set[str] = set()
+    custom_ids: set[str] = set()
     for row in rows:
         items = row["components"]
         if row["type"] != 1 or not 1 <= len(items) <= 5:
             raise RefusedError(400, 50035, "a row has 1 to 5 buttons")
         for item in items:
             custom_id = item.get("custom_id", "")
-            if not 1 <= len(custom_id) <= 100 or custom_id in seen:
+            if not 1 <= len(custom_id) <= 100 or custom_id in custom_ids:
                 raise RefusedError(400, 50035, f"custom_id {custom_id!r}")
-            seen.add(custom_id)
+            custom_ids.add(custom_id)
             if len(item.get("label") or "") > 80:
                 raise RefusedError(400, 50035, "a label is too long")
 
 
 def check_modal(modal: Mapping[str, Any]) -> None:
-    """Refuse what a modal may not be."""
+    """Refuse an invalid modal."""
     if not 1 <= len(modal["title"]) <= 45 or not 1 <= len(modal["custom_id"]) <= 100:
         raise RefusedError(400, 50035, "title or custom_id of the modal")
     if not 1 <= len(modal["components"]) <= 5:
@@ -164,7 +166,7 @@ _COMMAND_NAME = re.compile(r"[-_'\w]{1,32}\Z")
 
 
 def check_commands(commands: Any) -> None:
-    """Refuse what commands may not be."""
+    """Refuse invalid commands."""
     for command in commands:
         kind = command.get("type", 1)
         if kind in (2, 3):
@@ -199,32 +201,32 @@ _MENTION = re.compile(r"<@!?(\d+)>|<@&(\d+)>|@(everyone|here)")
 _CODE = re.compile(r"(`{3,}).*?\1|(`+)[^`]+\2", re.DOTALL)
 
 
-def pings(message: worlds.Message, allowed: Mapping[str, Any] | None) -> set[Any]:
-    """Whom a message notifies: code is not read, `allowed_mentions` narrows."""
-    found: set[Any] = set()
+def find_pings(message: worlds.Message, allowed: Mapping[str, Any] | None) -> set[Any]:
+    """Return whom a message notifies, which code and other mentions than `allowed` do not."""
+    notified: set[Any] = set()
     allowed = {"parse": ["users", "roles", "everyone"]} if allowed is None else allowed
     parse = allowed.get("parse", [])
     for user, role, _ in _MENTION.findall(_CODE.sub("", message.content)):
         if user:
             if "users" in parse or user in [str(number) for number in allowed.get("users", ())]:
-                found.add(int(user))
+                notified.add(int(user))
         elif role:
             if "roles" in parse or role in [str(number) for number in allowed.get("roles", ())]:
-                found.add("role")
+                notified.add("role")
         elif "everyone" in parse:
-            found.add("everyone")
+            notified.add("everyone")
     if message.reference is not None and allowed.get("replied_user", "parse" not in allowed):
-        found.add(message.reference.author.id)
-    return found
+        notified.add(message.reference.author.id)
+    return notified
 
 
-async def wait_until(condition: Any, *, seconds: float = 60.0, what: str = "") -> Any:
-    """Wait for something to become true; its value."""
+async def wait_until(condition: Any, *, seconds: float = 60.0, subject: str = "") -> Any:
+    """Wait until a condition is true; returns its value."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s for {what or condition}")
+            raise AssertionError(f"waited {seconds} s for {subject or condition}")
         await asyncio.sleep(0.01)

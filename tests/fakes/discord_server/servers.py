@@ -5,8 +5,8 @@
         channel = guild.channel("general")
         await discord.say(alice, channel, f"{discord.bot.mention} hello")
 
-The real client runs against it. Whatever Discord would refuse is refused, and is a fault unless
-the test said `expect(code)`; faults raise at the end of the `async with`.
+The real client runs against it. A request that Discord would refuse is refused, which is a fault
+unless the test has called `expect(code)`. Faults raise at the end of the `async with`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Server:
         self._expected: set[int] = set()
         self._attachments: dict[int, worlds.Attachment] = {}
         self._runner: web.AppRunner | None = None
-        self._before: tuple[str, yarl.URL] | None = None
+        self._real_addresses: tuple[str, yarl.URL] | None = None
 
     async def __aenter__(self) -> Server:
         app = web.Application(client_max_size=rules.MAX_REQUEST_BYTES)
@@ -56,7 +56,7 @@ class Server:
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         self.gateway.url = self.origin.replace("http", "ws") + "/gw"
-        self._before = (
+        self._real_addresses = (
             discord.http.Route.BASE,
             discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY,
         )
@@ -66,18 +66,20 @@ class Server:
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         assert self._runner
-        assert self._before
+        assert self._real_addresses
         await self.gateway.close()
         await self._runner.cleanup()
-        discord.http.Route.BASE, discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = self._before
+        discord.http.Route.BASE, discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = (
+            self._real_addresses
+        )
         if kind is None:
             assert self.faults == [], self.faults
 
     @property
     def faults(self) -> list[str]:
-        """What the client did wrong."""
+        """Mistakes of the client."""
         refused = [r for r in self.rest.refusals if int(r.split()[0]) not in self._expected]
-        pinged = [
+        notifications = [
             f"{ping!r} was notified by {message.content!r}"
             for channel in self.channels.values()
             for message in channel.messages.values()
@@ -85,24 +87,24 @@ class Server:
             for ping in message.pings & {"everyone", "role"}
         ]
         late = [] if self._expected & {10062, 40060} else self.register.faults
-        invalid = self.rest.invalid
-        banned = [f"{invalid} invalid requests"] if invalid > rules.MAX_INVALID else []
-        return refused + self.rest.unexpected + late + self.gateway.faults + pinged + banned
+        invalid = self.rest.invalid_count
+        ban = [f"{invalid} invalid requests"] if invalid > rules.MAX_INVALID_REQUESTS else []
+        return refused + self.rest.faults + late + self.gateway.faults + notifications + ban
 
     def expect(self, *codes: int) -> None:
-        """Take refusals with these codes for what the test is about."""
+        """Accept refusals with these codes, which the test causes on purpose."""
         self._expected.update(codes)
 
     def plan(self, method: str, path: str, **others: Any) -> rules.Fault:
-        """Let something go wrong."""
+        """Plan a fault of coming requests."""
         fault = rules.Fault(method, path, **others)
-        self.rest.planned.append(fault)
+        self.rest.planned_faults.append(fault)
         return fault
 
-    # The world.
+    # The state.
 
     def guild(self, name: str = "Lab", **others: Any) -> worlds.Guild:
-        """A new guild, with the bot in it; to be made before the bot connects."""
+        """Make a guild with the bot in it, before the bot connects."""
         guild = worlds.Guild(name, worlds.User("owner"), **others)
         guild.members[self.bot] = set()
         self.guilds.append(guild)
@@ -111,39 +113,39 @@ class Server:
     @property
     def channels(self) -> dict[int, worlds.Channel]:
         """All channels by id."""
-        known = [c for guild in self.guilds for c in guild.channels] + self.directs
-        return {channel.id: channel for channel in known}
+        channels = [c for guild in self.guilds for c in guild.channels] + self.directs
+        return {channel.id: channel for channel in channels}
 
     @property
     def users(self) -> dict[int, worlds.User]:
         """All people by id."""
-        known = [self.owner, *(user for guild in self.guilds for user in guild.members)]
-        known += [user for channel in self.directs for user in channel.recipients]
-        return {user.id: user for user in known}
+        users = [self.owner, *(user for guild in self.guilds for user in guild.members)]
+        users += [user for channel in self.directs for user in channel.recipients]
+        return {user.id: user for user in users}
 
     def direct(self, user: worlds.User, other: worlds.User | None = None) -> worlds.Channel:
-        """The direct conversation of somebody, with the bot unless said otherwise."""
-        with_whom = other or self.bot
+        """Return a person's direct conversation with the bot, or with `other`."""
+        partner = other or self.bot
         for channel in self.directs:
-            if {*channel.recipients} == {user, with_whom}:
+            if {*channel.recipients} == {user, partner}:
                 return channel
-        channel = worlds.Channel(worlds.DM, recipients=[user, with_whom])
+        channel = worlds.Channel(worlds.DM, recipients=[user, partner])
         self.directs.append(channel)
         return channel
 
     def attachment(
         self, name: str, data: bytes, description: str | None = None, **others: Any
     ) -> worlds.Attachment:
-        """A file on the CDN."""
-        made = worlds.Attachment(name, data, description=description, **others)
-        made.url = f"{self.origin}/cdn/{made.id}/{name}"
-        self._attachments[made.id] = made
-        return made
+        """Put a file on the CDN."""
+        attachment = worlds.Attachment(name, data, description=description, **others)
+        attachment.url = f"{self.origin}/cdn/{attachment.id}/{name}"
+        self._attachments[attachment.id] = attachment
+        return attachment
 
     def thread(
-        self, starter: worlds.Message, name: str, owner: worlds.User, *, is_told: bool = True
+        self, starter: worlds.Message, name: str, owner: worlds.User, *, is_announced: bool = True
     ) -> worlds.Channel:
-        """A new thread on a message: it has the id of that message."""
+        """Open a thread on a message, whose id it has."""
         parent = starter.channel
         is_public = parent.type != worlds.ANNOUNCEMENT
         thread = worlds.Channel(
@@ -158,7 +160,7 @@ class Server:
         parent.guild.channels.append(thread)
         starter.thread = thread
         starter.flags |= worlds.HAS_THREAD
-        if is_told:
+        if is_announced:
             self.gateway.push(
                 "THREAD_CREATE", thread.payload() | {"newly_created": True}, guild=parent.guild
             )
@@ -169,7 +171,7 @@ class Server:
     def private_thread(
         self, parent: worlds.Channel, name: str, *invited: worlds.User
     ) -> worlds.Channel:
-        """A new private thread, of the first who is in it; the bot is, too."""
+        """Open a private thread; the first of the invited owns it, and the bot is in it."""
         thread = worlds.Channel(
             worlds.PRIVATE_THREAD, name, guild=parent.guild, parent=parent, owner=invited[0]
         )
@@ -182,36 +184,36 @@ class Server:
         return thread
 
     def post(self, message: worlds.Message) -> worlds.Message:
-        """Put a message where it belongs and tell everybody."""
+        """Add a message to its channel, and announce it."""
         message.channel.messages[message.id] = message
         if message.seen_by is None:
             self.gateway.push_message("MESSAGE_CREATE", message)
         return message
 
     def delete(self, message: worlds.Message) -> None:
-        """Take a message away."""
+        """Delete a message."""
         channel = message.channel
         del channel.messages[message.id]
-        told = {"id": str(message.id), "channel_id": str(channel.id)}
+        payload = {"id": str(message.id), "channel_id": str(channel.id)}
         if channel.guild is not None:
-            told["guild_id"] = str(channel.guild.id)
+            payload["guild_id"] = str(channel.guild.id)
         if message.seen_by is None:
-            self.gateway.push("MESSAGE_DELETE", told, guild=channel.guild)
+            self.gateway.push("MESSAGE_DELETE", payload, guild=channel.guild)
 
     def delete_all(self, *messages: worlds.Message) -> None:
-        """Take messages of one channel away at once, as moderators can."""
+        """Delete messages of one channel at once, as moderators can."""
         channel = messages[0].channel
         for message in messages:
             del channel.messages[message.id]
-        told = {"ids": [str(m.id) for m in messages], "channel_id": str(channel.id)}
+        payload = {"ids": [str(m.id) for m in messages], "channel_id": str(channel.id)}
         if channel.guild is not None:
-            told["guild_id"] = str(channel.guild.id)
-        self.gateway.push("MESSAGE_DELETE_BULK", told, guild=channel.guild)
+            payload["guild_id"] = str(channel.guild.id)
+        self.gateway.push("MESSAGE_DELETE_BULK", payload, guild=channel.guild)
 
     async def _cdn(self, request: web.Request) -> web.StreamResponse:
         attachment = self._attachments.get(int(request.match_info["number"]))
-        is_over = time.time() > int(request.query.get("ex", "0"), 16)
-        if attachment is None or attachment.serve == "gone" or is_over:
+        has_expired = time.time() > int(request.query.get("ex", "0"), 16)
+        if attachment is None or attachment.serve == "gone" or has_expired:
             return web.Response(status=404)
         if attachment.serve == "endless":
             response = web.StreamResponse()
@@ -233,7 +235,7 @@ class Server:
         reference: worlds.Message | None = None,
         snapshots: Sequence[worlds.Message] = (),
         webhook_id: int | None = None,
-        is_pinging: bool = True,
+        mentions_author: bool = True,
     ) -> worlds.Message:
         """Write a message."""
         return self.post(
@@ -245,7 +247,7 @@ class Server:
                 reference=reference,
                 snapshots=list(snapshots),
                 webhook_id=webhook_id,
-                is_pinging=is_pinging,
+                mentions_author=mentions_author,
             )
         )
 
@@ -265,28 +267,32 @@ class Server:
         return post
 
     def edit(self, message: worlds.Message, content: str) -> None:
-        """Change a message of one's own."""
+        """Let a person edit their message."""
         message.content = content
-        message.edited = worlds.moment()
+        message.edited = worlds.format_time()
         self.gateway.push_message("MESSAGE_UPDATE", message)
 
     def unfurl(self, message: worlds.Message) -> None:
-        """Let Discord add a preview: an update that nobody made."""
+        """Let Discord add a link preview, which is an update without an edit."""
         self.gateway.push_message("MESSAGE_UPDATE", message)
 
-    def _interact(self, made: interactions.Interaction) -> interactions.Interaction:
-        self.register.add(made)
+    def _interact(self, interaction: interactions.Interaction) -> interactions.Interaction:
+        self.register.add(interaction)
         self.gateway.push(
             "INTERACTION_CREATE",
-            made.payload(self.bot),
-            guild=made.channel.guild if not made.is_user_install else None,
+            interaction.payload(self.bot),
+            guild=interaction.channel.guild if not interaction.is_user_install else None,
         )
-        return made
+        return interaction
 
-    async def _answered(self, made: interactions.Interaction) -> interactions.Interaction:
-        self._interact(made)
-        await rules.wait_until(lambda: made.answer, seconds=30, what=f"answer to {made.data}")
-        return made
+    async def _interact_and_wait(
+        self, interaction: interactions.Interaction
+    ) -> interactions.Interaction:
+        self._interact(interaction)
+        await rules.wait_until(
+            lambda: interaction.answer, seconds=30, subject=f"answer to {interaction.data}"
+        )
+        return interaction
 
     async def command(
         self,
@@ -302,34 +308,39 @@ class Server:
         """Use a slash command such as "interpreter reset"; with `focused`, complete that option."""
         first, *rest = name.split()
         command = next(c for c in self.rest.commands if c["name"] == first)
-        known = command
+        leaf = command
         for part in rest:
-            known = next(o for o in known["options"] if o["name"] == part)
+            leaf = next(o for o in leaf["options"] if o["name"] == part)
         files = {}
-        told = []
+        option_entries = []
         for key, value in (options or {}).items():
-            option = next(o for o in known.get("options", []) if o["name"] == key)
+            option = next(o for o in leaf.get("options", []) if o["name"] == key)
             if isinstance(value, worlds.Attachment):
                 files[str(value.id)] = value.payload
                 value = str(value.id)
             entry = {"name": key, "type": option["type"], "value": value}
-            told.append(entry | ({"focused": True} if key == focused else {}))
-        missing = [o["name"] for o in known.get("options", []) if o.get("required")]
-        assert set(missing) <= set(options or {}), "Discord would not let it be sent"
+            option_entries.append(entry | ({"focused": True} if key == focused else {}))
+        required = [o["name"] for o in leaf.get("options", []) if o.get("required")]
+        assert set(required) <= set(options or {}), "Discord would not let it be sent"
         for part in reversed(rest):
-            told = [{"name": part, "type": 1, "options": told}]
-        data: dict[str, Any] = {"id": command["id"], "name": first, "type": 1, "options": told}
+            option_entries = [{"name": part, "type": 1, "options": option_entries}]
+        data: dict[str, Any] = {
+            "id": command["id"],
+            "name": first,
+            "type": 1,
+            "options": option_entries,
+        }
         if files:
             data["resolved"] = {"attachments": files}
         kind = interactions.AUTOCOMPLETE if focused else interactions.COMMAND
         guild = channel.guild
         if guild is not None:
-            may = worlds.PERMISSIONS["use_application_commands"]
-            assert guild.permissions(user, channel) & may, "Discord would not offer it"
-        made = interactions.Interaction(
+            permission = worlds.PERMISSIONS["use_application_commands"]
+            assert guild.permissions(user, channel) & permission, "Discord would not offer it"
+        interaction = interactions.Interaction(
             kind, user, channel, data, is_user_install=is_user_install, user_limit=user_limit
         )
-        return await self._answered(made)
+        return await self._interact_and_wait(interaction)
 
     async def menu(
         self, user: worlds.User, name: str, message: worlds.Message
@@ -343,52 +354,55 @@ class Server:
             "target_id": str(message.id),
             "resolved": {"messages": {str(message.id): message.payload()}},
         }
-        made = interactions.Interaction(interactions.COMMAND, user, message.channel, data)
-        return await self._answered(made)
+        interaction = interactions.Interaction(interactions.COMMAND, user, message.channel, data)
+        return await self._interact_and_wait(interaction)
 
     async def click(
         self, user: worlds.User, message: worlds.Message, label: str, **others: Any
     ) -> interactions.Interaction:
         """Press a button."""
         data = {"custom_id": message.buttons[label], "component_type": 2}
-        made = interactions.Interaction(
+        interaction = interactions.Interaction(
             interactions.COMPONENT, user, message.channel, data, message=message, **others
         )
-        return await self._answered(made)
+        return await self._interact_and_wait(interaction)
 
     async def submit(
-        self, opened: interactions.Interaction, filled: dict[str, Any]
+        self, opener: interactions.Interaction, values: dict[str, Any]
     ) -> interactions.Interaction:
-        """Send a modal off. Values are texts, or lists of attachments or of choices, by custom id;
-        what is left out stays as the modal came."""
-        assert opened.modal
+        """Submit a modal.
+
+        Values by custom id are texts, or lists of attachments or choices; components without a
+        value keep their default.
+        """
+        assert opener.modal
         components = []
         files = {}
-        for item in opened.modal["components"]:
+        for item in opener.modal["components"]:
             if item["type"] != 18:
                 continue
             inner = item["component"]
-            told = {"type": inner["type"], "custom_id": inner["custom_id"], "id": 1}
-            value = filled.get(inner["custom_id"], inner.get("value") or "")
+            component = {"type": inner["type"], "custom_id": inner["custom_id"], "id": 1}
+            value = values.get(inner["custom_id"], inner.get("value") or "")
             if inner["type"] == 3:
-                chosen = [one["value"] for one in inner["options"] if one.get("default")]
-                told["values"] = filled.get(inner["custom_id"], chosen)
+                defaults = [option["value"] for option in inner["options"] if option.get("default")]
+                component["values"] = values.get(inner["custom_id"], defaults)
             elif inner["type"] == 19:
                 files |= {str(file.id): file.payload for file in value or ()}
-                told["values"] = [str(file.id) for file in value or ()]
+                component["values"] = [str(file.id) for file in value or ()]
             else:
                 assert len(value) <= (inner.get("max_length") or 4000)
                 assert value or not inner.get("required", True)
-                told["value"] = value
-            components.append({"type": 18, "id": 1, "component": told})
-        data = {"custom_id": opened.modal["custom_id"], "components": components}
+                component["value"] = value
+            components.append({"type": 18, "id": 1, "component": component})
+        data = {"custom_id": opener.modal["custom_id"], "components": components}
         if files:
             data["resolved"] = {"attachments": files}
-        made = interactions.Interaction(
+        interaction = interactions.Interaction(
             interactions.MODAL,
-            opened.user,
-            opened.channel,
+            opener.user,
+            opener.channel,
             data,
-            message=opened.message,
+            message=opener.message,
         )
-        return await self._answered(made)
+        return await self._interact_and_wait(interaction)

@@ -1,4 +1,4 @@
-"""What a Discord is made of: people, guilds, channels, threads, messages, and their wire forms."""
+"""The state of the loopback Discord: people, guilds, channels and messages, with their payloads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 EPOCH_MS = 1_420_070_400_000
 TEXT, DM, VOICE, ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PUBLIC_THREAD, FORUM = 0, 1, 2, 5, 10, 11, 15
 PRIVATE_THREAD = 12
-_WORDS = frozenset({0, 19, 20, 23})
-"""Types of messages that somebody wrote; others are Discord's own."""
+_WRITTEN_TYPES = frozenset({0, 19, 20, 23})
+"""Types of messages that a person or bot wrote; all others are Discord's own."""
 THREAD_STARTER = 21
 HAS_THREAD = 1 << 5
 MIB = 1024 * 1024
@@ -33,29 +33,29 @@ PERMISSIONS = {
     "create_public_threads": 1 << 35,
     "send_messages_in_threads": 1 << 38,
 }
-_OF_SILENCED = PERMISSIONS["view_channel"] | PERMISSIONS["read_message_history"]
-USUAL = sum(
+_TIMEOUT_PERMISSIONS = PERMISSIONS["view_channel"] | PERMISSIONS["read_message_history"]
+DEFAULT_PERMISSIONS = sum(
     bit for name, bit in PERMISSIONS.items() if not name.startswith(("manage", "administrator"))
 )
-EVERYTHING = sum(PERMISSIONS.values())
+ALL_PERMISSIONS = sum(PERMISSIONS.values())
 
 _counter = itertools.count()
 
 
-def bits(names: set[str]) -> int:
-    """Permissions as a number."""
+def permission_bits(names: set[str]) -> int:
+    """Return permissions as a bit field."""
     return sum(PERMISSIONS[name] for name in names)
 
 
 def snowflake() -> int:
-    """A fresh id, of now."""
+    """Return a new id of the current time."""
     return ((int(time.time() * 1000) - EPOCH_MS) << 22) | (next(_counter) & 0x3FFFFF)
 
 
-def moment(seconds: float | None = None) -> str:
-    """A time as Discord writes it."""
-    when = time.time() if seconds is None else seconds
-    return datetime.datetime.fromtimestamp(when, tz=datetime.UTC).isoformat()
+def format_time(seconds: float | None = None) -> str:
+    """Return a time, by default the current one, as Discord writes it."""
+    timestamp = time.time() if seconds is None else seconds
+    return datetime.datetime.fromtimestamp(timestamp, tz=datetime.UTC).isoformat()
 
 
 @dataclasses.dataclass(eq=False)
@@ -112,8 +112,8 @@ class Attachment:
     """A file of a message.
 
     Attributes:
-        size: what Discord claims, where that is not the truth.
-        serve: what the CDN does: "" all is well, "gone" 404, "endless" more than it claims.
+        size: a false size in the payload, or None.
+        serve: the CDN's behavior: "" for the file, "gone" for 404, "endless" for too much data.
     """
 
     filename: str
@@ -126,7 +126,7 @@ class Attachment:
 
     @property
     def payload(self) -> dict[str, Any]:
-        # Each address is good for a day from when it was told.
+        # An address is valid for a day after it was sent.
         url = f"{self.url}?ex={int(time.time()) + CDN_SECONDS:x}"
         return {
             "id": str(self.id),
@@ -141,15 +141,15 @@ class Attachment:
 
 @dataclasses.dataclass(eq=False)
 class Message:
-    """A message, with every form it had.
+    """A message, with all its earlier texts.
 
     Attributes:
-        forms: (loop time, content) of each form, oldest first.
+        forms: (time, content) of each version, oldest first.
         pings: whom it notified: user ids, "everyone", "role".
-        seen_by: the only person who sees it, of an ephemeral message.
-        oddity: what its wire form has beside, that no library expects.
-        is_pinging: who wrote what it replies to is mentioned by it.
-        nonce: by which its author recognises it.
+        seen_by: the only person who sees an ephemeral message.
+        extra_fields: more fields of its payload, which no library expects.
+        mentions_author: whether a reply mentions the author of the original message.
+        nonce: the id by which its author recognises it.
     """
 
     channel: Channel
@@ -165,8 +165,8 @@ class Message:
     forms: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     pings: set[Any] = dataclasses.field(default_factory=set)
     seen_by: User | None = None
-    is_pinging: bool = True
-    oddity: dict[str, Any] = dataclasses.field(default_factory=dict)
+    mentions_author: bool = True
+    extra_fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     created: float = dataclasses.field(default_factory=time.monotonic)
     is_loading: bool = False
     snapshots: list[Message] = dataclasses.field(default_factory=list)
@@ -176,37 +176,37 @@ class Message:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Names and bytes of its files."""
+        """Its files: bytes by name."""
         return {attachment.filename: attachment.data for attachment in self.attachments}
 
     @property
     def buttons(self) -> dict[str, str]:
-        """Labels of its buttons, each with the custom id."""
-        found = {}
+        """Its buttons: custom ids by label."""
+        custom_ids = {}
         for row in self.components:
             for item in row.get("components", []):
                 if item["type"] == 2:
-                    found[item["label"]] = item["custom_id"]
-        return found
+                    custom_ids[item["label"]] = item["custom_id"]
+        return custom_ids
 
     @property
     def mentioned(self) -> list[User]:
-        """Whom it mentions."""
-        found = [user for user in self.channel.people if user.mention in self.content]
+        """The people that it mentions."""
+        users = [user for user in self.channel.people if user.mention in self.content]
         original = self.reference
-        if original is not None and self.is_pinging and original.author not in found:
-            found.append(original.author)
-        return found
+        if original is not None and self.mentions_author and original.author not in users:
+            users.append(original.author)
+        return users
 
     def payload(self, *, is_blank: bool = False) -> dict[str, Any]:
-        """The wire form; without the message-content intent it may be blank."""
+        """Return the payload; without the message-content intent it may be blank."""
         guild = self.channel.guild
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "id": str(self.id),
             "channel_id": str(self.channel.id),
             "author": self.author.payload,
             "content": "" if is_blank else self.content,
-            "timestamp": moment(((self.id >> 22) + EPOCH_MS) / 1000),
+            "timestamp": format_time(((self.id >> 22) + EPOCH_MS) / 1000),
             "edited_timestamp": self.edited,
             "tts": False,
             "mention_everyone": "@everyone" in self.content and not self.author.is_bot,
@@ -219,45 +219,45 @@ class Message:
             "flags": self.flags,
             "components": [] if is_blank else self.components,
         }
-        told |= self.oddity
+        payload |= self.extra_fields
         if self.webhook_id is not None:
-            told["webhook_id"] = str(self.webhook_id)
+            payload["webhook_id"] = str(self.webhook_id)
         if self.nonce is not None:
-            told["nonce"] = self.nonce
+            payload["nonce"] = self.nonce
         if guild is not None:
-            told["guild_id"] = str(guild.id)
+            payload["guild_id"] = str(guild.id)
             if self.author in guild.members:
                 member = guild.member_payload(self.author)
                 del member["user"]
-                told["member"] = member
+                payload["member"] = member
         if self.reference is not None:
-            told["type"] = self.type or 19
-            told["message_reference"] = {
+            payload["type"] = self.type or 19
+            payload["message_reference"] = {
                 "message_id": str(self.reference.id),
                 "channel_id": str(self.reference.channel.id),
             }
-            told["referenced_message"] = self.reference.payload()
+            payload["referenced_message"] = self.reference.payload()
         if self.snapshots:
-            told["message_reference"] = {
+            payload["message_reference"] = {
                 "type": 1,
                 "message_id": str(self.snapshots[0].id),
                 "channel_id": str(self.snapshots[0].channel.id),
             }
-            told["message_snapshots"] = [
+            payload["message_snapshots"] = [
                 {"message": snapshot.payload()} for snapshot in self.snapshots
             ]
-        return told
+        return payload
 
 
 @dataclasses.dataclass(eq=False)
 class Channel:
-    """A channel, a thread, a direct conversation.
+    """A channel, a thread or a direct conversation.
 
     Attributes:
-        denied: permissions that nobody has here who is not the owner of the guild.
-        overwrites: of roles, by their ids: permissions that they have here, and have not.
-        is_closed: of a direct conversation: its person takes no messages of bots.
-        invited: who is in a private thread.
+        denied: permissions that only the owner of the guild has in this channel.
+        overwrites: permissions that roles have in this channel, and lack, by the roles' ids.
+        is_closed: whether the person of a direct conversation accepts no messages of bots.
+        invited: the members of a private thread.
     """
 
     type: int
@@ -289,28 +289,28 @@ class Channel:
         return self.denied | (self.parent.denied if self.parent else set())
 
     @property
-    def of_bots(self) -> list[Message]:
-        """What bots wrote here for all to see, oldest first."""
-        found = (self.messages[number] for number in sorted(self.messages))
+    def bot_messages(self) -> list[Message]:
+        """Messages of bots that everybody sees, oldest first."""
+        messages = (self.messages[number] for number in sorted(self.messages))
         return [
             message
-            for message in found
-            if message.author.is_bot and not message.seen_by and message.type in _WORDS
+            for message in messages
+            if message.author.is_bot and not message.seen_by and message.type in _WRITTEN_TYPES
         ]
 
     def payload(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"id": str(self.id), "type": self.type, "flags": 0}
+        payload: dict[str, Any] = {"id": str(self.id), "type": self.type, "flags": 0}
         last = max(self.messages, default=None)
-        told["last_message_id"] = None if last is None else str(last)
+        payload["last_message_id"] = None if last is None else str(last)
         if self.type == DM:
-            told["recipients"] = [user.payload for user in self.recipients if not user.is_bot]
-            return told
+            payload["recipients"] = [user.payload for user in self.recipients if not user.is_bot]
+            return payload
         assert self.guild
-        told |= {"name": self.name, "guild_id": str(self.guild.id), "rate_limit_per_user": 0}
+        payload |= {"name": self.name, "guild_id": str(self.guild.id), "rate_limit_per_user": 0}
         if self.is_thread:
             assert self.parent
             assert self.owner
-            return told | {
+            return payload | {
                 "parent_id": str(self.parent.id),
                 "owner_id": str(self.owner.id),
                 "message_count": len(self.messages),
@@ -319,14 +319,14 @@ class Channel:
                     "archived": self.is_archived,
                     "locked": self.is_locked,
                     "auto_archive_duration": 1440,
-                    "archive_timestamp": moment(),
-                    "create_timestamp": moment(),
+                    "archive_timestamp": format_time(),
+                    "create_timestamp": format_time(),
                 },
             }
         deny = sum(PERMISSIONS[name] for name in self.denied)
         if self.type == VOICE:
-            told |= {"bitrate": 64000, "user_limit": 0, "rtc_region": None}
-        return told | {
+            payload |= {"bitrate": 64000, "user_limit": 0, "rtc_region": None}
+        return payload | {
             "position": 0,
             "nsfw": False,
             "parent_id": None,
@@ -338,8 +338,8 @@ class Channel:
                     {
                         "id": str(role),
                         "type": 0,
-                        "allow": str(bits(may)),
-                        "deny": str(bits(may_not)),
+                        "allow": str(permission_bits(may)),
+                        "deny": str(permission_bits(may_not)),
                     }
                     for role, (may, may_not) in self.overwrites.items()
                 ),
@@ -352,8 +352,8 @@ class Guild:
     """A server. `tier` decides how large files may be.
 
     Attributes:
-        silenced: members who are in a timeout.
-        late_seconds: how long after the beginning of a session it becomes available.
+        timed_out_members: members in a timeout.
+        late_seconds: how long after the start of a session the guild becomes available.
     """
 
     name: str
@@ -363,29 +363,29 @@ class Guild:
     channels: list[Channel] = dataclasses.field(default_factory=list)
     roles: list[Role] = dataclasses.field(default_factory=list)
     has_bot: bool = True
-    silenced: set[User] = dataclasses.field(default_factory=set)
+    timed_out_members: set[User] = dataclasses.field(default_factory=set)
     late_seconds: float = 0.0
     id: int = dataclasses.field(default_factory=snowflake)
 
     def __post_init__(self) -> None:
-        self.everyone = Role("@everyone", USUAL, self.id)
+        self.everyone = Role("@everyone", DEFAULT_PERMISSIONS, self.id)
         self.roles.append(self.everyone)
         self.members[self.owner] = set()
 
     def person(self, name: str, *roles: Role) -> User:
-        """A new member."""
+        """Add a member."""
         user = User(name)
         self.members[user] = set(roles)
         return user
 
     def role(self, name: str, *permissions: str) -> Role:
-        """A new role."""
+        """Add a role."""
         role = Role(name, sum(PERMISSIONS[permission] for permission in permissions))
         self.roles.append(role)
         return role
 
     def channel(self, name: str, kind: int = TEXT, *, denied: set[str] | None = None) -> Channel:
-        """A new channel."""
+        """Add a channel."""
         channel = Channel(kind, name, guild=self, denied=denied or set())
         self.channels.append(channel)
         return channel
@@ -395,27 +395,27 @@ class Guild:
         return {2: 50 * MIB, 3: 100 * MIB}.get(self.tier, 10 * MIB)
 
     def permissions(self, user: User, channel: Channel) -> int:
-        """What somebody may do in a channel."""
+        """Return a person's permissions in a channel, as a bit field."""
         if user is self.owner:
-            return EVERYTHING
-        held = self.everyone.permissions
+            return ALL_PERMISSIONS
+        permissions = self.everyone.permissions
         for role in self.members.get(user, ()):
-            held |= role.permissions
+            permissions |= role.permissions
         for name in channel.all_denied:
-            held &= ~PERMISSIONS[name]
+            permissions &= ~PERMISSIONS[name]
         place = channel.parent or channel
-        mine = [
+        overwrites = [
             place.overwrites[r.id] for r in self.members.get(user, ()) if r.id in place.overwrites
         ]
-        held &= ~bits({name for _, denied in mine for name in denied})
-        held |= bits({name for allowed, _ in mine for name in allowed})
-        return held & _OF_SILENCED if user in self.silenced else held
+        permissions &= ~permission_bits({name for _, denied in overwrites for name in denied})
+        permissions |= permission_bits({name for allowed, _ in overwrites for name in allowed})
+        return permissions & _TIMEOUT_PERMISSIONS if user in self.timed_out_members else permissions
 
     def member_payload(self, user: User) -> dict[str, Any]:
         return {
             "user": user.payload,
             "roles": [str(role.id) for role in self.members[user]],
-            "joined_at": moment(),
+            "joined_at": format_time(),
             "deaf": False,
             "mute": False,
             "flags": 0,
@@ -423,7 +423,7 @@ class Guild:
         }
 
     def payload(self, bot: User) -> dict[str, Any]:
-        """GUILD_CREATE, to a bot that may not list members."""
+        """Return the payload of GUILD_CREATE for a bot that may not list members."""
         threads = [channel for channel in self.channels if channel.is_thread]
         return {
             "id": str(self.id),

@@ -1,4 +1,4 @@
-"""The loopback Slack as a server: requests in, envelopes out, and what people do in it."""
+"""The loopback Slack as a server: it answers requests, sends envelopes, and acts as people do."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from aiohttp import web
 
 from tests.fakes.slack_server import validation, web_api, worlds
 
-# Slack waits three seconds. The bot shares this event loop: steps of it count, as a busy machine
-# delays both.
+# Slack waits three seconds. The bot shares this event loop, so the time is counted in steps of the
+# loop: a busy machine delays both.
 _ACK_STEPS, _STEP_SECONDS = 150, 0.02
-# Under which name a view gives back what is in an element, and what was in it first.
-_ANSWERS = {
+# The fields for the value of an element, in a submitted view and in a view that is opened.
+_ANSWER_FIELDS = {
     "multi_users_select": ("selected_users", "initial_users"),
     "multi_conversations_select": ("selected_conversations", "initial_conversations"),
     "static_select": ("selected_option", "initial_option"),
 }
-_LOGIN = "<!DOCTYPE html><html><head><title>Slack</title></head><body>Sign in</body></html>"
+_LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Slack</title></head><body>Sign in</body></html>"
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What goes wrong with a call.
+    """A fault of one call.
 
     Attributes:
-        kind: ratelimited | drop (before it is carried out) | drop after | error | status | slow
-            | hide (what `files.info` would say of sharing).
-        error: Slack's word, for `error`.
-        seconds: of Retry-After, or of being slow.
+        kind: ratelimited | drop (before the call is carried out) | drop after | error | status
+            | slow | hide (`files.info` answers without shares).
+        error: Slack's code, for `error`.
+        seconds: the header Retry-After, or the delay of `slow`.
     """
 
     kind: str
@@ -55,13 +55,13 @@ class Delivery:
     kind: str
     payload: dict[str, Any]
     sent: float = 0.0
-    acked: float | None = None
+    acknowledged_after: float | None = None
     answer: Any = None
     tries: int = 0
 
 
 class Server:
-    """The whole of it. `speed` says how much faster than Slack's its limits run."""
+    """The server. Its rate limits are `speed` times as fast as Slack's."""
 
     def __init__(
         self, *, speed: float = 1.0, signing_secret: str = "loopback-signing-secret"
@@ -72,17 +72,17 @@ class Server:
         self.app_token = "xapp-loopback-app-token"
         self.can_stream = True
         self.has_agents = True
-        self.most_upload_bytes = 0
-        # An app that is sold, but not in the Marketplace, reads hardly anything.
+        self.max_upload_bytes = 0
+        # An app that is sold outside of the Marketplace may read few messages.
         self.is_distributed = False
-        # Some servers leave `bot_id` out of what they tell of a message.
-        self.signs_with_bot_id = True
-        # By method, Slack's word for what this workspace's plan or the app's scopes do not hold.
-        self.lacking: dict[str, str] = {}
-        # How long Slack looks at a file before it is shared or can be shown in a block.
+        # Whether messages have `bot_id`, which Slack sometimes leaves out.
+        self.sends_bot_id = True
+        # Error codes by method: calls that the workspace's plan or the app's scopes exclude.
+        self.refused_methods: dict[str, str] = {}
+        # How long Slack processes a file before it is shared or can be shown in a block.
         self.sharing_seconds = 0.02
-        # So many batches are said to be shared, and never are.
-        self.forgets_to_share = 0
+        # The number of coming batches of files that are confirmed, but never shared.
+        self.unshared_batches = 0
         self.has_picture_blocks = True
         self.calls: list[tuple[float, str, dict[str, Any]]] = []
         self.errors: list[tuple[str, str, str]] = []
@@ -98,10 +98,10 @@ class Server:
         self._faults: dict[str, list[Fault]] = {}
         self._triggers: dict[str, float] = {}
         self._sockets: list[web.WebSocketResponse] = []
-        self._urls: set[str] = set()
+        self._tickets: set[str] = set()
         self._changed = asyncio.Condition()
-        self._delivering: set[asyncio.Task[None]] = set()
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._acknowledgements: dict[str, asyncio.Future[Any]] = {}
         self._api = web_api.WebApi(self)
 
     async def __aenter__(self) -> Server:
@@ -120,9 +120,9 @@ class Server:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        for task in self._delivering:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._delivering, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
         for socket in self._sockets:
             await socket.close()
@@ -131,51 +131,51 @@ class Server:
             assert self.problems == [], self.problems
             assert self.pings == [], "generated text reaches people"
 
-    # What tests ask -----------------------------------------------------------------------
+    # For tests ----------------------------------------------------------------------------
 
-    def problem(self, what: str) -> None:
-        self.problems.append(what)
+    def problem(self, problem: str) -> None:
+        self.problems.append(problem)
 
     def forgive(self, *beginnings: str) -> None:
-        """Take back problems that the test brought about itself."""
+        """Remove problems that the test caused itself, by their first words."""
         self.problems = [p for p in self.problems if not p.startswith(beginnings)]
 
     async def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-        """Wait until something holds; returns it."""
+        """Wait until a condition is true; returns its value."""
         async with asyncio.timeout(seconds), self._changed:
-            while not (found := condition()):
+            while not (value := condition()):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), 0.05)
-            return found
+            return value
 
     def fail(self, method: str, *faults: Fault) -> None:
-        """Let the coming calls of a method go wrong, one after the other."""
+        """Plan faults for the coming calls of a method, one for each."""
         self._faults.setdefault(method, []).extend(faults)
 
     def called(self, method: str) -> list[dict[str, Any]]:
         return [arguments for _, name, arguments in self.calls if name == method]
 
     def replies(self, channel: str, root: str) -> list[dict[str, Any]]:
-        """List what the app said in a thread."""
+        """Return the app's messages in a thread."""
         return [m for m in self.world.thread(channel, root) if m.get("bot_id") and m["ts"] != root]
 
     def answers(self, channel: str, root: str) -> list[dict[str, Any]]:
-        """List the app's replies that are complete."""
-        own = self.replies(channel, root)
-        is_ended = ("'action_id': 'stop'" not in str(m.get("blocks")) for m in own)
-        ended = [m for m, is_so in zip(own, is_ended, strict=True) if is_so]
+        """Return the app's complete messages in a thread."""
+        replies = self.replies(channel, root)
+        have_ended = ("'action_id': 'stop'" not in str(m.get("blocks")) for m in replies)
+        ended = [m for m, has_ended in zip(replies, have_ended, strict=True) if has_ended]
         return [m for m in ended if m.get("stream", "closed") != "open"]
 
-    def seen(self, user: str, channel: str, ts: str) -> str:
-        """Say what somebody sees of the text of a message."""
+    def text_seen_by(self, user: str, channel: str, ts: str) -> str:
+        """Return the text of a message that a person sees."""
         message = self.world.messages[channel, ts]
         frozen = message.get("seen")
         if frozen is not None and frozen["by"] != user:
             return str(frozen["text"])
-        return "".join([message["text"], *validation.texts(message.get("blocks", []))])
+        return "".join([message["text"], *validation.find_texts(message.get("blocks", []))])
 
     def status(self, channel: str, root: str) -> str:
-        """Say the last status of a session."""
+        """Return the last status of a session."""
         shown = [
             s["status"]
             for s in self.world.statuses
@@ -196,22 +196,22 @@ class Server:
     async def _call(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
         arguments = await self._arguments(request)
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        token = str(arguments.pop("token", "") or given)
+        header_token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        token = str(arguments.pop("token", "") or header_token)
         if method == "oauth.v2.access":
             return self._exchange(arguments)
         self.calls.append((time.monotonic(), method, arguments))
         if method not in web_api.METHODS:
             self.problem(f"unknown method {method}")
-            return self._no("unknown_method")
+            return self._error("unknown_method")
         fault = self._next_fault(method, arguments)
         if fault is not None and fault.kind != "drop after":
-            answer = await self._go_wrong(request, fault)
+            answer = await self._apply_fault(request, fault)
             if answer is not None:
                 return answer
-        response = await self._carry_out(method, arguments, token)
+        response = await self._call_method(method, arguments, token)
         if fault is not None and fault.kind == "hide":
-            response = _without_shares(response)
+            response = _hide_shares(response)
         if fault is not None and fault.kind == "drop after":
             assert request.transport
             request.transport.abort()
@@ -219,14 +219,14 @@ class Server:
         return response
 
     def _next_fault(self, method: str, arguments: dict[str, Any]) -> Fault | None:
-        planned = self._faults.get(method)
-        return planned.pop(0) if planned else self.choose_fault(method, arguments)
+        faults = self._faults.get(method)
+        return faults.pop(0) if faults else self.choose_fault(method, arguments)
 
-    async def _go_wrong(self, request: web.Request, fault: Fault) -> web.Response | None:
+    async def _apply_fault(self, request: web.Request, fault: Fault) -> web.Response | None:
         if fault.kind == "ratelimited":
-            return self._limited(fault.seconds)
+            return self._rate_limited(fault.seconds)
         if fault.kind == "error":
-            return self._no(fault.error)
+            return self._error(fault.error)
         if fault.kind == "status":
             return web.Response(status=fault.status, text="oops")
         if fault.kind == "slow":
@@ -237,34 +237,36 @@ class Server:
         request.transport.abort()
         return web.Response()
 
-    def _limited(self, seconds: float) -> web.Response:
-        # As Slack, which asks for whole seconds.
+    def _rate_limited(self, seconds: float) -> web.Response:
+        # In whole seconds, as Slack sends them.
         headers = {"Retry-After": f"{math.ceil(seconds)}"}
         return web.json_response({"ok": False, "error": "ratelimited"}, status=429, headers=headers)
 
-    def _no(self, error: str, **more: Any) -> web.Response:
-        return web.json_response({"ok": False, "error": error, **more})
+    def _error(self, error: str, **fields: Any) -> web.Response:
+        return web.json_response({"ok": False, "error": error, **fields})
 
-    async def _carry_out(self, method: str, arguments: dict[str, Any], token: str) -> web.Response:
+    async def _call_method(
+        self, method: str, arguments: dict[str, Any], token: str
+    ) -> web.Response:
         try:
             if method == "apps.connections.open":
                 if token != self.app_token:
-                    return self._no("invalid_auth")
+                    return self._error("invalid_auth")
                 team = ""
             else:
                 team = self.world.team_of(token).id
             if wait := self._api.throttle(method, team, arguments):
                 self.errors.append((method, "ratelimited", ""))
-                return self._limited(wait)
+                return self._rate_limited(wait)
             answer = await self._api.call(method, arguments, token)
         except worlds.RefusalError as refusal:
-            detail = json.dumps(refusal.more)
+            detail = json.dumps(refusal.fields)
             self.errors.append((method, refusal.error, detail))
             if refusal.error.startswith(("invalid_", "msg_", "no_text", "missing_")) and (
                 refusal.error != "invalid_auth"
             ):
                 self.problem(f"{method}: {refusal.error} {detail}")
-            return self._no(refusal.error, **refusal.more)
+            return self._error(refusal.error, **refusal.fields)
         scopes = self.world.team_of(token).scopes if team else ""
         headers = {"x-oauth-scopes": scopes} if scopes else {}
         return web.json_response({"ok": True, **answer}, headers=headers)
@@ -272,31 +274,33 @@ class Server:
     def _exchange(self, arguments: dict[str, Any]) -> web.Response:
         team = self.oauth_codes.pop(arguments.get("code", ""), None)
         if team is None:
-            return self._no("invalid_code")
+            return self._error("invalid_code")
         self.world.teams[team.id] = team
         user = {"id": "U1"}
-        facts = {"app_id": "A1", "bot_user_id": team.bot_user, "access_token": team.token}
+        fields = {"app_id": "A1", "bot_user_id": team.bot_user, "access_token": team.token}
         if team.is_organisation:
-            whole = {"team": None, "enterprise": {"id": "E1", "name": "All"}}
-            named = {"is_enterprise_install": True, **whole}
-            return web.json_response({"ok": True, "authed_user": {"id": "U1"}, **facts, **named})
-        named = {"team": {"id": team.id, "name": "Other"}, "enterprise": None}
-        facts |= {"scope": "chat:write", "token_type": "bot", "is_enterprise_install": False}
-        return web.json_response({"ok": True, "authed_user": user, **facts, **named})
+            enterprise = {"team": None, "enterprise": {"id": "E1", "name": "All"}}
+            installation = {"is_enterprise_install": True, **enterprise}
+            return web.json_response(
+                {"ok": True, "authed_user": {"id": "U1"}, **fields, **installation}
+            )
+        installation = {"team": {"id": team.id, "name": "Other"}, "enterprise": None}
+        fields |= {"scope": "chat:write", "token_type": "bot", "is_enterprise_install": False}
+        return web.json_response({"ok": True, "authed_user": user, **fields, **installation})
 
     async def _upload(self, request: web.Request) -> web.Response:
         file = request.match_info["file"]
         fault = self._next_fault("upload", {})
         if fault is not None:
-            answer = await self._go_wrong(request, fault)
+            answer = await self._apply_fault(request, fault)
             if answer is not None:
                 return answer
         data = await request.read()
-        facts = self.world.files[file]
-        if len(data) != facts["size"]:
-            self.problem(f"an upload of {len(data)} bytes that should be {facts['size']}")
+        info = self.world.files[file]
+        if len(data) != info["size"]:
+            self.problem(f"an upload of {len(data)} bytes that should be {info['size']}")
             return web.Response(status=400, text="length")
-        facts["is_uploaded"] = True
+        info["is_uploaded"] = True
         self.world.contents[file] = data
         return web.Response(text=f"OK - {len(data)}", content_type="text/plain")
 
@@ -304,14 +308,14 @@ class Server:
         file = request.match_info["file"]
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         self.downloads.append((file, token))
-        facts = self.world.files[file]
-        if "redirect" in facts:
-            return web.Response(status=302, headers={"Location": facts["redirect"]})
+        info = self.world.files[file]
+        if "redirect" in info:
+            return web.Response(status=302, headers={"Location": info["redirect"]})
         if token not in {team.token for team in self.world.teams.values()}:
-            return web.Response(text=_LOGIN, content_type="text/html")
-        if facts.get("login"):
-            return web.Response(text=_LOGIN, content_type="text/html")
-        response = web.StreamResponse(headers={"Content-Type": facts["mimetype"]})
+            return web.Response(text=_LOGIN_PAGE, content_type="text/html")
+        if info.get("login"):
+            return web.Response(text=_LOGIN_PAGE, content_type="text/html")
+        response = web.StreamResponse(headers={"Content-Type": info["mimetype"]})
         await response.prepare(request)
         data = self.world.contents[file]
         for start in range(0, len(data), 65_536):
@@ -321,8 +325,8 @@ class Server:
     async def _respond(self, request: web.Request) -> web.Response:
         body = await request.json()
         if "blocks" in body:
-            validation.message_blocks(body["blocks"])
-        self.pings += validation.pings(body)
+            validation.check_message_blocks(body["blocks"])
+        self.pings += validation.find_pings(body)
         self.world.responses.append({"number": request.match_info["number"], **body})
         await self._notify()
         return web.Response(text="ok")
@@ -334,15 +338,15 @@ class Server:
     # Sockets ------------------------------------------------------------------------------
 
     def issue_socket_url(self) -> str:
-        ticket = f"t{self.world.number()}"
-        self._urls.add(ticket)
+        ticket = f"t{self.world.next_number()}"
+        self._tickets.add(ticket)
         return f"{self.root.replace('http', 'ws', 1)}/link/{ticket}"
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         ticket = request.match_info["ticket"]
-        if ticket not in self._urls:
+        if ticket not in self._tickets:
             return web.Response(status=403)
-        self._urls.discard(ticket)
+        self._tickets.discard(ticket)
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         hello = {"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A1"}}
@@ -353,9 +357,9 @@ class Server:
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     body = json.loads(message.data)
-                    waiting = self._waiting.pop(body["envelope_id"], None)
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(body.get("payload"))
+                    acknowledgement = self._acknowledgements.pop(body["envelope_id"], None)
+                    if acknowledgement is not None and not acknowledgement.done():
+                        acknowledgement.set_result(body.get("payload"))
         finally:
             if socket in self._sockets:
                 self._sockets.remove(socket)
@@ -366,7 +370,7 @@ class Server:
         return bool(self._sockets)
 
     def drop_sockets(self) -> None:
-        """Cut every connection, without a word."""
+        """Cut every connection without notice."""
         for socket in list(self._sockets):
             self._sockets.remove(socket)
             transport = socket._req.transport if socket._req is not None else None
@@ -374,36 +378,36 @@ class Server:
                 transport.abort()
 
     async def refresh_sockets(self) -> None:
-        """Ask the app to connect anew, as Slack does every few hours."""
+        """Ask the app to reconnect, as Slack does every few hours."""
         for socket in list(self._sockets):
             await socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
 
     # Deliveries ---------------------------------------------------------------------------
 
     def deliver(self, kind: str, payload: dict[str, Any], *, times: int = 1) -> Delivery:
-        """Send an envelope; more than once, as Slack does when it feels like it."""
+        """Send an envelope, perhaps more than once, as Slack does at times."""
         delivery = Delivery(kind, payload, sent=time.monotonic())
         self.deliveries.append(delivery)
         for _ in range(times):
             task = asyncio.create_task(self._deliver(delivery))
-            self._delivering.add(task)
-            task.add_done_callback(self._delivering.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return delivery
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something after the call that it comes from was answered."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task in the background, so that the call is answered first."""
         task = asyncio.create_task(work)
-        self._delivering.add(task)
-        task.add_done_callback(self._delivering.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, delivery: Delivery) -> None:
         for attempt in range(4):
             delivery.tries += 1
-            send = self._over_http if self.http_target else self._over_socket
+            send = self._send_over_http if self.http_target else self._send_over_socket
             await self.until(lambda: self.http_target or self._sockets, seconds=600)
             started = time.monotonic()
             try:
-                delivery.answer = await _in_time(send(delivery, attempt))
+                delivery.answer = await _wait_for_acknowledgement(send(delivery, attempt))
             except TimeoutError:
                 self.problem(f"{delivery.kind} was not acknowledged within 3 s")
                 continue
@@ -411,28 +415,28 @@ class Server:
                 # The connection was cut by the test; Slack tries again.
                 await asyncio.sleep(0.05)
                 continue
-            delivery.acked = time.monotonic() - started
+            delivery.acknowledged_after = time.monotonic() - started
             await self._notify()
             return
 
-    async def _over_socket(self, delivery: Delivery, attempt: int) -> Any:
+    async def _send_over_socket(self, delivery: Delivery, attempt: int) -> Any:
         if not self._sockets:
             raise ConnectionError("the socket was cut")
         socket = self.random.choice(self._sockets)
-        envelope = f"E{self.world.number()}"
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting[envelope] = waiting
+        envelope = f"E{self.world.next_number()}"
+        acknowledgement = asyncio.get_running_loop().create_future()
+        self._acknowledgements[envelope] = acknowledgement
         body = {"type": delivery.kind, "envelope_id": envelope, "payload": delivery.payload}
         body |= {"accepts_response_payload": delivery.kind != "events_api"}
         body |= {"retry_attempt": attempt, "retry_reason": "timeout" if attempt else ""}
         await socket.send_json(body)
-        while not waiting.done():
+        while not acknowledgement.done():
             if socket not in self._sockets:
                 raise ConnectionError("the socket was cut")
-            await asyncio.wait([waiting], timeout=_STEP_SECONDS)
-        return waiting.result()
+            await asyncio.wait([acknowledgement], timeout=_STEP_SECONDS)
+        return acknowledgement.result()
 
-    async def _over_http(self, delivery: Delivery, attempt: int) -> Any:
+    async def _send_over_http(self, delivery: Delivery, attempt: int) -> Any:
         if delivery.kind == "events_api":
             body = json.dumps(delivery.payload)
             content = "application/json"
@@ -459,28 +463,28 @@ class Server:
         return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
 
     def trigger(self) -> str:
-        trigger = f"trigger{self.world.number()}"
+        trigger = f"trigger{self.world.next_number()}"
         self._triggers[trigger] = time.monotonic()
         return trigger
 
     def use_trigger(self, trigger: str) -> None:
-        made = self._triggers.pop(trigger, None)
-        if made is None:
+        issued = self._triggers.pop(trigger, None)
+        if issued is None:
             raise worlds.RefusalError("invalid_trigger_id")
-        if time.monotonic() - made > 3:
+        if time.monotonic() - issued > 3:
             raise worlds.RefusalError("expired_trigger_id")
 
     def event(
         self, event: dict[str, Any], *, times: int = 1, team: str = "T1", event_id: str = ""
     ) -> Delivery:
         """Send an event of the Events API."""
-        known = self.world.teams[team]
-        authorization = {"team_id": team, "user_id": known.bot_user, "is_bot": True}
+        installation = self.world.teams[team]
+        authorization = {"team_id": team, "user_id": installation.bot_user, "is_bot": True}
         payload = {
             "type": "event_callback",
             "team_id": team,
             "api_app_id": "A1",
-            "event_id": event_id or f"Ev{self.world.number()}",
+            "event_id": event_id or f"Ev{self.world.next_number()}",
             "event_time": int(time.time()),
             "authorizations": [authorization | {"enterprise_id": None}],
             "event": event,
@@ -490,17 +494,17 @@ class Server:
     # What people do -----------------------------------------------------------------------
 
     def put_file(
-        self, name: str, data: bytes, *, mimetype: str = "text/csv", **facts: Any
+        self, name: str, data: bytes, *, mimetype: str = "text/csv", **fields: Any
     ) -> dict[str, Any]:
-        """Let a person upload a file; give it to `say`."""
-        file = f"F{self.world.number()}"
+        """Let a person upload a file; returns its entry for `say`."""
+        file = f"F{self.world.next_number()}"
         url = f"{self.root}/files/{file}/{name}"
-        known = {"id": file, "name": name, "title": name, "mimetype": mimetype, "mode": "hosted"}
-        known |= {"size": len(data), "url_private": url, "url_private_download": url}
-        known |= {"filetype": name.rpartition(".")[2], **facts}
-        self.world.files[file] = known
+        info = {"id": file, "name": name, "title": name, "mimetype": mimetype, "mode": "hosted"}
+        info |= {"size": len(data), "url_private": url, "url_private_download": url}
+        info |= {"filetype": name.rpartition(".")[2], **fields}
+        self.world.files[file] = info
         self.world.contents[file] = data
-        return known
+        return info
 
     def say(
         self,
@@ -511,27 +515,27 @@ class Server:
         thread: str = "",
         files: Sequence[dict[str, Any]] = (),
         times: int = 1,
-        **facts: Any,
+        **fields: Any,
     ) -> str:
         """Let a person write a message; returns its timestamp."""
-        where = self.world.channels[channel]
-        ts = self.world.ts()
-        message = {"type": "message", "user": user, "text": text, "ts": ts, "team": where.team}
+        place = self.world.channels[channel]
+        ts = self.world.next_ts()
+        message = {"type": "message", "user": user, "text": text, "ts": ts, "team": place.team}
         if thread:
             message["thread_ts"] = thread
         if files:
             message |= {"files": list(files), "subtype": "file_share"}
-        message |= {"client_msg_id": f"m{ts}", **facts}
+        message |= {"client_msg_id": f"m{ts}", **fields}
         self.world.messages[channel, ts] = message
-        event = {**message, "channel": channel, "channel_type": where.kind, "event_ts": ts}
-        events = [event] if where.has_bot else []
-        bot = self.world.teams[where.team].bot_user
-        if f"<@{bot}>" in text and where.kind != "im" and where.has_bot:
-            plain = {k: v for k, v in event.items() if k not in ("subtype", "channel_type")}
-            events.append({**plain, "type": "app_mention"})
+        event = {**message, "channel": channel, "channel_type": place.kind, "event_ts": ts}
+        events = [event] if place.has_bot else []
+        bot = self.world.teams[place.team].bot_user
+        if f"<@{bot}>" in text and place.kind != "im" and place.has_bot:
+            mention = {k: v for k, v in event.items() if k not in ("subtype", "channel_type")}
+            events.append({**mention, "type": "app_mention"})
         self.random.shuffle(events)
-        for one in events:
-            self.event(one, times=times, team=where.team)
+        for event_to_send in events:
+            self.event(event_to_send, times=times, team=place.team)
         return ts
 
     def edit(self, channel: str, ts: str, text: str) -> None:
@@ -539,39 +543,39 @@ class Server:
         message = self.world.messages[channel, ts]
         before = dict(message)
         message["text"] = text
-        message["edited"] = {"user": message["user"], "ts": self.world.ts()}
-        where = self.world.channels[channel]
+        message["edited"] = {"user": message["user"], "ts": self.world.next_ts()}
+        place = self.world.channels[channel]
         event = {"type": "message", "subtype": "message_changed", "channel": channel}
-        event |= {"channel_type": where.kind, "ts": self.world.ts(), "message": dict(message)}
-        self.event({**event, "previous_message": before}, team=where.team)
+        event |= {"channel_type": place.kind, "ts": self.world.next_ts(), "message": dict(message)}
+        self.event({**event, "previous_message": before}, team=place.team)
 
     def delete(self, channel: str, ts: str) -> None:
-        """Let a person delete a message; of one with replies a tombstone stays."""
+        """Let a person delete a message; if it has replies, a tombstone takes its place."""
         before = self.world.messages.pop((channel, ts))
         if self.world.thread(channel, ts):
-            tomb = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "ts": ts}
-            self.world.messages[channel, ts] = tomb | {"text": "This message was deleted."}
-        where = self.world.channels[channel]
+            tombstone = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "ts": ts}
+            self.world.messages[channel, ts] = tombstone | {"text": "This message was deleted."}
+        place = self.world.channels[channel]
         event = {"type": "message", "subtype": "message_deleted", "channel": channel}
-        event |= {"channel_type": where.kind, "deleted_ts": ts, "ts": self.world.ts()}
-        known = {k: v for k, v in before.items() if isinstance(v, str | list)}
-        self.event({**event, "previous_message": known}, team=where.team)
+        event |= {"channel_type": place.kind, "deleted_ts": ts, "ts": self.world.next_ts()}
+        previous = {k: v for k, v in before.items() if isinstance(v, str | list)}
+        self.event({**event, "previous_message": previous}, team=place.team)
 
     def command(
-        self, user: str, channel: str, command: str, text: str = "", **facts: Any
+        self, user: str, channel: str, command: str, text: str = "", **fields: Any
     ) -> Delivery:
         """Let a person use a slash command."""
-        number = self.world.number()
+        number = self.world.next_number()
         payload = {"command": command, "text": text, "user_id": user, "channel_id": channel}
         payload |= {"team_id": self.world.channels[channel].team, "trigger_id": self.trigger()}
         payload |= {"response_url": f"{self.root}/response/{number}", "user_name": user.lower()}
-        payload |= {"channel_name": channel.lower(), "api_app_id": "A1", **facts}
+        payload |= {"channel_name": channel.lower(), "api_app_id": "A1", **fields}
         return self.deliver("slash_commands", payload)
 
-    def _acting(self, user: str, kind: str, **more: Any) -> dict[str, Any]:
-        who = {"id": user, "username": user, "team_id": self.world.users[user]["team_id"]}
-        payload = {"type": kind, "team": {"id": "T1"}, "user": who, "api_app_id": "A1"}
-        return payload | {"trigger_id": self.trigger(), **more}
+    def _interaction_payload(self, user: str, kind: str, **fields: Any) -> dict[str, Any]:
+        user_fields = {"id": user, "username": user, "team_id": self.world.users[user]["team_id"]}
+        payload = {"type": kind, "team": {"id": "T1"}, "user": user_fields, "api_app_id": "A1"}
+        return payload | {"trigger_id": self.trigger(), **fields}
 
     def click(
         self, user: str, channel: str, ts: str, action_id: str, *, value: str = ""
@@ -580,50 +584,62 @@ class Server:
         message = self.world.messages[channel, ts]
         action = _find_action(message.get("blocks", []), action_id, value)
         container = {"type": "message", "message_ts": ts, "channel_id": channel}
-        url = f"{self.root}/response/{self.world.number()}"
-        shown = {k: v for k, v in message.items() if k not in ("stream", "edits", "started")}
-        facts = {"channel": {"id": channel}, "message": shown, "container": container}
-        actions = [{**action, "action_ts": self.world.ts(), "block_id": "b"}]
-        payload = self._acting(user, "block_actions", **facts, actions=actions, response_url=url)
+        url = f"{self.root}/response/{self.world.next_number()}"
+        message_fields = {
+            k: v for k, v in message.items() if k not in ("stream", "edits", "started")
+        }
+        fields = {"channel": {"id": channel}, "message": message_fields, "container": container}
+        actions = [{**action, "action_ts": self.world.next_ts(), "block_id": "b"}]
+        payload = self._interaction_payload(
+            user, "block_actions", **fields, actions=actions, response_url=url
+        )
         return self.deliver("interactive", payload)
 
     def click_home(self, user: str, action_id: str, *, value: str = "") -> Delivery:
         """Let a person use an element of their home."""
         view = self.world.homes[user]
         action = _find_action(view["blocks"], action_id, value)
-        facts = {"view": {**view, "state": {"values": {}}}, "container": {"type": "view"}}
-        actions = [{**action, "action_ts": self.world.ts(), "block_id": "b"}]
+        fields = {"view": {**view, "state": {"values": {}}}, "container": {"type": "view"}}
+        actions = [{**action, "action_ts": self.world.next_ts(), "block_id": "b"}]
         return self.deliver(
-            "interactive", self._acting(user, "block_actions", **facts, actions=actions)
+            "interactive",
+            self._interaction_payload(user, "block_actions", **fields, actions=actions),
         )
 
     def submit(self, user: str, view: dict[str, Any], **answers: Any) -> Delivery:
-        """Let a person submit a modal; `answers` by block_id."""
+        """Let a person submit a modal, with `answers` by block_id."""
         state: dict[str, Any] = {}
         for block in view["blocks"]:
             if block["type"] == "input":
                 element = block["element"]
-                name, initial = _ANSWERS.get(element["type"], ("value", "initial_value"))
-                given = answers.pop(block["block_id"], element.get(initial))
-                if element["type"] == "static_select" and isinstance(given, str):
-                    [given] = [o for o in element["options"] if o["value"] == given]
-                kind = {"type": element["type"], name: given}
-                state[block["block_id"]] = {element["action_id"]: kind}
+                name, initial = _ANSWER_FIELDS.get(element["type"], ("value", "initial_value"))
+                answer = answers.pop(block["block_id"], element.get(initial))
+                if element["type"] == "static_select" and isinstance(answer, str):
+                    [answer] = [o for o in element["options"] if o["value"] == answer]
+                answer_state = {"type": element["type"], name: answer}
+                state[block["block_id"]] = {element["action_id"]: answer_state}
         assert not answers, "there is no such input"
-        shown = {**view, "state": {"values": state}, "hash": "h"}
-        return self.deliver("interactive", self._acting(user, "view_submission", view=shown))
+        submitted = {**view, "state": {"values": state}, "hash": "h"}
+        return self.deliver(
+            "interactive", self._interaction_payload(user, "view_submission", view=submitted)
+        )
 
     def shortcut(self, user: str, callback_id: str, channel: str, ts: str) -> Delivery:
         """Let a person use a message shortcut."""
         message = {**self.world.messages[channel, ts]}
-        facts = {"callback_id": callback_id, "channel": {"id": channel}, "message": message}
-        facts |= {"message_ts": ts, "response_url": f"{self.root}/response/{self.world.number()}"}
-        return self.deliver("interactive", self._acting(user, "message_action", **facts))
+        fields = {"callback_id": callback_id, "channel": {"id": channel}, "message": message}
+        fields |= {
+            "message_ts": ts,
+            "response_url": f"{self.root}/response/{self.world.next_number()}",
+        }
+        return self.deliver(
+            "interactive", self._interaction_payload(user, "message_action", **fields)
+        )
 
     def open_home(self, user: str, tab: str = "home") -> Delivery:
-        """Let a person look at the app's home or messages tab."""
+        """Let a person open the app's home or messages tab."""
         event = {"type": "app_home_opened", "user": user, "channel": "D" + user, "tab": tab}
-        return self.event({**event, "event_ts": self.world.ts()})
+        return self.event({**event, "event_ts": self.world.next_ts()})
 
     def press_stop(self, user: str, channel: str, root: str) -> Delivery:
         """Let a person press Slack's own Stop."""
@@ -633,11 +649,11 @@ class Server:
                 message["stream"] = "stopped by user"
                 streaming.append(message["ts"])
         event = {"type": "agent_session_stopped", "channel": channel, "thread_ts": root}
-        event |= {"user": user, "event_ts": self.world.ts(), "streaming_message_ts": streaming}
+        event |= {"user": user, "event_ts": self.world.next_ts(), "streaming_message_ts": streaming}
         return self.event(event)
 
 
-def _without_shares(response: web.Response) -> web.Response:
+def _hide_shares(response: web.Response) -> web.Response:
     body = json.loads(response.body)
     body["file"].pop("shares", None)
     return web.json_response(body)
@@ -653,16 +669,16 @@ def _find_action(blocks: Sequence[Any], action_id: str, value: str) -> dict[str,
             if element["type"] == "users_select":
                 return {"type": "users_select", "action_id": action_id, "selected_user": value}
             if element["type"] == "static_select":
-                chosen = [o for o in element["options"] if o["value"] == value]
+                options = [o for o in element["options"] if o["value"] == value]
                 return {"type": "static_select", "action_id": action_id} | {
-                    "selected_option": chosen[0]
+                    "selected_option": options[0]
                 }
             if not value or element.get("value") == value:
                 return {"type": "button", "action_id": action_id, "value": element.get("value")}
     raise AssertionError(f"there is nothing called {action_id} to press")
 
 
-async def _in_time(sending: Coroutine[Any, Any, Any]) -> Any:
+async def _wait_for_acknowledgement(sending: Coroutine[Any, Any, Any]) -> Any:
     task = asyncio.create_task(sending)
     try:
         for _ in range(_ACK_STEPS):

@@ -1,4 +1,4 @@
-"""What the loopback Slack knows: teams, people, channels, messages, files, and clocks."""
+"""The state of the loopback Slack: teams, people, channels, messages, files, and rate limits."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ class Team:
 
 @dataclasses.dataclass
 class Channel:
-    """A conversation. `kind` is channel, group, im or mpim; `left` has who is not in it."""
+    """A conversation. `kind` is channel, group, im or mpim; everybody else is a member."""
 
     id: str
     kind: str = "channel"
     team: str = "T1"
     has_bot: bool = True
     can_stream: bool = True
-    left: set[str] = dataclasses.field(default_factory=set)
+    absent_users: set[str] = dataclasses.field(default_factory=set)
 
 
 class RefusalError(Exception):
-    """Slack says no: `error` is its word for why."""
+    """Slack refuses a call; `error` is its code."""
 
-    def __init__(self, error: str, **more: Any) -> None:
+    def __init__(self, error: str, **fields: Any) -> None:
         super().__init__(error)
         self.error = error
-        self.more = more
+        self.fields = fields
 
 
 class Bucket:
-    """So many calls a minute, all of which may come at once."""
+    """A rate limit: calls a minute, and how many may come at once."""
 
-    def __init__(self, per_minute: float, burst: float, speed: float) -> None:
+    def __init__(self, per_minute: float, max_calls: float, speed: float) -> None:
         self._rate = per_minute / 60 * speed
-        self._most = burst
-        self._left = burst
-        self._seen = time.monotonic()
+        self._max_calls = max_calls
+        self._available = max_calls
+        self._updated = time.monotonic()
 
     def take(self) -> float:
-        """Take one; returns seconds to wait where there is none left."""
+        """Count a call; returns the seconds to wait if it is one too many."""
         now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._seen) * self._rate)
-        self._seen = now
-        if self._left >= 1:
-            self._left -= 1
+        self._available = min(self._max_calls, self._available + (now - self._updated) * self._rate)
+        self._updated = now
+        if self._available >= 1:
+            self._available -= 1
             return 0.0
-        return (1 - self._left) / self._rate
+        return (1 - self._available) / self._rate
 
 
 class World:
@@ -93,17 +93,17 @@ class World:
         for user in ("U1", "U2", "UADMIN", "UGUEST"):
             self.channels["D" + user] = Channel("D" + user, kind="im")
 
-    def add_user(self, user: str, **facts: Any) -> None:
-        name = facts.pop("name", f"Person {user}")
+    def add_user(self, user: str, **fields: Any) -> None:
+        name = fields.pop("name", f"Person {user}")
         profile = {"display_name": name, "real_name": name}
-        plain = {"team_id": "T1", "is_bot": False, "is_restricted": False, "deleted": False}
-        self.users[user] = {"id": user, "name": name, "profile": profile, **plain, **facts}
+        defaults = {"team_id": "T1", "is_bot": False, "is_restricted": False, "deleted": False}
+        self.users[user] = {"id": user, "name": name, "profile": profile, **defaults, **fields}
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         return next(self._numbers)
 
-    def ts(self) -> str:
-        """Make a timestamp that no other message has."""
+    def next_ts(self) -> str:
+        """Return a timestamp that no other message has."""
         self._last_ts = max(self._last_ts + 1, int(time.time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
@@ -116,10 +116,10 @@ class World:
         raise RefusalError("invalid_auth")
 
     def thread(self, channel: str, root: str) -> list[dict[str, Any]]:
-        """List a thread, its root first."""
-        found = [
+        """Return the messages of a thread, its root first."""
+        messages = [
             message
-            for (where, ts), message in self.messages.items()
-            if where == channel and root in (ts, message.get("thread_ts"))
+            for (channel_id, ts), message in self.messages.items()
+            if channel_id == channel and root in (ts, message.get("thread_ts"))
         ]
-        return sorted(found, key=lambda message: message["ts"])
+        return sorted(messages, key=lambda message: message["ts"])

@@ -1,4 +1,4 @@
-"""The socket chat as a platform: what a network has to know of its messages, and its startup."""
+"""The socket chat as a platform: how it reads messages, and its startup."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from tests.fakes.socket_chat import transports
 
 PLATFORM = "socket"
 BOT = "@bot"
-_WORDS_OF = "discord"  # Its commands are those of another network.
-_IN_FORMS = ("answer", "change")
+_COMMAND_NETWORK = "discord"  # Commands are written as on Discord.
+_FORM_ACTIONS = ("answer", "change")
 
 
 class SocketChat:
-    """Takes what people do; see `chat.inbox.Network`.
+    """Takes the events of the server; see `chat.inbox.Network`.
 
     Attributes:
         banned: people who may not use the bot.
@@ -63,18 +63,18 @@ class SocketChat:
                     question, "answer", event["text"], person=event["person"]
                 )
 
-    async def _press(self, person, message, action, about):
+    async def _press(self, person, message, action, subject_id):
         location = transports.location(_session(message["room"]))
         try:
             if action == "stop":
-                await self.in_flight.stop(lambda entry: entry.id == about, person)
-            elif action not in _IN_FORMS:
-                await self._service.questions.respond(about, action, person=person)
+                await self.in_flight.stop(lambda entry: entry.id == subject_id, person)
+            elif action not in _FORM_ACTIONS:
+                await self._service.questions.respond(subject_id, action, person=person)
         except errors.BotError as error:
             await self.network.whisper(location, person, str(error))
 
     async def notify(self, key, sentence):
-        """Tell the people of a session something."""
+        """Send a sentence to the people of a session."""
         await sync.post_once(self.network, transports.location(key), sentence)
 
     async def parse(self, raw):
@@ -82,9 +82,9 @@ class SocketChat:
             return None
         location = transports.location(_session(raw["room"]))
         text = raw["text"].replace(BOT, "").strip()
-        replied = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
-        answers = [button.split()[1] for m in replied for button in m["buttons"]]
-        others = "@" in text or any(m["author"] for m in replied)
+        replied_messages = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
+        question_ids = [button.split()[1] for m in replied_messages for button in m["buttons"]]
+        is_for_others = "@" in text or any(m["author"] for m in replied_messages)
         return inbox.Message(
             id=str(raw["id"]),
             event_id=f"message {raw['id']}",
@@ -95,17 +95,17 @@ class SocketChat:
             text=text,
             sent_at=raw["moment"],
             content={"room": raw["room"], "message": raw["id"]},
-            command=command_table.parse_words(text, _WORDS_OF),
-            replied_question_ids=frozenset(answers) if raw["answers"] else None,
+            command=command_table.parse_words(text, _COMMAND_NETWORK),
+            replied_question_ids=frozenset(question_ids) if raw["answers"] else None,
             is_addressed=_is_direct(raw) or BOT in raw["text"],
             mentions_bot=BOT in raw["text"],
-            is_for_others=others,
+            is_for_others=is_for_others,
             source=raw,
         )
 
     async def find_again(self, event):
-        found = await self._find(event.content["room"], event.content["message"])
-        return await self.parse(found[0]) if found else None
+        messages = await self._find(event.content["room"], event.content["message"])
+        return await self.parse(messages[0]) if messages else None
 
     async def _find(self, room, number):
         return [raw for raw in await self.network.messages(room) if raw["id"] == number]
@@ -124,8 +124,8 @@ class SocketChat:
         return "" if is_alone or message.replied_question_ids else access_words.MENTION_ME_IN_CROWD
 
     async def _people(self, message):
-        listed = await self.network.messages(message.source["room"])
-        return {raw["author"] for raw in listed} - {""}
+        messages = await self.network.messages(message.source["room"])
+        return {raw["author"] for raw in messages} - {""}
 
     async def admit(self, message):
         if self.rooms and message.location.session.channel not in self.rooms:
@@ -179,8 +179,8 @@ class _View:
         self.escape, self.inline_code = markdown.escape, markdown.inline_code
         self.small_print = markdown.small_print
 
-    def help(self, offered):
-        return command_words.discord_help(", ".join(command.name for command in offered))
+    def help(self, commands):
+        return command_words.discord_help(", ".join(command.name for command in commands))
 
     async def send(self, text):
         await sync.post_once(self._network, self._message.location, text)
@@ -193,7 +193,7 @@ class _View:
 
 
 @contextlib.asynccontextmanager
-async def connected(path, service, **options):
+async def connect_platform(path, service, **options):
     """Run the platform inside the context."""
     chat = SocketChat(path, service, **options)
     service.notify_through(PLATFORM, chat.notify, go_on=chat.in_flight.go_on)
@@ -210,10 +210,10 @@ async def connected(path, service, **options):
 
     with contextlib.closing(writer):
         writer.write(b'{"call": "listen"}\n')
-        listening = asyncio.create_task(listen())
+        listener = asyncio.create_task(listen())
         await chat.inbox.catch_up(await chat.network.messages())
         yield chat
-        listening.cancel()
+        listener.cancel()
         await chat.in_flight.drain(5)
 
 

@@ -15,16 +15,16 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclasses.dataclass(eq=False)
 class Message:
-    """A message in a room, or in the thread of a message, whose room is "room/message".
+    """A message in a room; the thread of a message is the room "room/message".
 
     Attributes:
-        author: who wrote it; empty for the bot.
-        answers: the message that it replies to; 0 for none.
+        author: the person who wrote it; empty for the bot.
+        answers: the id of the message that it replies to; 0 for none.
         files: contents by name, in order.
         buttons: actions and ids, as `action id`.
-        told: the person who was notified of it.
-        versions: all texts that it had.
-        uploads: files that were sent for it so far, in one version or another.
+        notified_person: the person who was notified of it.
+        versions: all its texts, in order.
+        uploads: the number of files uploaded for all its versions.
     """
 
     id: int
@@ -35,7 +35,7 @@ class Message:
     answers: int = 0
     files: dict = dataclasses.field(default_factory=dict)
     buttons: list = dataclasses.field(default_factory=list)
-    told: str = ""
+    notified_person: str = ""
     moment: float = dataclasses.field(default_factory=time.time)
     versions: list = dataclasses.field(default_factory=list)
     uploads: int = 0
@@ -43,18 +43,18 @@ class Message:
 
 @dataclasses.dataclass
 class Fault:
-    """What goes wrong with the next calls of a kind.
+    """A fault of the next calls of a kind.
 
     Attributes:
         call: "post", "edit", …
-        kind: "drop" does it and gives no response; "away" does nothing; others are refusals by
-            the error that they give.
+        kind: "drop" carries the call out without a response; "away" does nothing; any other kind
+            is the error of a refusal.
     """
 
     call: str
     kind: str
     times: int = 1
-    about: dict = dataclasses.field(default_factory=dict)
+    details: dict = dataclasses.field(default_factory=dict)
 
 
 class _RefusedError(Exception):
@@ -62,7 +62,7 @@ class _RefusedError(Exception):
 
 
 class Server:
-    """A chat that keeps the rules of its network."""
+    """The server, with the rules of its network."""
 
     def __init__(self, path):
         self.path = path
@@ -83,18 +83,18 @@ class Server:
         self._server.close()
         await self._server.wait_closed()
 
-    def plan(self, call, kind, times=1, **about):
-        """Let something go wrong."""
-        fault = Fault(call, kind, times, about)
+    def plan(self, call, kind, times=1, **details):
+        """Plan a fault of coming calls."""
+        fault = Fault(call, kind, times, details)
         self._faults.append(fault)
         return fault
 
     def room(self, name):
-        """The messages of a room, in order."""
+        """Return the messages of a room, in order."""
         return [message for message in self.messages.values() if message.room == name]
 
     def answers(self, name):
-        """The messages of the bot in a room, in order."""
+        """Return the bot's messages in a room, in order."""
         return [message for message in self.room(name) if not message.author]
 
     def say(self, person, room, text, answers=0):
@@ -115,22 +115,22 @@ class Server:
         return self.deliver(message, "delete")
 
     def press(self, person, message, action):
-        """Let a person press a button; of a form, `submit` is next."""
+        """Let a person press a button; if it opens a form, `submit` follows."""
         button = next(button for button in message.buttons if button.split()[0] == action)
-        self._publish("press", person=person, button=button, message=self._told(message))
+        self._publish("press", person=person, button=button, message=self._payload(message))
 
     def submit(self, person, button, text):
         """Let a person submit the form of a button."""
         self._publish("form", person=person, button=button, text=text)
 
     def deliver(self, message, event="message"):
-        """Let all connected bots have an event of a message, perhaps again."""
-        self._publish(event, message=self._told(message))
+        """Send an event of a message to all connected bots, perhaps a second time."""
+        self._publish(event, message=self._payload(message))
         return message
 
-    def _publish(self, event, **about):
+    def _publish(self, event, **fields):
         for bot in self._bots:
-            bot.write(json.dumps({"event": event} | about).encode() + b"\n")
+            bot.write(json.dumps({"event": event} | fields).encode() + b"\n")
 
     async def _serve(self, reader, writer):
         with contextlib.closing(writer):
@@ -155,7 +155,7 @@ class Server:
             if fault.kind == "away":
                 return None
             if fault.kind != "drop":
-                return {"error": fault.kind} | fault.about
+                return {"error": fault.kind} | fault.details
         try:
             response = getattr(self, f"_{kind}")(**call)
         except _RefusedError as error:
@@ -166,30 +166,30 @@ class Server:
         self._check(room)
         for message in self.room(room):
             if message.nonce == nonce:
-                return self._told(message)
-        message = Message(next(self._ids), room, nonce, told=content["notifies"])
+                return self._payload(message)
+        message = Message(next(self._ids), room, nonce, notified_person=content["notifies"])
         self._write(message, **content)
         self.messages[message.id] = message
-        return self._told(message)
+        return self._payload(message)
 
     def _edit(self, message, **content):
-        known = self._known(message)
-        self._check(known.room)
-        self._write(known, **content)
-        return self._told(known)
+        stored = self._find(message)
+        self._check(stored.room)
+        self._write(stored, **content)
+        return self._payload(stored)
 
     def _delete(self, message):
-        del self.messages[self._known(message).id]
+        del self.messages[self._find(message).id]
         return {}
 
     def _list(self, room):
-        known = self.messages.values() if room is None else self.room(room)
-        return {"messages": [self._told(message) for message in known]}
+        messages = self.messages.values() if room is None else self.room(room)
+        return {"messages": [self._payload(message) for message in messages]}
 
     def _thread(self, message):
-        known = self._known(message)
-        self._check(known.room)
-        return {"room": f"{known.room}/{known.id}"}
+        stored = self._find(message)
+        self._check(stored.room)
+        return {"room": f"{stored.room}/{stored.id}"}
 
     def _whisper(self, person, text):
         self.whispers.append((person, text))
@@ -199,24 +199,24 @@ class Server:
         if room in self.closed_rooms:
             raise _RefusedError("closed")
 
-    def _known(self, message):
+    def _find(self, message):
         if message not in self.messages:
             raise _RefusedError("deleted")
         return self.messages[message]
 
-    def _write(self, message, *, text, kept, files, buttons, notifies=""):
+    def _write(self, message, *, text, kept_names, files, buttons, notifies=""):
         data = {name: base64.b64decode(content) for name, content in files.items()}
-        if len(text) > MAX_CHARACTERS or not (text.strip() or data or kept):
+        if len(text) > MAX_CHARACTERS or not (text.strip() or data or kept_names):
             raise _RefusedError("content refused")
         is_large = any(len(content) > MAX_FILE_BYTES for content in data.values())
-        if is_large or len(kept) + len(data) > MAX_FILES:
+        if is_large or len(kept_names) + len(data) > MAX_FILES:
             raise _RefusedError("files refused")
-        message.files = {name: message.files[name] for name in kept} | data
+        message.files = {name: message.files[name] for name in kept_names} | data
         message.text, message.buttons = text, buttons
         message.versions.append(text)
         message.uploads += len(data)
 
-    def _told(self, message):
+    def _payload(self, message):
         return {
             "id": message.id,
             "room": message.room,

@@ -1,4 +1,4 @@
-"""The transport of the socket chat; see `chat.transport.Transport`. And its Markdown."""
+"""The transport of the socket chat, see `chat.transport.Transport`, and its markup."""
 
 import asyncio
 import base64
@@ -18,13 +18,13 @@ _ERRORS = {
 
 
 def location(session):
-    """Where answers in a session stand: its room."""
+    """Return the location of a session's answers: its room."""
     room = "/".join(filter(None, (session.channel, session.thread)))
     return transport.Location(session=session, channel=room)
 
 
 class SocketTransport:
-    """Speaks to a server of the socket chat."""
+    """Calls the server of the socket chat."""
 
     def __init__(self, path):
         self._path = path
@@ -49,11 +49,11 @@ class SocketTransport:
         yield
 
     async def messages(self, room=None):
-        """The messages of a room, or of all."""
+        """Return the messages of a room, or of all rooms."""
         return (await self._call_again("list", room=room))["messages"]
 
     async def open_thread(self, message):
-        """Open the thread of a message: its room."""
+        """Open the thread of a message; returns the thread's room."""
         return (await self._call_again("thread", message=message))["room"]
 
     async def post(self, location, draft, key):
@@ -64,32 +64,32 @@ class SocketTransport:
         except _SilentError as error:
             raise transport.OutcomeUnknownError from error
         except _RefusedError as error:
-            raise _translation(error, draft) from error
-        return _posted(message, location)
+            raise _translate_error(error, draft) from error
+        return _make_posted(message, location)
 
     async def find(self, location, key, known_ids):
         try:
-            listed = await self.messages(location.channel)
+            messages = await self.messages(location.channel)
         except _RefusedError as error:
-            raise _translation(error, transport.Draft("")) from error
-        for message in listed:
+            raise _translate_error(error, transport.Draft("")) from error
+        for message in messages:
             digest = transport.make_digest(message["text"], message["files"], message["buttons"])
             is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:
-                return _posted(message, location)
+                return _make_posted(message, location)
         return None
 
     async def edit(self, posted, before, draft):
         if draft.notified_person and not before.notified_person:
             raise transport.UneditableError
-        known = {upload: name for upload, name in zip(before.uploads, posted.files, strict=False)}
-        kept = [known[upload] for upload in draft.uploads if upload in known]
-        content = _content(draft, kept, [u for u in draft.uploads if u not in known])
+        names = {upload: name for upload, name in zip(before.uploads, posted.files, strict=False)}
+        kept_names = [names[upload] for upload in draft.uploads if upload in names]
+        content = _content(draft, kept_names, [u for u in draft.uploads if u not in names])
         try:
             message = await self._call_again("edit", message=int(posted.message_id), **content)
         except _RefusedError as error:
-            raise _translation(error, draft) from error
-        return _posted(message, posted.location)
+            raise _translate_error(error, draft) from error
+        return _make_posted(message, posted.location)
 
     async def delete(self, posted):
         with contextlib.suppress(_RefusedError):
@@ -100,7 +100,7 @@ class SocketTransport:
         return True
 
     async def _call_again(self, call, **fields):
-        """Make a call that may be made twice."""
+        """Make a call that is safe to repeat."""
         try:
             return await self._call(call, **fields)
         except _SilentError as error:
@@ -130,7 +130,7 @@ class _RefusedError(Exception):
     """The server refused a call."""
 
 
-def _translation(error, draft):
+def _translate_error(error, draft):
     (response,) = error.args
     if response["error"] == "limited":
         return transport.RateLimitedError(response["seconds"])
@@ -157,12 +157,12 @@ def _bytes(content):
     return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def _posted(message, location):
+def _make_posted(message, location):
     return transport.Posted(str(message["id"]), location, tuple(message["files"]))
 
 
 class SocketMarkup:
-    """Text as it is, in lines and code blocks; nothing in it has a meaning."""
+    """Plain text in lines and code blocks, without any markup."""
 
     def blocks(self, text, /, *, is_whole=True):
         lines = text.split("\n")

@@ -1,4 +1,4 @@
-"""Databases with the same few rows in them, each the real thing."""
+"""Real databases, each with the same rows."""
 
 import contextlib
 import sqlite3
@@ -16,7 +16,7 @@ PASSWORD = "a-secret-of-the-bot"
 
 @pytest.fixture(scope="module")
 def sqlite_file(tmp_path_factory):
-    """A file."""
+    """A SQLite file with the rows."""
     path = tmp_path_factory.mktemp("sqlite") / "sales.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(TABLE.format(date="text", number="real"))
@@ -31,7 +31,7 @@ def sqlite_file(tmp_path_factory):
 
 
 class Postgresql:
-    """A database of a running server, and two who may log in: one reads only, one may write."""
+    """A database of a running server, with addresses for a user who may only read, and a writer."""
 
     def __init__(self, server: servers.Server, address: str) -> None:
         self._server = server
@@ -43,27 +43,27 @@ class Postgresql:
         return f"postgresql://{user}:{PASSWORD}@/{self._name}?host={self._server.directory}"
 
     def sql(self, statement: str) -> str:
-        """Run statements from outside; returns what they return."""
+        """Run statements with psql; returns their output."""
         client = self._server.client("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", self._name)
         return subprocess.run(
             client, input=statement, check=True, timeout=60, capture_output=True, text=True,
         ).stdout.strip()  # fmt: skip
 
-    def wait(self, statement: str, wanted: str) -> None:
-        """Wait until a statement returns what is wanted."""
+    def wait(self, statement: str, expected: str) -> None:
+        """Wait until a statement has the expected output."""
         deadline = time.monotonic() + 30
-        while (found := self.sql(statement)) != wanted:
-            assert time.monotonic() < deadline, found
+        while (output := self.sql(statement)) != expected:
+            assert time.monotonic() < deadline, output
             time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
 def postgresql():
     """A running server with one database."""
-    if servers.programs() is None:
+    if servers.find_programs() is None:
         pytest.skip("PostgreSQL is not installed here")
     with servers.Server.run() as server, server.database() as address:
-        # Who asks has given up root's privileges, with which it would be reached anyway.
+        # The client has given up root's privileges, so the directory must be open to it.
         server.directory.chmod(0o755)
         database = Postgresql(server, address)
         database.sql(

@@ -1,4 +1,4 @@
-"""A bot on the loopback Discord, and people who use it."""
+"""Fixtures of a bot on the loopback Discord."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ MODELS = ("small", "large")
 
 
 async def echo(turn):
-    """Say what was asked."""
+    """Answer with the text of the request."""
     turn.reply.step(1)
     turn.reply.text(f"You said: {turn.request.text}")
     return turn.done(f"You said: {turn.request.text}")
@@ -34,7 +34,7 @@ async def _before_identify(_client, _shard_id, *, initial=False):
 
 @pytest.fixture
 async def discord_server(monkeypatch):
-    # The loopback's five seconds are half a second, for the library's own wait too.
+    # The loopback's five seconds are half a second; the library's own wait is shortened too.
     monkeypatch.setattr(startup, "IDENTIFY_SECONDS", 0.6)
     monkeypatch.setattr(discord.Client, "before_identify_hook", _before_identify)
     async with servers.Server(window_seconds=0.5) as server:
@@ -49,26 +49,26 @@ def lab(discord_server):
 
 @pytest.fixture
 async def service(tmp_path):
-    """Conversations that outlive the bot's connection."""
+    """Conversations that stay open while bots connect and disconnect."""
     async with conversations.opened(tmp_path / "lasting", echo, models=MODELS) as opened:
         yield opened
 
 
 @pytest.fixture
 def connect(discord_server, lab, tmp_path):
-    """Start the bot: `async with connect(script) as service`, of its own if none is given.
+    """Start a bot: `async with connect(script) as service`; by default with new conversations.
 
     `pace_seconds` is the time between two edits of an answer; other keywords are settings.
     """
     numbers = itertools.count()
 
     @contextlib.asynccontextmanager
-    async def start(script=echo, *, service=None, models=MODELS, **chosen):
+    async def start(script=echo, *, service=None, models=MODELS, **options):
         timing = startup.Timing(
-            edit_seconds=chosen.pop("pace_seconds", 0.1),
-            closing_seconds=chosen.pop("closing_seconds", 10.0),
+            edit_seconds=options.pop("pace_seconds", 0.1),
+            closing_seconds=options.pop("closing_seconds", 10.0),
         )
-        bot = settings.Discord(**chosen)
+        bot = settings.Discord(**options)
         async with contextlib.AsyncExitStack() as stack:
             if service is None:
                 opened = conversations.opened(tmp_path / f"{next(numbers)}", script, models=models)
@@ -84,15 +84,15 @@ def connect(discord_server, lab, tmp_path):
 
 @pytest.fixture
 def last_answer():
-    """What the bot wrote in a place, joined, once its answer is final there."""
+    """Return the text of the bot's messages in a channel."""
 
     def words(channel):
-        return "\n".join(message.content for message in channel.of_bots)
+        return "\n".join(message.content for message in channel.bot_messages)
 
     return words
 
 
 async def echo_later(turn):
-    """Say what was asked, in a turn that has begun to speak already."""
+    """Answer with the text of the request, in a turn that has already shown text."""
     turn.reply.text(f"You said: {turn.request.text}")
     return turn.done(f"You said: {turn.request.text}")

@@ -1,51 +1,51 @@
-"""What scenarios have in common."""
+"""Steps that tests of Discord share."""
 
 from tests.fakes.discord_server import rules
 
 
 def is_final(channel):
-    """The last answer there is not being written any more."""
-    return bool(channel.of_bots) and "Stop" not in channel.of_bots[-1].buttons
+    """Return whether the last answer in a channel is complete."""
+    return bool(channel.bot_messages) and "Stop" not in channel.bot_messages[-1].buttons
 
 
-def recent(request):
-    """What was said before a request, as text."""
+def recent_text(request):
+    """Return the messages before a request, as text."""
     return "\n".join(
-        f"{said.speaker}: {said.text}{''.join(f' [{name}]' for name in said.files)}"
-        for said in request.recent
+        f"{message.speaker}: {message.text}{''.join(f' [{name}]' for name in message.files)}"
+        for message in request.recent
     )
 
 
-async def thread_in(channel):
-    """Wait for the first thread of a channel."""
+async def wait_for_thread(channel):
+    """Wait for the first thread of a channel, and return it."""
     return await rules.wait_until(
         lambda: next((m.thread for m in channel.messages.values() if m.thread), None),
-        what="a thread",
+        subject="a thread",
     )
 
 
-async def answered(channel, count=1):
-    """Wait until so many answers stand in a channel and the last is final."""
+async def wait_for_answers(channel, count=1):
+    """Wait until a channel has `count` answers and the last one is complete; returns them."""
     await rules.wait_until(
-        lambda: len(channel.of_bots) >= count and is_final(channel), what="an answer"
+        lambda: len(channel.bot_messages) >= count and is_final(channel), subject="an answer"
     )
-    return channel.of_bots
+    return channel.bot_messages
 
 
-async def finished(interaction):
-    """Wait until an interaction has been answered for good; all its words."""
+async def wait_for_final_text(interaction):
+    """Wait until the answer to an interaction is complete; returns its text."""
 
     def is_over():
         messages = interaction.messages
         return messages and not messages[-1].is_loading and "Stop" not in messages[-1].buttons
 
-    await rules.wait_until(is_over, what="the answer to an interaction")
+    await rules.wait_until(is_over, subject="the answer to an interaction")
     return interaction.text
 
 
 async def ask_in_thread(server, person, channel, text="hello"):
-    """Mention the bot and wait for its answer: the thread."""
+    """Mention the bot and wait for its answer; returns the thread."""
     server.say(person, channel, f"{server.bot.mention} {text}")
-    thread = await thread_in(channel)
-    await answered(thread)
+    thread = await wait_for_thread(channel)
+    await wait_for_answers(thread)
     return thread

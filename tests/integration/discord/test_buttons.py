@@ -26,11 +26,11 @@ async def test_stop_stops(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(endless):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hang")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "while True" in thread.of_bots[0].content)
-        await discord_server.click(alice, thread.of_bots[0], "Stop")
-        await steps.answered(thread)
-    assert "⏹️ Stopped." in thread.of_bots[-1].content
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "while True" in thread.bot_messages[0].content)
+        await discord_server.click(alice, thread.bot_messages[0], "Stop")
+        await steps.wait_for_answers(thread)
+    assert "⏹️ Stopped." in thread.bot_messages[-1].content
 
 
 async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, until):
@@ -44,13 +44,13 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hers")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots)
-        first = thread.of_bots[0]
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages)
+        first = thread.bot_messages[0]
         discord_server.say(bob, thread, f"{discord_server.bot.mention} his")
-        await until(lambda: "Queued: 1 request ahead" in thread.of_bots[-1].content)
-        await discord_server.click(bob, thread.of_bots[-1], "Stop")
-        await until(lambda: "withdrawn" in thread.of_bots[-1].content)
+        await until(lambda: "Queued: 1 request ahead" in thread.bot_messages[-1].content)
+        await discord_server.click(bob, thread.bot_messages[-1], "Stop")
+        await until(lambda: "withdrawn" in thread.bot_messages[-1].content)
         components = first.components
         gate.set()
         await until(lambda: "Done: hers" in first.content)
@@ -59,9 +59,9 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         await until(lambda: len(service.handled_requests) == 2)
         first.components = components
         late = await discord_server.click(alice, first, "Stop")
-        assert "Nothing is running" in await steps.finished(late)
+        assert "Nothing is running" in await steps.wait_for_final_text(late)
         gate.set()
-        await until(lambda: "Done: another" in thread.of_bots[-1].content)
+        await until(lambda: "Done: another" in thread.bot_messages[-1].content)
 
 
 async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect, service):
@@ -79,14 +79,14 @@ async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect, serv
     service.script = script
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    labels = [label for label in thread.of_bots[-1].buttons if "CSV" in label]
+    labels = [label for label in thread.bot_messages[-1].buttons if "CSV" in label]
     assert labels == ["Table 1 as CSV", "Table 2 as CSV"]
     service.tables["t8"] = b"a\n1\n2\n"
     async with connect(service=service):
-        given = await discord_server.click(bob, thread.of_bots[-1], "Table 2 as CSV")
-        await steps.finished(given)
-        gone = await discord_server.click(bob, thread.of_bots[-1], "Table 1 as CSV")
-        assert "no longer there" in await steps.finished(gone)
+        given = await discord_server.click(bob, thread.bot_messages[-1], "Table 2 as CSV")
+        await steps.wait_for_final_text(given)
+        gone = await discord_server.click(bob, thread.bot_messages[-1], "Table 1 as CSV")
+        assert "no longer there" in await steps.wait_for_final_text(gone)
     assert given.messages[-1].files == {"table-t8.csv": b"a\n1\n2\n"}
     assert given.messages[-1].seen_by is bob
 
@@ -96,14 +96,14 @@ async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, 
     moderator = lab.person("mod", lab.role("mod", "manage_messages"))
     async with connect(endless):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hang")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Stop" in thread.of_bots[0].buttons)
-        refused = await discord_server.click(bob, thread.of_bots[0], "Stop")
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Stop" in thread.bot_messages[0].buttons)
+        refused = await discord_server.click(bob, thread.bot_messages[0], "Stop")
         await until(lambda: "Only the person who asked" in refused.text)
         assert refused.messages[-1].seen_by is bob
-        await discord_server.click(moderator, thread.of_bots[0], "Stop")
-        await steps.answered(thread)
-    assert "Stopped" in thread.of_bots[-1].content
+        await discord_server.click(moderator, thread.bot_messages[0], "Stop")
+        await steps.wait_for_answers(thread)
+    assert "Stopped" in thread.bot_messages[-1].content
 
 
 async def test_buttons_work_after_a_restart(discord_server, lab, connect, service):
@@ -111,16 +111,16 @@ async def test_buttons_work_after_a_restart(discord_server, lab, connect, servic
     service.script = run_once
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel, "what is it?")
-    answer = thread.of_bots[-1]
+    answer = thread.bot_messages[-1]
     async with connect(service=service):
         shown = await discord_server.click(bob, answer, "Show code")
-        assert "```py\nprint(41 + 1)\n```" in await steps.finished(shown)
+        assert "```py\nprint(41 + 1)\n```" in await steps.wait_for_final_text(shown)
         assert shown.messages[-1].seen_by is bob
         notebook = await discord_server.click(bob, answer, "Notebook")
-        await steps.finished(notebook)
+        await steps.wait_for_final_text(notebook)
         assert list(notebook.messages[-1].files) == ["conversation.ipynb"]
         again = await discord_server.click(bob, answer, "Re-run")
-        assert "It is 42." in await steps.finished(again)
+        assert "It is 42." in await steps.wait_for_final_text(again)
     assert [(r.text, r.person.name) for r in service.handled_requests] == [
         ("what is it?", "Alice"),
         ("what is it?", "Bob"),
@@ -137,8 +137,8 @@ async def test_long_code_comes_as_a_file(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
-        await steps.finished(shown)
+        shown = await discord_server.click(alice, thread.bot_messages[-1], "Show code")
+        await steps.wait_for_final_text(shown)
     assert b"x499 = 499" in shown.messages[-1].files["code.py"]
 
 
@@ -153,8 +153,8 @@ async def test_code_that_discord_cannot_show_as_it_is_comes_as_a_file(discord_se
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
-        await steps.finished(shown)
+        shown = await discord_server.click(alice, thread.bot_messages[-1], "Show code")
+        await steps.wait_for_final_text(shown)
     assert code in shown.messages[-1].files["code.py"].decode()
 
 
@@ -170,8 +170,8 @@ async def test_queries_stand_below_the_code_of_an_answer(discord_server, lab, co
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(with_queries):
         thread = await steps.ask_in_thread(discord_server, alice, channel, "x = 1")
-        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
-        said = await steps.finished(shown)
+        shown = await discord_server.click(alice, thread.bot_messages[-1], "Show code")
+        said = await steps.wait_for_final_text(shown)
     assert "```sql\n-- sales: 3 rows in 0.5 s\nselect" in said
     assert said.count("```") == 4
 
@@ -181,8 +181,8 @@ async def test_queries_of_long_code_come_as_a_file_beside_it(discord_server, lab
     async with connect(with_queries):
         code = "; ".join(f"x{n}" for n in range(250)) + "#" * 500
         thread = await steps.ask_in_thread(discord_server, alice, channel, code)
-        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
-        await steps.finished(shown)
+        shown = await discord_server.click(alice, thread.bot_messages[-1], "Show code")
+        await steps.wait_for_final_text(shown)
     assert set(shown.messages[-1].files) == {"code.py", "queries.sql"}
     assert b"3 rows" in shown.messages[-1].files["queries.sql"]
 
@@ -212,14 +212,14 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask, follow_threads=False):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Send" in thread.of_bots[-1].buttons)
-        assert "Send this request?" in thread.of_bots[-1].content
-        assert "Edit" not in thread.of_bots[-1].buttons
-        await discord_server.click(alice, thread.of_bots[-1], "For this session")
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Send" in thread.bot_messages[-1].buttons)
+        assert "Send this request?" in thread.bot_messages[-1].content
+        assert "Edit" not in thread.bot_messages[-1].buttons
+        await discord_server.click(alice, thread.bot_messages[-1], "For this session")
         # That of the question before stands there until it is edited.
-        await until(lambda: "Install and run again" in thread.of_bots[-1].buttons)
-        await discord_server.click(alice, thread.of_bots[-1], "Install and run again")
+        await until(lambda: "Install and run again" in thread.bot_messages[-1].buttons)
+        await discord_server.click(alice, thread.bot_messages[-1], "Install and run again")
         await until(lambda: len(chosen) == 2)
     assert chosen == ["session", "What it is."]
 
@@ -238,15 +238,15 @@ async def test_the_model_is_answered_by_a_button_or_in_a_window(
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(ask, follow_threads=False):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "@everyone" in thread.of_bots[-1].buttons)
-        refused = await discord_server.click(bob, thread.of_bots[-1], "<@1> *2*")
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "@everyone" in thread.bot_messages[-1].buttons)
+        refused = await discord_server.click(bob, thread.bot_messages[-1], "<@1> *2*")
         await until(lambda: "Only the person who asked" in refused.text)
-        await discord_server.click(alice, thread.of_bots[-1], "<@1> *2*")
-        await until(lambda: "Which year" in thread.of_bots[-1].content)
-        opened = await discord_server.click(alice, thread.of_bots[-1], "Other answer")
+        await discord_server.click(alice, thread.bot_messages[-1], "<@1> *2*")
+        await until(lambda: "Which year" in thread.bot_messages[-1].content)
+        opened = await discord_server.click(alice, thread.bot_messages[-1], "Other answer")
         await discord_server.submit(opened, {"text": "All of them"})
-        await until(lambda: "Done." in thread.of_bots[-1].content)
+        await until(lambda: "Done." in thread.bot_messages[-1].content)
     assert answers == ["<@1> *2*", "All of them"]
 
 
@@ -286,21 +286,21 @@ async def test_a_form_that_means_nothing_here_is_answered_by_a_sentence(
 
 
 async def _asked(until, thread):
-    await until(lambda: thread.of_bots and "Answer" in thread.of_bots[-1].buttons)
-    return thread.of_bots[-1]
+    await until(lambda: thread.bot_messages and "Answer" in thread.bot_messages[-1].buttons)
+    return thread.bot_messages[-1]
 
 
 async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask_name, follow_threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         question = await _asked(until, thread)
         assert "name? " in question.content
         discord_server.gateway.duplicates = 1
         discord_server.say(alice, thread, "Ada")
-        await until(lambda: "Length" in thread.of_bots[-1].content)
-    text = "\n".join(message.content for message in thread.of_bots)
+        await until(lambda: "Length" in thread.bot_messages[-1].content)
+    text = "\n".join(message.content for message in thread.bot_messages)
     assert "Length 3." in text
     assert "```\nname? Ada\nhello 3\n```" in text
     assert len(service.handled_requests) == 1
@@ -314,13 +314,13 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask_name) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await _asked(until, thread)
         async with full_databases.refuse_answers(tmp_path):
             discord_server.say(alice, thread, "Ada")
-            await until(lambda: any("database" in m.content for m in thread.of_bots))
+            await until(lambda: any("database" in m.content for m in thread.bot_messages))
         discord_server.say(alice, thread, "Ada")
-        await until(lambda: any("Length 3." in m.content for m in thread.of_bots))
+        await until(lambda: any("Length 3." in m.content for m in thread.bot_messages))
     assert len(service.handled_requests) == 1
 
 
@@ -337,13 +337,13 @@ async def test_among_others_input_is_answered_by_a_reply_alone(
         else:
             discord_server.say(alice, place, f"{discord_server.bot.mention} greet")
         if way == "thread of two":
-            place = await steps.thread_in(place)
+            place = await steps.wait_for_thread(place)
         question = await _asked(until, place)
         discord_server.say(bob, place, "lol")
         discord_server.say(alice, place, "who is hungry?")
         discord_server.say(bob, place, "me", reference=question)
         discord_server.say(alice, place, "Ada", reference=question)
-        await until(lambda: any("Length 3." in m.content for m in place.of_bots))
+        await until(lambda: any("Length 3." in m.content for m in place.bot_messages))
     assert "Ada" not in [request.text for request in service.handled_requests]
 
 
@@ -354,12 +354,12 @@ async def test_a_mention_is_never_what_input_waits_for(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask_name) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await _asked(until, thread)
         discord_server.say(alice, thread, spelling.format(discord_server.bot.mention))
-        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
+        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.bot_messages))
         discord_server.say(alice, thread, "Stop!")
-        await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
+        await until(lambda: thread.bot_messages[-1].content == "Nothing is running.")
     assert [request.text for request in service.handled_requests] == ["greet"]
 
 
@@ -371,19 +371,19 @@ async def test_a_password_is_taken_from_the_form_alone(
     place = discord_server.direct(alice) if is_direct else lab.channel("general")
     async with connect(ask_name, closing_seconds=0.5) as service:
         discord_server.say(alice, place, f"{discord_server.bot.mention} a secret")
-        place = place if is_direct else await steps.thread_in(place)
+        place = place if is_direct else await steps.wait_for_thread(place)
         question = await _asked(until, place)
         discord_server.say(alice, place, "hunter2", reference=question)
-        await until(lambda: "don't take passwords" in place.of_bots[-1].content)
-        refusal = place.of_bots[-1]
+        await until(lambda: "don't take passwords" in place.bot_messages[-1].content)
+        refusal = place.bot_messages[-1]
         discord_server.say(alice, place, "hunter3")
-        await until(lambda: place.of_bots[-1] is not refusal)
-        assert "don't take passwords" in place.of_bots[-1].content
+        await until(lambda: place.bot_messages[-1] is not refusal)
+        assert "don't take passwords" in place.bot_messages[-1].content
         discord_server.say(alice, place, f"{discord_server.bot.mention} what now?")
-        await until(lambda: "Queued: 1 request ahead" in place.of_bots[-1].content)
+        await until(lambda: "Queued: 1 request ahead" in place.bot_messages[-1].content)
         opened = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "swordfish"})
-        await until(lambda: any("Length 9." in m.content for m in place.of_bots))
+        await until(lambda: any("Length 9." in m.content for m in place.bot_messages))
     assert not {"hunter2", "hunter3"} & {request.text for request in service.handled_requests}
 
 
@@ -396,43 +396,45 @@ async def test_who_may_moderate_stops_by_words_what_others_run(discord_server, l
     channel = lab.channel("general")
     async with connect(ask_name):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await _asked(until, thread)
         discord_server.say(eve, thread, f"{discord_server.bot.mention} stop")
-        await until(lambda: thread.of_bots[-1].content == "Only the person who asked can do that.")
+        await until(
+            lambda: thread.bot_messages[-1].content == "Only the person who asked can do that."
+        )
         discord_server.say(bob, thread, f"{discord_server.bot.mention} stop")
-        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
+        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.bot_messages))
 
 
 async def test_input_is_answered_in_a_window(discord_server, lab, connect, until):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(ask_name):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         question = await _asked(until, thread)
         refused = await discord_server.click(bob, question, "Answer")
         await until(lambda: "Only the person who asked" in refused.text)
         opened = await discord_server.click(alice, question, "Answer")
         twice = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "Grace"})
-        await steps.answered(thread)
+        await steps.wait_for_answers(thread)
         late = await discord_server.submit(twice, {"text": "again"})
         await until(lambda: "has expired" in late.text)
-    assert "Length 5." in thread.of_bots[-1].content
+    assert "Length 5." in thread.bot_messages[-1].content
 
 
 async def test_passwords_are_not_repeated(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask_name):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} secret")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         question = await _asked(until, thread)
         assert "press Answer, so that nobody else reads it" in question.content
         opened = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "hunter2"})
-        await steps.answered(thread)
-    assert not any("hunter2" in form for m in thread.of_bots for _, form in m.forms)
-    assert "Length 7." in thread.of_bots[-1].content
+        await steps.wait_for_answers(thread)
+    assert not any("hunter2" in form for m in thread.bot_messages for _, form in m.forms)
+    assert "Length 7." in thread.bot_messages[-1].content
 
 
 async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, connect, until):
@@ -451,15 +453,15 @@ async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, con
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(impatient):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} wait")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         question = await _asked(until, thread)
         components = question.components
         patience.reschedule(0)
-        await steps.answered(thread)
+        await steps.wait_for_answers(thread)
         question.components = components
         late = await discord_server.click(alice, question, "Answer")
         await until(lambda: "has expired" in late.text)
-    assert "This question has expired." in "\n".join(m.content for m in thread.of_bots)
+    assert "This question has expired." in "\n".join(m.content for m in thread.bot_messages)
 
 
 async def approved(turn):
@@ -472,13 +474,13 @@ async def approved(turn):
 
 
 async def _approve(server, until, person, thread, label, filled=None):
-    await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
-    done = await server.click(person, thread.of_bots[-1], label)
+    await until(lambda: thread.bot_messages and "Run" in thread.bot_messages[-1].buttons)
+    done = await server.click(person, thread.bot_messages[-1], label)
     if filled is not None:
         assert done.modal["components"][0]["component"]["value"] == "delete('everything')"
         await server.submit(done, {"text": filled})
-    await steps.answered(thread)
-    return "\n".join(message.content for message in thread.of_bots)
+    await steps.wait_for_answers(thread)
+    return "\n".join(message.content for message in thread.bot_messages)
 
 
 async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, until):
@@ -492,7 +494,7 @@ async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, 
             channel = lab.channel(label.lower())
             discord_server.gateway.push("CHANNEL_CREATE", channel.payload(), guild=lab)
             discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-            thread = await steps.thread_in(channel)
+            thread = await steps.wait_for_thread(channel)
             text = await _approve(discord_server, until, alice, thread, label, filled)
             assert expected in text
 
@@ -506,21 +508,21 @@ async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, 
 
     async with connect(script, closing_seconds=0.5):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
-        refused = await discord_server.click(eve, thread.of_bots[-1], "Run")
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Run" in thread.bot_messages[-1].buttons)
+        refused = await discord_server.click(eve, thread.bot_messages[-1], "Run")
         await until(lambda: "Only the person who asked" in refused.text)
-        shown = await discord_server.click(boss, thread.of_bots[-1], "Edit")
+        shown = await discord_server.click(boss, thread.bot_messages[-1], "Edit")
         await until(lambda: "Only the person who asked can edit it." in shown.text)
         assert not shown.modal
         assert list(shown.messages[-1].files) == ["to-approve.py"]
-        mine = await discord_server.click(alice, thread.of_bots[-1], "Edit")
+        mine = await discord_server.click(alice, thread.bot_messages[-1], "Edit")
         mine.user = boss
         submitted = await discord_server.submit(mine, {"text": "print('other')"})
         await until(lambda: "Only the person who asked" in submitted.text)
         assert "Ran delete" in await _approve(discord_server, until, boss, thread, "Run")
         discord_server.say(alice, other, f"{discord_server.bot.mention} greet")
-        thread = await steps.thread_in(other)
+        thread = await steps.wait_for_thread(other)
         question = await _asked(until, thread)
         refused = await discord_server.click(boss, question, "Answer")
         await until(lambda: refused.text and not refused.modal)
@@ -539,7 +541,7 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         text = await _approve(discord_server, until, alice, thread, "For this session")
     assert "Approved for this session." in text
     assert "Allowed: session" in text
@@ -560,10 +562,10 @@ async def test_only_who_asked_approves_what_acts_with_their_account(
     channel = lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Run" in thread.bot_messages[-1].buttons)
         for label in ("Run", "For this session", "Edit", "Refuse"):
-            pressed = await discord_server.click(boss, thread.of_bots[-1], label)
+            pressed = await discord_server.click(boss, thread.bot_messages[-1], label)
             await until(lambda pressed=pressed: "Only the person who asked" in pressed.text)
         text = await _approve(discord_server, until, alice, thread, "For this session")
     assert "Allowed: session" in text
@@ -583,17 +585,17 @@ async def test_nobody_approves_what_they_cannot_see(discord_server, lab, connect
     direct = discord_server.direct(alice)
     async with connect(ask):
         discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots and "Run" in direct.of_bots[-1].buttons)
-        shown = direct.of_bots[-1].content
+        await until(lambda: direct.bot_messages and "Run" in direct.bot_messages[-1].buttons)
+        shown = direct.bot_messages[-1].content
         assert "⟨U+202E⟩ # dewolla ⟨U+2066⟩\n    delete('⟨U+200B⟩everything')" in shown
         assert "3 characters that nobody can see" in shown
-        await discord_server.click(alice, direct.of_bots[-1], "Run")
-        await steps.answered(direct)
+        await discord_server.click(alice, direct.bot_messages[-1], "Run")
+        await steps.wait_for_answers(direct)
         discord_server.say(alice, direct, "more")
-        await until(lambda: "Run" in direct.of_bots[-1].buttons)
-        assert direct.of_bots[-1].files == {"to-approve.py": long.encode()}
-        await discord_server.click(alice, direct.of_bots[-1], "Run")
-        await until(lambda: "Ran." in direct.of_bots[-1].content)
+        await until(lambda: "Run" in direct.bot_messages[-1].buttons)
+        assert direct.bot_messages[-1].files == {"to-approve.py": long.encode()}
+        await discord_server.click(alice, direct.bot_messages[-1], "Run")
+        await until(lambda: "Ran." in direct.bot_messages[-1].content)
 
 
 async def test_nobody_approves_code_that_may_not_be_attached(discord_server, lab, connect, until):
@@ -609,13 +611,13 @@ async def test_nobody_approves_code_that_may_not_be_attached(discord_server, lab
     channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
     async with connect(ask):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await until(lambda: channel.of_bots and "Refuse" in channel.of_bots[-1].buttons)
-        assert "Run" not in channel.of_bots[-1].buttons
-        assert "You cannot see all of the code here" in channel.of_bots[-1].content
-        done = await discord_server.click(alice, channel.of_bots[-1], "Edit")
+        await until(lambda: channel.bot_messages and "Refuse" in channel.bot_messages[-1].buttons)
+        assert "Run" not in channel.bot_messages[-1].buttons
+        assert "You cannot see all of the code here" in channel.bot_messages[-1].content
+        done = await discord_server.click(alice, channel.bot_messages[-1], "Edit")
         assert done.modal["components"][0]["component"]["value"] == long
-        await discord_server.click(alice, channel.of_bots[-1], "Refuse")
-        await until(lambda: "Then not." in channel.of_bots[-1].content)
+        await discord_server.click(alice, channel.bot_messages[-1], "Refuse")
+        await until(lambda: "Then not." in channel.bot_messages[-1].content)
 
 
 async def test_long_code_that_may_not_be_attached_is_seen_and_run(
@@ -634,15 +636,15 @@ async def test_long_code_that_may_not_be_attached_is_seen_and_run(
     channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
     async with connect(ask):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await until(lambda: channel.of_bots and "Refuse" in channel.of_bots[-1].buttons)
-        assert "Run" not in channel.of_bots[-1].buttons
-        seen = await discord_server.click(alice, channel.of_bots[-1], "Edit")
-        await steps.finished(seen)
+        await until(lambda: channel.bot_messages and "Refuse" in channel.bot_messages[-1].buttons)
+        assert "Run" not in channel.bot_messages[-1].buttons
+        seen = await discord_server.click(alice, channel.bot_messages[-1], "Edit")
+        await steps.wait_for_final_text(seen)
         shown = seen.messages[-1]
         assert shown.seen_by is alice
         assert shown.files == {"to-approve.py": long.encode()}
         await discord_server.click(alice, shown, "Run")
-        await until(lambda: "Ran." in channel.of_bots[-1].content)
+        await until(lambda: "Ran." in channel.bot_messages[-1].content)
 
 
 async def test_only_who_asked_approves(discord_server, lab, connect, until):
@@ -650,11 +652,11 @@ async def test_only_who_asked_approves(discord_server, lab, connect, until):
     boss = lab.person("boss", lab.role("boss", "manage_messages", "manage_guild"))
     async with connect(approved):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
-        question = thread.of_bots[-1]
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Run" in thread.bot_messages[-1].buttons)
+        question = thread.bot_messages[-1]
         assert question.pings == {alice.id}
         refused = await discord_server.click(boss, question, "Run")
         await until(lambda: "Only the person who asked" in refused.text)
         await _approve(discord_server, until, alice, thread, "Refuse")
-    assert "Then not." in thread.of_bots[-1].content
+    assert "Then not." in thread.bot_messages[-1].content

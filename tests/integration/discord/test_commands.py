@@ -18,7 +18,7 @@ async def run_code(turn):
     """Run what was sent as code; answer words with words."""
     if not turn.request.is_code:
         turn.reply.step(1)
-        return turn.done(f"{turn.request.text} / {steps.recent(turn.request)}")
+        return turn.done(f"{turn.request.text} / {steps.recent_text(turn.request)}")
     shown = [f"{name} is there\n" for name in sorted(turn.files)] or ["2\n"]
     await turn.run(0, turn.request.text, *shown)
     return turn.done()
@@ -28,7 +28,7 @@ async def test_py_runs_code_and_shows_it(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(run_code) as service:
         done = await discord_server.command(alice, channel, "py", {"code": "print(1 + 1)"})
-        text = await steps.finished(done)
+        text = await steps.wait_for_final_text(done)
     assert "```py\nprint(1 + 1)\n```" in text
     assert "```\n2\n```" in text
     assert service.handled_requests[0].is_code
@@ -46,7 +46,7 @@ async def test_py_takes_files(discord_server, lab, connect):
     }
     async with connect(run_code):
         done = await discord_server.command(alice, channel, "py", {"code": "ls()", **files})
-        text = await steps.finished(done)
+        text = await steps.wait_for_final_text(done)
     assert "a.csv is there\nb.csv is there" in text
 
 
@@ -58,7 +58,7 @@ async def test_py_alone_opens_an_editor_that_takes_files(discord_server, lab, co
         assert [(i["type"], i.get("style")) for i in inputs] == [(4, 2), (19, None)]
         file = discord_server.attachment("c.csv", b"3")
         sent = await discord_server.submit(opened, {"text": "a = 1\nb = 2", "files": [file]})
-        text = await steps.finished(sent)
+        text = await steps.wait_for_final_text(sent)
     assert service.handled_requests[0].text == "a = 1\nb = 2"
     assert "c.csv is there" in text
 
@@ -71,7 +71,7 @@ async def test_a_slow_start_is_still_answered_within_three_seconds(discord_serve
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(slow):
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        assert "2" in await steps.finished(done)
+        assert "2" in await steps.wait_for_final_text(done)
 
 
 async def test_cells_are_looked_for_after_the_first_sign_and_run(
@@ -82,13 +82,13 @@ async def test_cells_are_looked_for_after_the_first_sign_and_run(
 
         async def found_late(key):
             # As from a database that is far; nothing before it could show a message.
-            await rules.wait_until(lambda: begun and begun[0].answer, what="a first sign")
+            await rules.wait_until(lambda: begun and begun[0].answer, subject="a first sign")
             return ("x = 1", "y = 2")
 
         monkeypatch.setattr(service.branches, "find_lost_cells", found_late)
         begun = []
         begun.append(await discord_server.command(alice, channel, "interpreter again"))
-        await steps.finished(begun[0])
+        await steps.wait_for_final_text(begun[0])
     assert (service.handled_requests[0].text, service.handled_requests[0].is_code) == (
         "x = 1\n\ny = 2",
         True,
@@ -99,7 +99,7 @@ async def test_run_this_message(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     told = discord_server.say(bob, channel, "try this:\n```py\nprint(1)\n```\nor `x`")
     async with connect(run_code) as service:
-        await steps.finished(await discord_server.menu(alice, "Run this message", told))
+        await steps.wait_for_final_text(await discord_server.menu(alice, "Run this message", told))
     assert (service.handled_requests[0].text, service.handled_requests[0].is_code) == (
         "print(1)",
         True,
@@ -114,7 +114,7 @@ async def test_ask_about_this_message(discord_server, lab, connect):
     async with connect(run_code) as service:
         opened = await discord_server.menu(alice, "Ask about this message", told)
         sent = await discord_server.submit(opened, {"text": "how much?"})
-        text = await steps.finished(sent)
+        text = await steps.wait_for_final_text(sent)
     assert text.startswith("how much? / Bob: the sales of May")
     assert service.contents(service.handled_requests[0].key) == {"d.csv": b"4"}
 
@@ -136,10 +136,10 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(long):
         done = await discord_server.command(alice, channel, "py", {"code": "slow()"})
-        text = await steps.finished(done)
+        text = await steps.wait_for_final_text(done)
     assert "11" in text
     assert done.original.files == {"late.txt": b"late"}
-    assert [message for message in channel.of_bots if message is not done.original] == []
+    assert [message for message in channel.bot_messages if message is not done.original] == []
 
 
 SAID = {
@@ -163,7 +163,7 @@ async def test_interpreter_says(discord_server, lab, connect, name):
         key = values.SessionKey("discord", str(lab.id), str(channel.id))
         await service.spend(key, str(alice.id), values.Usage(input_tokens=100, output_tokens=20))
         done = await discord_server.command(alice, channel, f"interpreter {name}")
-        assert SAID[name] in await steps.finished(done)
+        assert SAID[name] in await steps.wait_for_final_text(done)
     assert all(message.seen_by is alice for message in done.messages if message.content)
 
 
@@ -177,7 +177,7 @@ async def test_logins_are_between_the_bot_and_one_person(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect():
         done = await discord_server.command(alice, channel, f"interpreter {name}", {"name": "jira"})
-        assert answer in await steps.finished(done)
+        assert answer in await steps.wait_for_final_text(done)
     assert all(message.seen_by is alice for message in done.messages if message.content)
 
 
@@ -185,7 +185,7 @@ async def test_reset_tells_everybody(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         done = await discord_server.command(alice, channel, "interpreter reset", {"files": True})
-        assert "files are deleted." in await steps.finished(done)
+        assert "files are deleted." in await steps.wait_for_final_text(done)
     assert service.calls[0] == (
         "reset",
         values.SessionKey("discord", str(lab.id), str(channel.id)),
@@ -209,11 +209,11 @@ async def test_files_are_completed_and_handed_out(discord_server, lab, connect):
         done = await discord_server.command(
             alice, channel, "interpreter files", {"name": "sub/plot.png"}
         )
-        await steps.finished(done)
+        await steps.wait_for_final_text(done)
         missing = await discord_server.command(
             alice, channel, "interpreter files", {"name": "nothing"}
         )
-        assert "no such file" in await steps.finished(missing)
+        assert "no such file" in await steps.wait_for_final_text(missing)
     assert done.messages[-1].files == {"plot.png": b"p"}
 
 
@@ -224,7 +224,7 @@ async def test_a_list_that_is_too_long_counts_what_is_missing(discord_server, la
         for number in range(90):
             (service.directory(key) / f"measurements-{number:03}.csv").write_bytes(b"1,2")
         done = await discord_server.command(alice, channel, "interpreter files")
-        lines = (await steps.finished(done)).split("\n")
+        lines = (await steps.wait_for_final_text(done)).split("\n")
     shown = [line for line in lines if "measurements" in line]
     assert 20 < len(shown) < 90
     assert lines[-1] == f"… and {90 - len(shown)} more"
@@ -234,7 +234,7 @@ async def test_notebook_is_a_file(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect():
         done = await discord_server.command(alice, channel, "interpreter notebook")
-        await steps.finished(done)
+        await steps.wait_for_final_text(done)
     [(name, data)] = done.messages[-1].files.items()
     assert (name, json.loads(data)["cells"]) == ("conversation.ipynb", [])
     assert done.messages[-1].seen_by is alice
@@ -247,13 +247,13 @@ async def test_model_is_chosen_and_completed(discord_server, lab, connect):
             alice, channel, "interpreter model", {"name": "la"}, focused="name"
         )
         assert [choice["value"] for choice in offered.choices] == ["large"]
-        await steps.finished(
+        await steps.wait_for_final_text(
             await discord_server.command(alice, channel, "interpreter model", {"name": "large"})
         )
         wrong = await discord_server.command(
             alice, channel, "interpreter model", {"name": "@everyone"}
         )
-        assert "There is no model" in await steps.finished(wrong)
+        assert "There is no model" in await steps.wait_for_final_text(wrong)
     assert list(service.models.values()) == ["large"]
 
 
@@ -265,10 +265,10 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         done = await discord_server.command(
             person, channel, "interpreter settings", {"name": name, "value": value, "scope": scope}
         )
-        return await steps.finished(done)
+        return await steps.wait_for_final_text(done)
 
     async def finished_settings(person):
-        return await steps.finished(
+        return await steps.wait_for_final_text(
             await discord_server.command(person, channel, "interpreter settings")
         )
 
@@ -283,9 +283,9 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         assert "`approval`: every" in shown
         assert "can be one of" in await choose(alice, "approval", "perhaps")
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        await steps.answered(channel)
+        await steps.wait_for_answers(channel)
         discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
-        await steps.answered(channel, 2)
+        await steps.wait_for_answers(channel, 2)
         assert {request.approval for request in service.handled_requests} == {"never"}
         assert "reset to the default" in await choose(alice, "approval", "default")
 
@@ -295,7 +295,7 @@ async def test_help_offers_only_what_is_on(discord_server, lab, connect):
     for models, expected in ((("small", "large"), True), ((), False)):
         async with connect(models=models):
             done = await discord_server.command(alice, channel, "interpreter help")
-            text = await steps.finished(done)
+            text = await steps.wait_for_final_text(done)
         assert ("model" in text.partition("has: ")[2].split("\n")[0]) == expected
         assert not {"network", "tools", "page"} & set(text.partition("has: ")[2].split(", "))
         await asyncio.sleep(discord_server.gateway.identify_seconds)
@@ -311,7 +311,7 @@ async def test_help_lists_what_is_on(discord_server, lab, connect, tmp_path, thi
         connect(service=service),
     ):
         done = await discord_server.command(alice, channel, "interpreter help")
-        text = await steps.finished(done)
+        text = await steps.wait_for_final_text(done)
     shown = set(text.partition("has: ")[2].split("\n")[0].rstrip(".").split(", "))
     table = command_table.commands_of("discord")
     always = {
@@ -355,7 +355,7 @@ async def test_a_setting_without_a_value_is_shown_and_kept(
 
     async def settings(**options):
         done = await discord_server.command(alice, channel, "interpreter settings", options)
-        return await steps.finished(done)
+        return await steps.wait_for_final_text(done)
 
     async with connect():
         assert f"is now {chosen} for you." in await settings(name=name, value=chosen)
@@ -383,7 +383,7 @@ async def test_works_in_direct_messages(discord_server, connect):
     direct = discord_server.direct(alice)
     async with connect(run_code) as service:
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
-        await steps.finished(done)
+        await steps.wait_for_final_text(done)
     assert service.handled_requests[0].key == values.SessionKey("discord", "", str(direct.id))
 
 
@@ -394,12 +394,12 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
     async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         forked = await discord_server.command(alice, thread, "interpreter fork")
-        assert "copied this conversation" in await steps.finished(forked)
+        assert "copied this conversation" in await steps.wait_for_final_text(forked)
         [copy] = [m.thread for m in channel.messages.values() if m.thread not in (None, thread)]
         undone = await discord_server.command(alice, thread, "interpreter undo")
-        assert "Undone" in await steps.finished(undone)
+        assert "Undone" in await steps.wait_for_final_text(undone)
         again = await discord_server.command(alice, thread, "interpreter again")
-        assert "Nothing to rebuild" in await steps.finished(again)
+        assert "Nothing to rebuild" in await steps.wait_for_final_text(again)
         source, target = (
             values.SessionKey("discord", str(lab.id), str(channel.id), str(one.id))
             for one in (thread, copy)
@@ -416,10 +416,10 @@ async def test_commands_in_words_are_carried_out(discord_server, lab, connect, u
         (service.directory(key) / "report.csv").write_bytes(b"1,2")
 
         async def said(words):
-            before = len(channel.of_bots)
+            before = len(channel.bot_messages)
             discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
-            await until(lambda: len(channel.of_bots) > before)
-            return channel.of_bots[-1]
+            await until(lambda: len(channel.bot_messages) > before)
+            return channel.bot_messages[-1]
 
         assert (await said("files report.csv")).files == {"report.csv": b"1,2"}
         assert (await said("stop")).content == "Nothing is running."
@@ -441,17 +441,17 @@ async def test_a_person_alone_reads_what_is_said_of_private_commands_in_words(
             "files": "`report.csv`",
             "Settings threads off": "threads is now off for you.",
         }.items():
-            before = len(direct.of_bots)
+            before = len(direct.bot_messages)
             discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
-            await until(lambda before=before: len(direct.of_bots) > before)
-            assert answer in direct.of_bots[-1].content
-        assert channel.of_bots == []
+            await until(lambda before=before: len(direct.bot_messages) > before)
+            assert answer in direct.bot_messages[-1].content
+        assert channel.bot_messages == []
         # Also when no direct message can be sent.
         direct.is_closed = True
         discord_server.expect(50007)
         discord_server.say(alice, channel, f"{discord_server.bot.mention} usage")
-        await until(lambda: channel.of_bots)
-    assert [message.content for message in channel.of_bots] == [
+        await until(lambda: channel.bot_messages)
+    assert [message.content for message in channel.bot_messages] == [
         markdown.escape(command_words.NO_DIRECT_MESSAGE)
     ]
 
@@ -462,7 +462,7 @@ async def test_words_that_only_look_like_commands_are_for_the_model(discord_serv
     async with connect(threads=False) as service:
         for number, text in enumerate(words, 1):
             discord_server.say(alice, channel, f"{discord_server.bot.mention} {text}")
-            await steps.answered(channel, number)
+            await steps.wait_for_answers(channel, number)
     assert [request.text for request in service.handled_requests] == list(words)
 
 
@@ -470,7 +470,7 @@ async def test_code_in_words_is_run_as_it_is(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(run_code, threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} py x = 1\nprint(x + 1)")
-        await steps.answered(channel)
+        await steps.wait_for_answers(channel)
     assert [(r.text, r.is_code) for r in service.handled_requests] == [
         ("x = 1\nprint(x + 1)", True)
     ]
@@ -490,8 +490,8 @@ async def test_what_cannot_be_taken_back_is_asked_about(
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect() as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
-        await until(lambda: channel.of_bots)
-        [question] = channel.of_bots
+        await until(lambda: channel.bot_messages)
+        [question] = channel.bot_messages
         assert list(question.buttons) == [button if call else "Reset", "Cancel"]
         refused = await discord_server.click(bob, question, button)
         assert "Only the person who asked" in refused.text
@@ -508,12 +508,12 @@ async def test_undo_in_words_takes_back_the_answer_that_was_last_then(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        await steps.answered(channel)
+        await steps.wait_for_answers(channel)
         discord_server.say(alice, channel, f"{discord_server.bot.mention} undo")
-        await until(lambda: "Undo" in channel.of_bots[-1].buttons)
-        question = channel.of_bots[-1]
+        await until(lambda: "Undo" in channel.bot_messages[-1].buttons)
+        question = channel.bot_messages[-1]
         discord_server.say(alice, channel, f"{discord_server.bot.mention} two")
-        await steps.answered(channel, 3)
+        await steps.wait_for_answers(channel, 3)
         await discord_server.click(alice, question, "Undo")
         await until(lambda: not question.buttons)
     assert "no longer the last answer" in question.content

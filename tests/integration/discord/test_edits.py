@@ -11,12 +11,12 @@ async def test_an_edited_message_is_run_again_in_place(discord_server, lab, conn
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
         discord_server.unfurl(asked)
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        await until(lambda: thread.of_bots[0].content == "You said: two")
-    assert len(thread.of_bots) == 1
+        await until(lambda: thread.bot_messages[0].content == "You said: two")
+    assert len(thread.bot_messages) == 1
     assert [request.text for request in service.handled_requests] == ["one", "two"]
     assert service.handled_requests[0].key == service.handled_requests[1].key
 
@@ -31,12 +31,12 @@ async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} slow")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots)
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages)
         discord_server.edit(asked, f"{discord_server.bot.mention} quick")
-        await until(lambda: thread.of_bots[0].content == "You said: quick")
-        await steps.answered(thread)
-    assert len(thread.of_bots) == 1
+        await until(lambda: thread.bot_messages[0].content == "You said: quick")
+        await steps.wait_for_answers(thread)
+    assert len(thread.bot_messages) == 1
 
 
 async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
@@ -44,8 +44,8 @@ async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
     async with connect() as service:
         asked = discord_server.say(alice, channel, "forgot you")
         discord_server.edit(asked, f"{discord_server.bot.mention} forgot you")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
     assert [request.text for request in service.handled_requests] == ["forgot you"]
 
 
@@ -58,12 +58,15 @@ async def test_an_edit_that_does_not_address_it_any_more_lets_the_answer_stand(
     mention = discord_server.bot.mention
     async with connect() as service:
         asked = discord_server.say(alice, channel, f"{mention} one")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
         discord_server.edit(asked, "people among themselves")
         discord_server.say(alice, thread, f"{mention} two")
-        await steps.answered(thread, 2)
-    assert [message.content for message in thread.of_bots] == ["You said: one", "You said: two"]
+        await steps.wait_for_answers(thread, 2)
+    assert [message.content for message in thread.bot_messages] == [
+        "You said: one",
+        "You said: two",
+    ]
     assert [request.text for request in service.handled_requests] == ["one", "two"]
 
 
@@ -80,9 +83,9 @@ async def test_an_edit_while_the_thread_is_being_opened_counts(discord_server, l
     async with connect() as service:
         asked = await _opening(discord_server, until, alice, channel, "one")
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
-    assert [message.content for message in thread.of_bots] == ["You said: two"]
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
+    assert [message.content for message in thread.bot_messages] == ["You said: two"]
     assert [request.text for request in service.handled_requests] == ["two"]
 
 
@@ -96,7 +99,7 @@ async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
         discord_server.delete(asked)
         await asyncio.sleep(1.5)
     assert service.handled_requests == []
-    assert channel.of_bots == []
+    assert channel.bot_messages == []
 
 
 @pytest.mark.parametrize("is_bulk", [False, True])
@@ -109,10 +112,10 @@ async def test_a_deleted_message_stops_its_turn(discord_server, lab, connect, un
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots)
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages)
         (discord_server.delete_all if is_bulk else discord_server.delete)(asked)
-        await until(lambda: "⏹️ Stopped." in thread.of_bots[-1].content)
+        await until(lambda: "⏹️ Stopped." in thread.bot_messages[-1].content)
 
 
 async def test_a_deleted_message_that_waits_is_withdrawn(
@@ -127,15 +130,15 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: service.handled_requests)
         waiting = discord_server.say(alice, thread, "two")
         await until(lambda: "Queued: 1 request ahead" in last_answer(thread))
         others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
-        await until(lambda: "Queued: 3 requests ahead" in thread.of_bots[-1].content)
+        await until(lambda: "Queued: 3 requests ahead" in thread.bot_messages[-1].content)
         discord_server.delete(waiting)
         discord_server.delete_all(*others)
-        await until(lambda: "".join(m.content for m in thread.of_bots).count("withdrawn") == 3)
+        await until(lambda: "".join(m.content for m in thread.bot_messages).count("withdrawn") == 3)
         gate.set()
-        await until(lambda: "You said: one" in thread.of_bots[0].content)
+        await until(lambda: "You said: one" in thread.bot_messages[0].content)
     assert [request.text for request in service.handled_requests] == ["one"]

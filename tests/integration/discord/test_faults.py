@@ -43,9 +43,9 @@ async def test_an_answer_arrives_once(discord_server, connect, where, fault):
     direct = discord_server.direct(alice)
     async with connect(_grow):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
     assert planned.times == 0
-    assert [message.content for message in direct.of_bots] == ["0 1 2 3 4 5 and done"]
+    assert [message.content for message in direct.bot_messages] == ["0 1 2 3 4 5 and done"]
 
 
 async def test_a_deleted_answer_is_not_put_there_again(discord_server, connect, until):
@@ -54,10 +54,10 @@ async def test_a_deleted_answer_is_not_put_there_again(discord_server, connect, 
     direct = discord_server.direct(alice)
     async with connect(_grow) as service:
         discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots)
-        discord_server.delete(direct.of_bots[0])
+        await until(lambda: direct.bot_messages)
+        discord_server.delete(direct.bot_messages[0])
         await until(lambda: service.ends)
-    assert direct.of_bots == []
+    assert direct.bot_messages == []
 
 
 async def test_a_deleted_channel_stops_the_turn(discord_server, lab, connect, until):
@@ -77,7 +77,7 @@ async def test_a_deleted_channel_stops_the_turn(discord_server, lab, connect, un
     alice, channel = lab.person("alice"), lab.channel("general", denied={"create_public_threads"})
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await until(lambda: channel.of_bots)
+        await until(lambda: channel.bot_messages)
         channel.is_deleted = True
         await asyncio.wait_for(stopped.wait(), 30)
 
@@ -95,9 +95,9 @@ async def test_an_archived_thread_is_opened_again_by_answering(discord_server, l
 
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
-    assert [message.content for message in thread.of_bots] == ["ended"]
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
+    assert [message.content for message in thread.bot_messages] == ["ended"]
 
 
 async def test_without_permission_for_files_the_words_arrive(discord_server, lab, connect):
@@ -113,8 +113,8 @@ async def test_without_permission_for_files_the_words_arrive(discord_server, lab
     channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await steps.answered(channel)
-    text = "\n".join(message.content for message in channel.of_bots)
+        await steps.wait_for_answers(channel)
+    text = "\n".join(message.content for message in channel.bot_messages)
     assert "Here is the file." in text
     assert text.count("I am not allowed to attach files in this channel") == 1
 
@@ -134,8 +134,8 @@ async def _give(discord_server, connect, lab, name, data, **chosen):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script, **chosen):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    files = {name: data for m in thread.of_bots for name, data in m.files.items()}
-    return files, "\n".join(message.content for message in thread.of_bots)
+    files = {name: data for m in thread.bot_messages for name, data in m.files.items()}
+    return files, "\n".join(message.content for message in thread.bot_messages)
 
 
 async def test_a_large_file_is_compressed(discord_server, lab, connect):
@@ -197,9 +197,9 @@ async def test_files_for_somebody_who_may_send_larger_ones_all_arrive(discord_se
         done = await discord_server.command(
             alice, channel, "py", {"code": "1"}, user_limit=500 * worlds.MIB
         )
-        await steps.finished(done)
-        await steps.answered(channel)
-    found = {name for m in channel.of_bots for name in m.files}
+        await steps.wait_for_final_text(done)
+        await steps.wait_for_answers(channel)
+    found = {name for m in channel.bot_messages for name in m.files}
     assert found == {"a.bin.zip", "b.bin.zip"}
 
 
@@ -211,8 +211,8 @@ async def test_an_answer_stands_once_even_when_discord_was_away_for_long(discord
     discord_server.plan("POST", r"/messages$", kind="cut")
     async with connect(_grow, pace_seconds=0.6):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    assert [message.content for message in direct.of_bots] == ["0 1 2 3 4 5 and done"]
+        await steps.wait_for_answers(direct)
+    assert [message.content for message in direct.bot_messages] == ["0 1 2 3 4 5 and done"]
 
 
 async def test_a_limit_is_waited_for(discord_server, connect):
@@ -223,7 +223,7 @@ async def test_a_limit_is_waited_for(discord_server, connect):
     )
     async with connect():
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
     assert fault.times == 0
 
 
@@ -237,16 +237,16 @@ async def test_where_threads_are_limited_for_minutes_it_answers_by_a_reply(
     async with connect():
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
         async with asyncio.timeout(30):
-            await steps.answered(channel)
+            await steps.wait_for_answers(channel)
     assert fault.times == 0
-    assert channel.of_bots[0].content == "You said: hello"
-    assert channel.of_bots[0].reference is asked
+    assert channel.bot_messages[0].content == "You said: hello"
+    assert channel.bot_messages[0].reference is asked
     assert discord_server.rest.typing[0] == channel.id
 
 
 async def test_a_thread_is_used_before_the_next_one_may_be_opened(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    discord_server.rest.buckets.most_threads = 1
+    discord_server.rest.buckets.max_threads = 1
     async with connect(closing_seconds=0.5):
         async with asyncio.timeout(30):
             await steps.ask_in_thread(discord_server, alice, channel)
@@ -267,8 +267,8 @@ async def test_files_that_discord_refuses_do_not_take_the_words_along(discord_se
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    assert "Here." in direct.of_bots[-1].content
+        await steps.wait_for_answers(direct)
+    assert "Here." in direct.bot_messages[-1].content
 
 
 async def test_long_answers_come_in_pieces_with_fences_closed(discord_server, connect):
@@ -283,9 +283,9 @@ async def test_long_answers_come_in_pieces_with_fences_closed(discord_server, co
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct, 3)
-    assert all(message.content.count("```") == 2 for message in direct.of_bots)
-    joined = "\n".join(message.content for message in direct.of_bots)
+        await steps.wait_for_answers(direct, 3)
+    assert all(message.content.count("```") == 2 for message in direct.bot_messages)
+    joined = "\n".join(message.content for message in direct.bot_messages)
     assert all(f"x{n} = {n}\n" in joined for n in range(400))
 
 
@@ -334,8 +334,8 @@ async def test_while_an_answer_is_written_its_messages_only_grow(discord_server,
     direct = discord_server.direct(alice)
     async with connect(script, pace_seconds=0.05):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct, 4)
-    messages = direct.of_bots
+        await steps.wait_for_answers(direct, 4)
+    messages = direct.bot_messages
     assert sum(len(message.forms) for message in messages) > 12
     for message in messages:
         forms = [re.sub(r"\n*-# [✍⏳].*", "", form) for _, form in message.forms]
@@ -365,11 +365,11 @@ async def test_very_long_answers_come_as_a_file_too(discord_server, connect):
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct, 3)
-    assert direct.of_bots[-2].files == {"answer-1.md": text.encode()}
-    assert "characters are only in the file" in direct.of_bots[-2].content
-    assert direct.of_bots[-1].content.endswith("Line 999 of a very long answer.")
-    assert len(direct.of_bots) <= 10
+        await steps.wait_for_answers(direct, 3)
+    assert direct.bot_messages[-2].files == {"answer-1.md": text.encode()}
+    assert "characters are only in the file" in direct.bot_messages[-2].content
+    assert direct.bot_messages[-1].content.endswith("Line 999 of a very long answer.")
+    assert len(direct.bot_messages) <= 10
 
 
 @pytest.mark.parametrize("ends_in_words", [True, False])
@@ -385,11 +385,11 @@ async def test_long_output_is_cut_and_attached(discord_server, connect, ends_in_
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    files = {name: data for m in direct.of_bots for name, data in m.files.items()}
+        await steps.wait_for_answers(direct)
+    files = {name: data for m in direct.bot_messages for name, data in m.files.items()}
     assert files == {"output-1.txt": printed.encode()}
-    assert ("line 0\n" in direct.of_bots[0].content) != ends_in_words
-    assert len(direct.of_bots[0].content) < 1500
+    assert ("line 0\n" in direct.bot_messages[0].content) != ends_in_words
+    assert len(direct.bot_messages[0].content) < 1500
 
 
 async def test_tables_are_aligned_and_wide_ones_attached(discord_server, connect):
@@ -412,11 +412,11 @@ async def test_tables_are_aligned_and_wide_ones_attached(discord_server, connect
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    text = "\n".join(message.content for message in direct.of_bots)
+        await steps.wait_for_answers(direct)
+    text = "\n".join(message.content for message in direct.bot_messages)
     assert "   price\n-  -----\n0    1.5\n1  22.25\n" in text
     assert "a  b\n─  ─────────\n1  long cell" in text
-    files = {name for m in direct.of_bots for name in m.files}
+    files = {name for m in direct.bot_messages for name in m.files}
     assert files == {"table-1.csv"}
 
 
@@ -438,13 +438,13 @@ async def test_a_fault_of_our_own_is_said_and_its_request_forgotten(
     async with connect(_grow) as service:
         monkeypatch.setattr(service, "handle", fall)
         discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[-1].buttons)
-        stop = direct.of_bots[-1].components
+        await until(lambda: direct.bot_messages and "Stop" in direct.bot_messages[-1].buttons)
+        stop = direct.bot_messages[-1].components
         gate.set()
-        await steps.answered(direct)
-        assert FAULT in direct.of_bots[-1].content
-        direct.of_bots[-1].components = stop
-        late = await discord_server.click(alice, direct.of_bots[-1], "Stop")
+        await steps.wait_for_answers(direct)
+        assert FAULT in direct.bot_messages[-1].content
+        direct.bot_messages[-1].components = stop
+        late = await discord_server.click(alice, direct.bot_messages[-1], "Stop")
         await until(lambda: late.text)
     assert "Nothing is running" in late.text
 
@@ -460,8 +460,8 @@ async def test_a_fault_in_taking_a_message_is_said(
     async with connect(_grow) as service:
         monkeypatch.setattr(service.queries, "choices", fall)
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await until(lambda: channel.of_bots)
-    assert FAULT in channel.of_bots[-1].content
+        await until(lambda: channel.bot_messages)
+    assert FAULT in channel.bot_messages[-1].content
 
 
 async def test_a_fault_in_opening_a_thread_is_said(
@@ -475,8 +475,8 @@ async def test_a_fault_in_opening_a_thread_is_said(
     monkeypatch.setattr(channels_and_threads.Threads, "open_thread", fall)
     async with connect(_grow):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        await until(lambda: channel.of_bots)
-    assert FAULT in channel.of_bots[-1].content
+        await until(lambda: channel.bot_messages)
+    assert FAULT in channel.bot_messages[-1].content
 
 
 async def test_a_fault_in_showing_an_answer_is_said(discord_server, connect, until, monkeypatch):
@@ -489,4 +489,4 @@ async def test_a_fault_in_showing_an_answer_is_said(discord_server, connect, unt
     async with connect(_grow):
         monkeypatch.setattr(drafts.TurnDrawing, "parts", fall)
         discord_server.say(alice, direct, "go")
-        await until(lambda: any(FAULT in message.content for message in direct.of_bots))
+        await until(lambda: any(FAULT in message.content for message in direct.bot_messages))

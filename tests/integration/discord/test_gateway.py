@@ -61,7 +61,7 @@ async def test_a_dropped_connection_is_resumed(discord_server, lab, connect, unt
         else:
             await discord_server.gateway.ask_to_reconnect()
         discord_server.say(alice, thread, "written meanwhile")
-        await steps.answered(thread, 2)
+        await steps.wait_for_answers(thread, 2)
         await until(lambda: discord_server.gateway.resumes)
     assert [request.text for request in service.handled_requests] == ["hello", "written meanwhile"]
     assert len(discord_server.gateway.identifies) == 1
@@ -73,16 +73,16 @@ async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, con
     async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
         discord_server.gateway.forget()
         discord_server.say(alice, thread, "in the thread")
         discord_server.say(alice, quiet, f"{discord_server.bot.mention} in the channel")
         discord_server.say(alice, direct, "directly again")
         discord_server.say(alice, quiet, "not for it")
         await until(lambda: len(service.handled_requests) == 5, seconds=30)
-        await steps.answered(thread, 2)
-        await steps.answered(direct, 2)
-        await steps.answered(await steps.thread_in(quiet))
+        await steps.wait_for_answers(thread, 2)
+        await steps.wait_for_answers(direct, 2)
+        await steps.wait_for_answers(await steps.wait_for_thread(quiet))
     assert {request.text for request in service.handled_requests} == {
         "hello",
         "directly",
@@ -100,7 +100,7 @@ async def test_duplicated_deliveries_are_answered_once(discord_server, lab, conn
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         for number in range(5):
             discord_server.say(alice, thread, f"number {number}")
-            await steps.answered(thread, number + 2)
+            await steps.wait_for_answers(thread, number + 2)
     assert [r.text for r in service.handled_requests] == [
         "hello",
         *(f"number {n}" for n in range(5)),
@@ -118,12 +118,12 @@ async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect
         assert len(discord_server.gateway.sessions) == 2
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.finished(done)
+        await steps.wait_for_final_text(done)
         reset = await discord_server.command(alice, channel, "interpreter reset")
-        assert "history are cleared" in await steps.finished(reset)
+        assert "history are cleared" in await steps.wait_for_final_text(reset)
     assert len(service.handled_requests) == 2
     assert [name for name, *_ in service.calls].count("reset") == 1
-    assert len(thread.of_bots) == 1
+    assert len(thread.bot_messages) == 1
 
 
 async def test_intents_are_as_few_as_possible(discord_server, lab, connect):
@@ -146,16 +146,16 @@ async def test_without_the_content_intent_it_says_what_is_lost(
     async with connect() as service:
         assert not service.bot.has_content
         assert "does not grant the message-content intent" in caplog.text
-        assert discord_server.gateway.hasty == 0
+        assert discord_server.gateway.early_identifies == 0
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, thread, "unreadable")
         discord_server.say(alice, thread, "unreadable too")
         discord_server.say(alice, thread, f"{discord_server.bot.mention} readable")
-        await until(lambda: len(thread.of_bots) == 3)
-        await steps.answered(thread, 3)
+        await until(lambda: len(thread.bot_messages) == 3)
+        await steps.wait_for_answers(thread, 3)
         told = await discord_server.command(alice, channel, "interpreter help")
-        assert "message-content" in await steps.finished(told)
-    assert "can only read messages here that mention me" in thread.of_bots[1].content
+        assert "message-content" in await steps.wait_for_final_text(told)
+    assert "can only read messages here that mention me" in thread.bot_messages[1].content
     assert [request.text for request in service.handled_requests] == ["hello", "readable"]
 
 
@@ -180,10 +180,10 @@ async def test_shards(discord_server, lab, connect, until):
         await until(lambda: len(discord_server.gateway.identifies) == 2, seconds=15)
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
         await discord_server.gateway.drop()
         discord_server.say(alice, thread, "after a drop")
-        await steps.answered(thread, 2)
+        await steps.wait_for_answers(thread, 2)
     assert [tuple(t["shard"]) for t in discord_server.gateway.identifies] == [(0, 2), (1, 2)]
     assert len(service.handled_requests) == 3
 
@@ -251,12 +251,12 @@ async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
     mention = discord_server.bot.mention
     discord_server.say(alice, odd, f"{mention} before it")
     unreadable = discord_server.say(alice, odd, f"{mention} itself")
-    unreadable.oddity = {"interaction": {"id": "1", "type": 2, "user": alice.payload}}
+    unreadable.extra_fields = {"interaction": {"id": "1", "type": 2, "user": alice.payload}}
     discord_server.say(alice, odd, f"{mention} after it")
     discord_server.say(alice, plain, f"{mention} elsewhere")
     async with connect() as service:
         await until(lambda: len(service.handled_requests) == 3)
-        await steps.answered(await steps.thread_in(plain))
+        await steps.wait_for_answers(await steps.wait_for_thread(plain))
     assert {request.text for request in service.handled_requests} == {
         "before it",
         "after it",
@@ -276,8 +276,8 @@ async def test_a_server_that_is_told_of_late_is_caught_up_with(
     discord_server.say(alice, near, f"{discord_server.bot.mention} one")
     discord_server.say(bob, far, f"{discord_server.bot.mention} two")
     async with connect() as service:
-        await steps.answered(await steps.thread_in(near))
-        await steps.answered(await steps.thread_in(far))
+        await steps.wait_for_answers(await steps.wait_for_thread(near))
+        await steps.wait_for_answers(await steps.wait_for_thread(far))
     # One second passes between them, which on a busy machine is nothing.
     assert {request.text for request in service.handled_requests} == {"one", "two"}
 
@@ -299,7 +299,7 @@ async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server
 
     with pytest.raises(ValueError, match="Expecting value"):
         await until_it_ends()
-    assert [message.content for message in direct.of_bots] == ["You said: one"]
+    assert [message.content for message in direct.bot_messages] == ["You said: one"]
 
 
 async def test_a_token_that_is_taken_back_ends_it_with_a_reason(discord_server, lab, connect):
@@ -330,9 +330,9 @@ async def test_leaving_lets_answers_be_finished(discord_server, lab, connect, un
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(slow) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: service.handled_requests)
-    assert thread.of_bots[0].content == "You said: one"
+    assert thread.bot_messages[0].content == "You said: one"
 
 
 async def test_leaving_does_not_wait_for_ever(discord_server, lab, connect, until):

@@ -33,11 +33,11 @@ async def test_a_slow_database_costs_no_interaction(discord_server, lab, connect
             discord_server.command(alice, channel, "interpreter usage"),
             discord_server.command(alice, channel, "interpreter model", {"name": "large"}),
             discord_server.command(alice, channel, "py"),
-            discord_server.click(alice, thread.of_bots[-1], "Notebook"),
+            discord_server.click(alice, thread.bot_messages[-1], "Notebook"),
         )
         assert done[3].modal
         for one in (*done[:3], done[4]):
-            await steps.finished(one)
+            await steps.wait_for_final_text(one)
     assert discord_server.register.faults == []
 
 
@@ -48,7 +48,7 @@ async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, c
         for name, options in (("py", {"code": "1"}), ("interpreter limits", None)):
             fault = discord_server.plan(*CALLBACK, kind="cut")
             done = await discord_server.command(alice, channel, name, options)
-            assert await steps.finished(done)
+            assert await steps.wait_for_final_text(done)
             assert fault.times == 0
     assert len(service.handled_requests) == 1
 
@@ -60,9 +60,9 @@ async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(discord_se
     async with connect(_pictures):
         fault = discord_server.plan("POST", r"/webhooks/\d+/\w+$", kind="cut")
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.answered(direct, 3)
+        await steps.wait_for_answers(direct, 3)
     assert fault.times == 0
-    directly = "\n".join(message.content for message in direct.of_bots)
+    directly = "\n".join(message.content for message in direct.bot_messages)
     # What may or may not have arrived, and all that follows, comes directly.
     for text in (directly, done.text):
         assert all(text.count(f"that was {number}") <= 1 for number in range(3))
@@ -93,7 +93,7 @@ async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
     async with connect(_pictures):
         monkeypatch.setattr(discord.Webhook, "send", flaky)
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.finished(done)
+        await steps.wait_for_final_text(done)
     assert len(done.messages) == 4
     assert discord_server.directs == []
 
@@ -137,8 +137,8 @@ async def test_a_late_answer_in_a_channel_that_it_does_not_see_comes_directly(
     direct = discord_server.direct(alice)
     async with connect(long):
         await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.answered(direct)
-    assert "at last" in direct.of_bots[-1].content
+        await steps.wait_for_answers(direct)
+    assert "at last" in direct.bot_messages[-1].content
 
 
 async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, until):
@@ -168,6 +168,6 @@ async def test_a_wrong_word_after_the_first_sign_is_told(discord_server, lab, co
         done = await discord_server.command(
             alice, channel, "interpreter files", {"name": "../../etc/passwd"}
         )
-        assert "no such file" in await steps.finished(done)
+        assert "no such file" in await steps.wait_for_final_text(done)
     assert done.messages[-1].seen_by is alice
     assert not done.original.is_loading

@@ -17,12 +17,12 @@ async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, un
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} what is *two* and two?")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
 
     assert thread.name == "what is *two* and two?"
-    assert [m.content for m in thread.of_bots] == ["You said: what is *two* and two?"]
-    assert channel.of_bots == []
+    assert [m.content for m in thread.bot_messages] == ["You said: what is *two* and two?"]
+    assert channel.bot_messages == []
     request = service.handled_requests[0]
     assert request.key == values.SessionKey("discord", str(lab.id), str(channel.id), str(thread.id))
     assert (request.person.id, request.person.name) == (str(alice.id), "Alice")
@@ -50,10 +50,10 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
 
         service.handle = handle
         discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
 
-    (answer,) = thread.of_bots
+    (answer,) = thread.bot_messages
     times = [when - began for when, _ in answer.forms]
     assert answer.content == " ".join(map(str, range(40)))
     assert len(times) >= 3
@@ -83,17 +83,17 @@ async def test_the_last_words_come_first_then_pictures_and_files(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} plot")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and thread.of_bots[0].files)
-        assert re.search(r"Let me see\.[^🔹]*```\nhello\n```", thread.of_bots[0].content)
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and thread.bot_messages[0].files)
+        assert re.search(r"Let me see\.[^🔹]*```\nhello\n```", thread.bot_messages[0].content)
         going.set()
-        await until(lambda: "Show code" in thread.of_bots[-1].buttons)
-        [answer] = thread.of_bots
+        await until(lambda: "Show code" in thread.bot_messages[-1].buttons)
+        [answer] = thread.bot_messages
         assert re.fullmatch(r"That was it\.\n-# 1 run · \S+ s", answer.content)
         assert answer.files == {"image-1.png": PNG, "report.csv": b"a,b\n1,2\n"}
         assert list(answer.buttons) == ["Show code", "Re-run", "Notebook"]
         shown = await discord_server.click(alice, answer, "Show code")
-        text = await steps.finished(shown)
+        text = await steps.wait_for_final_text(shown)
     assert text == (
         "-# Let me see.\n```py\nprint('hello')\nplot()\n```\n-# Output:\n```\nhello\n```"
     )
@@ -112,7 +112,7 @@ async def test_words_before_code_stay_below_the_last_if_they_say_more(discord_se
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    [answer] = thread.of_bots
+    [answer] = thread.bot_messages
     assert answer.content.startswith(f"The chart shows it.\n{finding}\n")
 
 
@@ -127,7 +127,7 @@ async def test_an_answer_without_last_words_stays_in_its_order(discord_server, l
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    [answer] = thread.of_bots
+    [answer] = thread.bot_messages
     assert answer.content.startswith("Let me see.\n```\nhello\n```\n⚠️ The model is away.\n-# 1 run")
 
 
@@ -143,7 +143,7 @@ async def test_a_short_answer_carries_nothing_below_it(discord_server, lab, conn
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    [answer] = thread.of_bots
+    [answer] = thread.bot_messages
     output = "\n```\n1267650600228229401496703205376\n```" if code else ""
     assert answer.content == f"It is about 1.27e30.{output}"
     assert answer.buttons == {}
@@ -166,9 +166,9 @@ async def test_while_people_wait_they_see_time_and_limit(discord_server, lab, co
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots)
-        [answer] = thread.of_bots
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages)
+        [answer] = thread.bot_messages
         for gate, words in zip(gates, ("thinking …", "Starting Python.", "running …"), strict=True):
             await until(lambda words=words: f"{words} (began" in answer.content)
             began = re.search(r"\(began <t:(\d+):R>", answer.content)
@@ -190,9 +190,11 @@ async def test_traceback_of_code_that_failed_is_a_button_away(discord_server, la
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        [answer] = thread.of_bots
+        [answer] = thread.bot_messages
         assert re.fullmatch(r"There is no column a\.\n-# 1 run · \S+ s", answer.content)
-        shown = await steps.finished(await discord_server.click(alice, answer, "Show code"))
+        shown = await steps.wait_for_final_text(
+            await discord_server.click(alice, answer, "Show code")
+        )
     assert "```\nCell 1, line 1\n    x['a']\nKeyError: 'a'\n```" in shown
 
 
@@ -205,8 +207,8 @@ async def test_where_it_may_not_write_the_person_is_told_directly(
     channel, direct = lab.channel("quiet", denied=denied), discord_server.direct(alice)
     async with connect():
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
-        await until(lambda: direct.of_bots)
-    assert f"cannot answer in <#{channel.id}>" in direct.of_bots[0].content
+        await until(lambda: direct.bot_messages)
+    assert f"cannot answer in <#{channel.id}>" in direct.bot_messages[0].content
     assert [message.thread for message in channel.messages.values()] == [None]
 
 
@@ -221,11 +223,11 @@ async def test_more_than_ten_files_take_more_messages(discord_server, lab, conne
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
 
-    assert [len(m.attachments) for m in thread.of_bots] == [10, 10, 3]
-    assert {name for m in thread.of_bots for name in m.files} == {
+    assert [len(m.attachments) for m in thread.bot_messages] == [10, 10, 3]
+    assert {name for m in thread.bot_messages for name in m.files} == {
         f"file-{number}.txt" for number in range(23)
     }
 
@@ -237,7 +239,7 @@ async def test_without_permission_for_threads_it_replies(discord_server, lab, co
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
         await until(lambda: steps.is_final(channel))
 
-    (answer,) = channel.of_bots
+    (answer,) = channel.bot_messages
     assert answer.reference is asked
     assert answer.content == "You said: hello"
     assert service.handled_requests[0].key.thread == ""
@@ -251,7 +253,7 @@ async def test_refused_threads_are_replied_to(discord_server, lab, connect, unti
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
         await until(lambda: steps.is_final(channel))
 
-    assert channel.of_bots[0].reference is asked
+    assert channel.bot_messages[0].reference is asked
 
 
 async def test_a_thread_that_is_there_already_is_used(discord_server, lab, connect, until):
@@ -260,10 +262,10 @@ async def test_a_thread_that_is_there_already_is_used(discord_server, lab, conne
     async with connect():
         fault = discord_server.plan("POST", "/threads$", kind="cut")
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
     assert fault.times == 0
-    assert channel.of_bots == []
+    assert channel.bot_messages == []
 
 
 async def test_in_a_voice_channel_it_replies(discord_server, lab, connect, until):
@@ -271,7 +273,7 @@ async def test_in_a_voice_channel_it_replies(discord_server, lab, connect, until
     async with connect():
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
         await until(lambda: steps.is_final(channel))
-    assert channel.of_bots[0].content == "You said: hello"
+    assert channel.bot_messages[0].content == "You said: hello"
 
 
 async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, until):
@@ -284,7 +286,7 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         hook = lab.person("hook")
         discord_server.say(hook, channel, f"{discord_server.bot.mention} hello", webhook_id=5)
         discord_server.say(alice, channel, f"{discord_server.bot.mention} last")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
     assert [request.text for request in service.handled_requests] == ["last"]
 
@@ -302,9 +304,9 @@ async def test_what_a_turn_waits_for_is_shown_and_goes_away(discord_server, lab,
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: any("25%: Downloading" in m.content for m in thread.of_bots))
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: any("25%: Downloading" in m.content for m in thread.bot_messages))
         going.set()
         await until(lambda: steps.is_final(thread))
 
-    assert [m.content for m in thread.of_bots] == ["Here."]
+    assert [m.content for m in thread.bot_messages] == ["Here."]

@@ -57,14 +57,14 @@ def scope_of(channel):
 
 async def asked(server, person, channel):
     """Ask something, and wait for the answer."""
-    count = len(channel.of_bots)
+    count = len(channel.bot_messages)
     server.say(person, channel, f"{server.bot.mention} go")
-    await steps.answered(channel, count + 1)
+    await steps.wait_for_answers(channel, count + 1)
 
 
 async def said(server, person, channel, action):
     done = await server.command(person, channel, "interpreter memory", {"action": action})
-    return await steps.finished(done)
+    return await steps.wait_for_final_text(done)
 
 
 async def test_a_note_is_proposed_confirmed_told_and_forgotten(discord_server, lab, opened):
@@ -76,14 +76,14 @@ async def test_a_note_is_proposed_confirmed_told_and_forgotten(discord_server, l
         discord_server.say(anna, channel, f"{discord_server.bot.mention} revenue is net of VAT")
 
         def cards():
-            return [m for m in channel.of_bots if "Remember" in m.buttons]
+            return [m for m in channel.bot_messages if "Remember" in m.buttons]
 
-        [card] = await rules.wait_until(cards, what="a card")
+        [card] = await rules.wait_until(cards, subject="a card")
         refused = await discord_server.click(bob, card, "Remember")
-        assert "Only the person who asked" in await steps.finished(refused)
+        assert "Only the person who asked" in await steps.wait_for_final_text(refused)
         assert await service.places.notes(scope_of(channel)) == ()
         await discord_server.click(anna, card, "Remember")
-        await steps.answered(channel)
+        await steps.wait_for_answers(channel)
         [note] = await service.places.notes(scope_of(channel))
         assert (note.text, note.author) == (NOTE, "Anna")
         for place in (channel, other):
@@ -109,33 +109,33 @@ async def test_forms_of_notes_and_instructions(discord_server, lab, opened):
     async with opened(OK, OK, place=(fixed,)) as (service, server):
         form = await discord_server.command(anna, channel, "interpreter memory", {"action": "add"})
         sent = await discord_server.submit(form, {"note": "Ours."})
-        assert await steps.finished(sent) == "I'll remember that here."
+        assert await steps.wait_for_final_text(sent) == "I'll remember that here."
         [note] = await service.places.notes(scope_of(channel))
         assert note.text == "Ours."
 
         refused = await discord_server.command(
             anna, channel, "interpreter place", {"action": "edit"}
         )
-        assert "Only people who manage this channel" in await steps.finished(refused)
+        assert "Only people who manage this channel" in await steps.wait_for_final_text(refused)
         form = await discord_server.command(admin, channel, "interpreter place", {"action": "edit"})
         names = [item["component"]["custom_id"] for item in form.modal["components"]]
         assert names == ["instructions", "approval", "model", "threads", "follow_threads"]
         sent = await discord_server.submit(
             form, {"instructions": "Use euros.", "follow_threads": ["off"]}
         )
-        assert await steps.finished(sent) == r"Saved: instructions, follow\_threads."
+        assert await steps.wait_for_final_text(sent) == r"Saved: instructions, follow\_threads."
         # What others submit under the id of a form counts for what they may do.
         form.user = anna
         sent = await discord_server.submit(form, {"instructions": "Obey anna."})
-        assert "Only people who manage this channel" in await steps.finished(sent)
+        assert "Only people who manage this channel" in await steps.wait_for_final_text(sent)
 
         form = await discord_server.command(
             admin, other, "interpreter place", {"action": "edit server"}
         )
         sent = await discord_server.submit(form, {"instructions": "Be formal."})
-        await steps.finished(sent)
+        await steps.wait_for_final_text(sent)
         shown = await discord_server.command(anna, other, "interpreter place")
-        text = await steps.finished(shown)
+        text = await steps.wait_for_final_text(shown)
         assert "plan (set for this channel by whoever runs this bot)" in text
         assert "Be formal. (set for the whole server by Admin)" in text
         assert "Use euros." not in text
@@ -175,32 +175,35 @@ async def test_a_private_thread_keeps_to_itself_what_is_remembered_in_it(
             form = await discord_server.command(
                 person, place, "interpreter memory", {"action": "add"}
             )
-            assert "I'll remember" in await steps.finished(
+            assert "I'll remember" in await steps.wait_for_final_text(
                 await discord_server.submit(form, {"note": note})
             )
         form = await discord_server.command(admin, thread, "interpreter place", {"action": "edit"})
-        await steps.finished(await discord_server.submit(form, {"instructions": "Say Acme."}))
+        await steps.wait_for_final_text(
+            await discord_server.submit(form, {"instructions": "Say Acme."})
+        )
         discord_server.say(anna, thread, f"{mention} schedule daily 9:00 UTC: watch Acme")
         [card] = await rules.wait_until(
-            lambda: [m for m in thread.of_bots if "Confirm" in m.buttons], what="a card"
+            lambda: [m for m in thread.bot_messages if "Confirm" in m.buttons], subject="a card"
         )
         await discord_server.click(anna, card, "Confirm")
         await rules.wait_until(
-            lambda: "is set up" in str([m.content for m in thread.of_bots]), what="a schedule"
+            lambda: "is set up" in str([m.content for m in thread.bot_messages]),
+            subject="a schedule",
         )
         for name in ("memory", "place", "schedules"):
             inside = await discord_server.command(anna, thread, f"interpreter {name}")
-            assert "Acme" in await steps.finished(inside)
+            assert "Acme" in await steps.wait_for_final_text(inside)
             outside = await discord_server.command(eve, channel, f"interpreter {name}")
-            assert "Acme" not in await steps.finished(outside)
+            assert "Acme" not in await steps.wait_for_final_text(outside)
         # What is of the thread cannot be had by its number either.
         for name, action in (("memory", "forget 1"), ("schedules", "history")):
             options = {"action": action} | ({"number": "1"} if name == "schedules" else {})
             tried = await discord_server.command(eve, channel, f"interpreter {name}", options)
-            assert "There is no" in await steps.finished(tried)
+            assert "There is no" in await steps.wait_for_final_text(tried)
         await asked(discord_server, eve, channel)
         discord_server.say(anna, thread, f"{mention} go")
-        await rules.wait_until(lambda: len(server.requests) == 2, what="a question to the model")
+        await rules.wait_until(lambda: len(server.requests) == 2, subject="a question to the model")
         outside, inside = (request.messages[0]["content"] for request in server.requests)
         assert ("Acme" in outside, "Ours." in outside) == (False, True)
         assert ("We buy Acme." in inside, "Say Acme." in inside, "Ours." in inside) == (True,) * 3

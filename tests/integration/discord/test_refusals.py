@@ -25,9 +25,9 @@ async def test_typing_that_is_limited_holds_nobody_up(discord_server, connect):
     discord_server.plan("PATCH", r"/messages/\d+$", status=502)
     async with connect(script, pace_seconds=5.0) as service:
         discord_server.say(alice, direct, "one")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
         discord_server.say(alice, direct, "two")
-        await steps.answered(direct, 2)
+        await steps.wait_for_answers(direct, 2)
     assert fault.times == 0
     assert len(service.handled_requests) == 2
 
@@ -46,11 +46,13 @@ async def test_it_does_not_insist_while_discord_shuts_it_out(discord_server, con
     fault = discord_server.plan("POST", r"/messages$", kind="ban", times=1000)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots)
-        await steps.answered(direct)
-    sent = [path for _, method, path in discord_server.rest.seen if path.endswith("/messages")]
+        await until(lambda: direct.bot_messages)
+        await steps.wait_for_answers(direct)
+    sent = [
+        path for _, method, path in discord_server.rest.request_log if path.endswith("/messages")
+    ]
     assert 3 <= len(sent) <= 8
-    assert [message.content for message in direct.of_bots] == ["There."]
+    assert [message.content for message in direct.bot_messages] == ["There."]
 
 
 async def test_without_permission_to_read_what_was_before_it_answers_without_replying(
@@ -61,8 +63,8 @@ async def test_without_permission_to_read_what_was_before_it_answers_without_rep
     alice, channel = lab.person("alice"), lab.channel("strict", denied=denied)
     async with connect():
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
-        await steps.answered(channel)
-    assert [message.content for message in channel.of_bots] == ["You said: hello"]
+        await steps.wait_for_answers(channel)
+    assert [message.content for message in channel.bot_messages] == ["You said: hello"]
 
 
 async def test_in_a_locked_thread_nothing_is_run_on(discord_server, lab, connect):
@@ -101,16 +103,16 @@ async def test_a_request_that_waits_where_nothing_can_be_shown_is_withdrawn(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots)
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages)
         fault = discord_server.plan("POST", r"/messages$", status=404, code=10003)
         discord_server.say(alice, thread, "two")
         await until(lambda: not fault.times and service.ends)
         gate.set()
-        await steps.answered(thread)
+        await steps.wait_for_answers(thread)
         await asyncio.sleep(0.2)
     assert [request.text for request in service.handled_requests] == ["one"]
-    assert [message.content for message in thread.of_bots] == ["You said: one"]
+    assert [message.content for message in thread.bot_messages] == ["You said: one"]
 
 
 async def test_what_takes_the_place_of_a_message_is_not_seen_beside_it(discord_server, connect):
@@ -125,8 +127,8 @@ async def test_what_takes_the_place_of_a_message_is_not_seen_beside_it(discord_s
     discord_server.plan("PATCH", r"/messages/\d+$", status=400, code=30046)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    assert [message.content for message in direct.of_bots] == ["ended"]
+        await steps.wait_for_answers(direct)
+    assert [message.content for message in direct.bot_messages] == ["ended"]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "```\n```", "\u200b"])
@@ -141,8 +143,8 @@ async def test_an_answer_that_says_nothing_is_said_so(discord_server, connect, t
     direct = discord_server.direct(alice)
     async with connect(script):
         discord_server.say(alice, direct, "go")
-        await steps.answered(direct)
-    assert [message.content for message in direct.of_bots] == ["-# Done."]
+        await steps.wait_for_answers(direct)
+    assert [message.content for message in direct.bot_messages] == ["-# Done."]
 
 
 async def test_commands_that_discord_does_not_take_cost_only_themselves(
@@ -164,7 +166,7 @@ async def test_a_database_that_fails_is_said_so(discord_server, connect, until):
     async with connect() as service:
         service.queries.choices = choices
         discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots)
+        await until(lambda: direct.bot_messages)
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
-        assert "⚠️" in await steps.finished(done)
-    assert direct.of_bots[0].content.startswith("⚠️")
+        assert "⚠️" in await steps.wait_for_final_text(done)
+    assert direct.bot_messages[0].content.startswith("⚠️")

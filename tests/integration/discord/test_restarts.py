@@ -18,17 +18,17 @@ async def test_what_was_written_while_it_was_down_is_answered(
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
-        await steps.answered(direct)
+        await steps.wait_for_answers(direct)
     discord_server.say(alice, thread, "in the thread")
     discord_server.say(alice, direct, "directly again")
     discord_server.say(alice, other, f"{mention} in another channel")
     discord_server.say(alice, other, "not for it")
     async with connect(service=service):
-        await steps.answered(thread, 2)
-        await steps.answered(direct, 2)
-        await steps.answered(await steps.thread_in(other))
+        await steps.wait_for_answers(thread, 2)
+        await steps.wait_for_answers(direct, 2)
+        await steps.wait_for_answers(await steps.wait_for_thread(other))
         discord_server.say(alice, thread, "live")
-        await steps.answered(thread, 3)
+        await steps.wait_for_answers(thread, 3)
     assert [request.text for request in service.handled_requests[:2]] == ["hello", "directly"]
     assert {request.text for request in service.handled_requests[2:5]} == {
         "in the thread",
@@ -47,15 +47,15 @@ async def test_what_was_not_for_it_is_not_taken_at_a_later_start(
     async with connect(service=service):
         discord_server.say(alice, thread, "FYI the numbers are in")
         discord_server.say(alice, thread, f"{discord_server.bot.mention} plot")
-        await steps.answered(thread)
+        await steps.wait_for_answers(thread)
         other = discord_server.say(bob, thread, "nice")
         discord_server.say(alice, thread, "is it?")
-        await steps.answered(thread, 2)
+        await steps.wait_for_answers(thread, 2)
         await asyncio.sleep(0.5)
     discord_server.delete(other)
     discord_server.say(alice, thread, "while it was away")
     async with connect(service=service):
-        await steps.answered(thread, 3)
+        await steps.wait_for_answers(thread, 3)
         await asyncio.sleep(0.5)
     assert [request.text for request in service.handled_requests] == ["plot", "while it was away"]
 
@@ -65,7 +65,7 @@ async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
     discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
     async with connect(look_back_seconds=0) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
-        await steps.answered(await steps.thread_in(channel))
+        await steps.wait_for_answers(await steps.wait_for_thread(channel))
     assert [request.text for request in service.handled_requests] == ["after"]
 
 
@@ -75,7 +75,7 @@ async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
     await asyncio.sleep(1.2)
     async with connect(look_back_seconds=0.5) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
-        await steps.answered(await steps.thread_in(channel))
+        await steps.wait_for_answers(await steps.wait_for_thread(channel))
     assert [request.text for request in service.handled_requests] == ["after"]
 
 
@@ -88,10 +88,10 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
     discord_server.say(alice, channel, f"{mention} of the crew")
     discord_server.say(bob, channel, f"{mention} not of the crew")
     async with connect(roles=(crew.id,)) as service:
-        await steps.answered(await steps.thread_in(channel))
+        await steps.wait_for_answers(await steps.wait_for_thread(channel))
         told = discord_server.direct(bob)
-        await until(lambda: told.of_bots)
-        assert "don't have access" in told.of_bots[0].content
+        await until(lambda: told.bot_messages)
+        assert "don't have access" in told.bot_messages[0].content
     assert [request.text for request in service.handled_requests] == ["of the crew"]
 
 
@@ -105,13 +105,13 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
     async with connect() as service:
         file = discord_server.attachment("data.csv", b"a,b\n")
         ran = await discord_server.submit(code, {"text": "print(1)", "files": [file]})
-        assert "You said: print(1)" in await steps.finished(ran)
+        assert "You said: print(1)" in await steps.wait_for_final_text(ran)
         asked = await discord_server.submit(question, {"text": "why?"})
-        assert "You said: why?" in await steps.finished(asked)
+        assert "You said: why?" in await steps.wait_for_final_text(asked)
     first, second = service.handled_requests
     assert first.is_code
     assert service.contents(first.key)["data.csv"] == b"a,b\n"
-    assert "Bob: sales are down by 12 percent" in steps.recent(second)
+    assert "Bob: sales are down by 12 percent" in steps.recent_text(second)
 
 
 @pytest.mark.parametrize("restricted", ["guilds", "channels"])
@@ -127,16 +127,16 @@ async def test_strangers_may_not_write_directly_where_places_are_named(
         for _ in range(2):
             discord_server.say(eve, evil, "let me in")
         discord_server.say(alice, hers, "me too")
-        await steps.answered(hers)
-        await until(lambda: len(evil.of_bots) == 2)
-        assert "don't have access" in evil.of_bots[0].content
+        await steps.wait_for_answers(hers)
+        await until(lambda: len(evil.bot_messages) == 2)
+        assert "don't have access" in evil.bot_messages[0].content
         ran = await discord_server.command(alice, hers, "py", {"code": "1"})
-        assert "You said: 1" in await steps.finished(ran)
+        assert "You said: 1" in await steps.wait_for_final_text(ran)
         refused = await discord_server.command(eve, evil, "py", {"code": "1"})
-        assert "don't have access" in await steps.finished(refused)
+        assert "don't have access" in await steps.wait_for_final_text(refused)
     assert {request.person.id for request in service.handled_requests} == {str(alice.id)}
     # Once for messages and once for commands.
-    assert sorted(discord_server.rest.members_asked) == sorted([alice.id, eve.id] * 2)
+    assert sorted(discord_server.rest.member_lookups) == sorted([alice.id, eve.id] * 2)
 
 
 async def test_who_installed_it_for_themselves_is_refused(discord_server, connect):
@@ -146,7 +146,7 @@ async def test_who_installed_it_for_themselves_is_refused(discord_server, connec
         refused = await discord_server.command(
             eve, far.channel("general"), "py", {"code": "1"}, is_user_install=True
         )
-        assert "can't be used here" in await steps.finished(refused)
+        assert "can't be used here" in await steps.wait_for_final_text(refused)
     assert service.handled_requests == []
 
 
@@ -173,15 +173,15 @@ async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, c
         for _ in range(2):
             discord_server.say(alice, hers, "let me in")
         discord_server.say(bob, his, "me too")
-        await steps.answered(hers, 2)
-        await until(lambda: his.of_bots)
-        assert "don't have access" in his.of_bots[0].content
+        await steps.wait_for_answers(hers, 2)
+        await until(lambda: his.bot_messages)
+        assert "don't have access" in his.bot_messages[0].content
         ran = await discord_server.command(alice, hers, "py", {"code": "1"})
-        assert "You said: 1" in await steps.finished(ran)
+        assert "You said: 1" in await steps.wait_for_final_text(ran)
         refused = await discord_server.command(bob, his, "py", {"code": "1"})
-        assert "don't have access" in await steps.finished(refused)
+        assert "don't have access" in await steps.wait_for_final_text(refused)
     assert {request.person.id for request in service.handled_requests} == {str(alice.id)}
-    assert sorted(discord_server.rest.members_asked) == sorted([alice.id, bob.id] * 2)
+    assert sorted(discord_server.rest.member_lookups) == sorted([alice.id, bob.id] * 2)
 
 
 async def test_an_edit_of_what_was_answered_before_is_answered_in_its_place(
@@ -190,15 +190,15 @@ async def test_an_edit_of_what_was_answered_before_is_answered_in_its_place(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
     async with connect(service=service):
         discord_server.edit(asked, f"{discord_server.bot.mention}  one")
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         discord_server.unfurl(asked)
         await until(lambda: len(service.handled_requests) == 2)
-        await until(lambda: thread.of_bots[-1].content == "You said: two")
-    assert len(thread.of_bots) == 1
+        await until(lambda: thread.bot_messages[-1].content == "You said: two")
+    assert len(thread.bot_messages) == 1
     assert service.handled_requests[0].key == service.handled_requests[1].key
 
 
@@ -208,12 +208,12 @@ async def test_of_two_bots_the_one_that_answered_answers_the_edit(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(service=service), connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.thread_in(channel)
-        await steps.answered(thread)
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        await until(lambda: thread.of_bots[0].content == "You said: two")
+        await until(lambda: thread.bot_messages[0].content == "You said: two")
         await asyncio.sleep(2.5)
-    assert len(thread.of_bots) == 1
+    assert len(thread.bot_messages) == 1
     assert [request.text for request in service.handled_requests] == ["one", "two"]
 
 
@@ -231,7 +231,7 @@ async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, 
         service.events.claim = slow_claim
         discord_server.say(alice, direct, "just in time")
         await until(lambda: claims)
-    assert [message.content for message in direct.of_bots] == ["You said: just in time"]
+    assert [message.content for message in direct.bot_messages] == ["You said: just in time"]
 
 
 async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
@@ -243,7 +243,7 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
     async def speak(number):
         person, channel = people[number], channels[number]
         discord_server.say(person, channel, f"{discord_server.bot.mention} {number}-0.")
-        thread = await steps.thread_in(channel)
+        thread = await steps.wait_for_thread(channel)
         for count in range(1, 12):
             await asyncio.sleep(0.5)
             discord_server.say(person, thread, f"{number}-{count}.")
@@ -258,7 +258,7 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
         threads = await asyncio.gather(*speaking)
         await until(lambda: len(service.handled_requests) >= 48, seconds=30)
     for number, thread in enumerate(threads):
-        text = "\n".join(message.content for message in thread.of_bots)
+        text = "\n".join(message.content for message in thread.bot_messages)
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
         assert said == [1] * 12
     assert len(service.handled_requests) == 48
@@ -272,7 +272,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
-        answer = (await steps.answered(thread, 2))[-1]
+        answer = (await steps.wait_for_answers(thread, 2))[-1]
     assert session_words.KEPT_RUNNING in answer.content
     assert "You said: go on" in answer.content
 
@@ -291,7 +291,7 @@ async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(
         await service.deliveries.put("discord", number, 0, **about)
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
         await until(lambda: "You said: go on" in left.content)
-    assert len(thread.of_bots) == 2
+    assert len(thread.bot_messages) == 2
 
 
 async def test_a_turn_with_which_no_bot_can_go_on_ends_in_its_message(
@@ -308,7 +308,7 @@ async def test_a_turn_with_which_no_bot_can_go_on_ends_in_its_message(
         await until(lambda: session_words.TURN_INTERRUPTED in left.content)
         assert "before" in left.content
         assert "Stop" not in left.buttons
-        await until(lambda: session_words.ANSWER_INTERRUPTED in thread.of_bots[-1].content)
+        await until(lambda: session_words.ANSWER_INTERRUPTED in thread.bot_messages[-1].content)
 
 
 async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_was_asked(
@@ -319,13 +319,13 @@ async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_w
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         await service.die_before_beginning()
         await until(lambda: len(service.ends) == 2)
-        await steps.answered(thread)
-        assert len(thread.of_bots) == 1
+        await steps.wait_for_answers(thread)
+        assert len(thread.bot_messages) == 1
         ran = await discord_server.command(alice, channel, "py", {"code": "1"})
-        assert "You said: 1" in await steps.finished(ran)
+        assert "You said: 1" in await steps.wait_for_final_text(ran)
         await service.die_before_beginning()
         await until(lambda: len(service.ends) == 4)
-        assert "You said: 1" in await steps.finished(ran)
+        assert "You said: 1" in await steps.wait_for_final_text(ran)
     assert [request.text for request in service.handled_requests] == ["hello", "hello", "1", "1"]
     assert service.handled_requests[2].id == service.handled_requests[3].id
 
@@ -347,18 +347,18 @@ async def test_a_job_shows_how_it_goes_and_its_end_notifies(
         key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
         answer, service.script = service.script, working
         await service.go_on(key, "work()", person=str(alice.id), request_id=number, is_job=True)
-        await until(lambda: "step 2" in thread.of_bots[-1].content)
-        job = thread.of_bots[-1]
+        await until(lambda: "step 2" in thread.bot_messages[-1].content)
+        job = thread.bot_messages[-1]
         assert ("running …" in job.content, "step 1" in job.content) == (True, False)
         assert "Stop" in job.buttons
         service.script = answer
         discord_server.say(alice, thread, "how far?")
-        await until(lambda: "how far?" in thread.of_bots[-1].content)
+        await until(lambda: "how far?" in thread.bot_messages[-1].content)
         go.set()
         # What showed its progress is gone then.
-        await until(lambda: "in the background is done" in thread.of_bots[-1].content)
-        await until(lambda: job not in thread.of_bots)
-    end = thread.of_bots[-1]
+        await until(lambda: "in the background is done" in thread.bot_messages[-1].content)
+        await until(lambda: job not in thread.bot_messages)
+    end = thread.bot_messages[-1]
     assert alice.mention in end.content
     assert "step 1\n@everyone step 2" in end.content
-    assert len(thread.of_bots) == 3
+    assert len(thread.bot_messages) == 3

@@ -51,11 +51,11 @@ async def test_hostile_words_notify_nobody_and_break_out_of_nothing(
     async with connect(_evil):
         if is_code:
             done = await discord_server.command(alice, channel, "py", {"code": EVIL[:5000]})
-            await steps.finished(done)
+            await steps.wait_for_final_text(done)
         else:
             thread = await steps.ask_in_thread(discord_server, alice, channel, "evil")
     # All of it stands only now that the bot has left.
-    messages = [*done.messages, *channel.of_bots] if is_code else thread.of_bots
+    messages = [*done.messages, *channel.bot_messages] if is_code else thread.bot_messages
     assert len(messages) >= 2
     for message in messages:
         assert message.pings <= {alice.id}
@@ -83,11 +83,11 @@ async def test_the_author_alone_is_notified_of_a_question(discord_server, lab, c
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Answer" in thread.of_bots[-1].buttons)
-        assert thread.of_bots[-1].pings == {alice.id}
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: thread.bot_messages and "Answer" in thread.bot_messages[-1].buttons)
+        assert thread.bot_messages[-1].pings == {alice.id}
         discord_server.say(alice, thread, "me")
-        await steps.answered(thread)
+        await steps.wait_for_answers(thread)
 
 
 async def test_lists_by_guild_channel_role_and_person(discord_server, lab, connect, until):
@@ -104,21 +104,21 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         discord_server.say(alice, other, f"{mention} wrong channel")
         discord_server.say(bob, allowed, f"{mention} wrong person")
         direct = discord_server.direct(bob)
-        await until(lambda: direct.of_bots)
-        assert "don't have access" in direct.of_bots[0].content
+        await until(lambda: direct.bot_messages)
+        assert "don't have access" in direct.bot_messages[0].content
         refused = await discord_server.command(bob, allowed, "py", {"code": "1"})
-        assert "don't have access" in await steps.finished(refused)
+        assert "don't have access" in await steps.wait_for_final_text(refused)
         assert refused.messages[0].seen_by is bob
         discord_server.say(bob, direct, "and here?")
-        await until(lambda: len(direct.of_bots) == 2)
+        await until(lambda: len(direct.bot_messages) == 2)
         thread = await steps.ask_in_thread(discord_server, alice, allowed)
         discord_server.expect(50007)
         direct.is_closed = True
         discord_server.say(bob, thread, f"{mention} let me in")
-        await until(lambda: "don't have access" in thread.of_bots[-1].content)
-    assert allowed.of_bots == []
+        await until(lambda: "don't have access" in thread.bot_messages[-1].content)
+    assert allowed.bot_messages == []
     assert [request.text for request in service.handled_requests] == ["hello"]
-    assert far.of_bots == other.of_bots == []
+    assert far.bot_messages == other.bot_messages == []
 
 
 async def test_direct_messages_can_be_switched_off(discord_server, connect, until):
@@ -127,7 +127,7 @@ async def test_direct_messages_can_be_switched_off(discord_server, connect, unti
     async with connect(direct_messages=False) as service:
         discord_server.say(alice, direct, "hello")
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
-        assert "can't be used here" in await steps.finished(done)
+        assert "can't be used here" in await steps.wait_for_final_text(done)
     assert service.handled_requests == []
 
 
@@ -135,8 +135,8 @@ async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(people=(alice.id,)) as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
-        refused = await discord_server.click(bob, thread.of_bots[-1], "Re-run")
-        assert "don't have access" in await steps.finished(refused)
+        refused = await discord_server.click(bob, thread.bot_messages[-1], "Re-run")
+        assert "don't have access" in await steps.wait_for_final_text(refused)
     assert len(service.handled_requests) == 1
 
 
@@ -147,5 +147,5 @@ async def test_the_token_is_nowhere_to_be_read(discord_server, lab, connect, cap
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         await discord_server.gateway.drop()
         discord_server.say(alice, thread, "again")
-        await steps.answered(thread, 2)
+        await steps.wait_for_answers(thread, 2)
     assert discord_server.token not in caplog.text

@@ -10,9 +10,9 @@ from tests.integration.discord import steps
 async def set_up(server, person, channel, until, text):
     """Set up a schedule in a new thread of a channel, or in a thread; return that."""
     server.say(person, channel, f"{server.bot.mention} schedule {text}")
-    thread = channel if channel.is_thread else await steps.thread_in(channel)
-    await until(lambda: any("Confirm" in one.buttons for one in thread.of_bots))
-    (card,) = [one for one in thread.of_bots if "Confirm" in one.buttons]
+    thread = channel if channel.is_thread else await steps.wait_for_thread(channel)
+    await until(lambda: any("Confirm" in one.buttons for one in thread.bot_messages))
+    (card,) = [one for one in thread.bot_messages if "Confirm" in one.buttons]
     assert "Set up this schedule?" in words(thread)
     assert "Next: " in card.content
     await server.click(person, card, "Confirm")
@@ -40,7 +40,7 @@ async def test_a_schedule_runs_where_it_was_set_up(discord_server, lab, connect,
 
 
 def words(channel):
-    return "\n".join(message.content for message in channel.of_bots)
+    return "\n".join(message.content for message in channel.bot_messages)
 
 
 EVIL = (
@@ -71,8 +71,8 @@ async def test_hostile_words_of_schedules_notify_nobody_and_lead_nowhere(
         listed = []
         for options in ({}, {"action": "history", "number": "1"}):
             done = await discord_server.command(alice, thread, "interpreter schedules", options)
-            listed.append(await steps.finished(done))
-    shown = [message.content for message in thread.of_bots] + listed
+            listed.append(await steps.wait_for_final_text(done))
+    shown = [message.content for message in thread.bot_messages] + listed
     assert "It failed 3 times in a row" in "\n".join(shown)
     for text in shown:
         assert not set(text) & set("\u202e\u2066")
@@ -81,7 +81,7 @@ async def test_hostile_words_of_schedules_notify_nobody_and_lead_nowhere(
         assert not re.search(r"(?<!\\)<@&?[12]", outside)
         assert "](https://evil" not in outside
         assert "https://evil" not in outside
-    assert all(message.pings <= {alice.id} for message in thread.of_bots)
+    assert all(message.pings <= {alice.id} for message in thread.bot_messages)
 
 
 async def test_a_schedule_of_ten_thousand_characters_is_refused_in_a_sentence(
@@ -92,7 +92,7 @@ async def test_a_schedule_of_ten_thousand_characters_is_refused_in_a_sentence(
         done = await discord_server.command(
             alice, channel, "interpreter schedule", {"text": f"daily 9:00 UTC: {'x' * 10_000}"}
         )
-        assert "at most 2,000 characters" in await steps.finished(done)
+        assert "at most 2,000 characters" in await steps.wait_for_final_text(done)
 
 
 async def test_who_left_a_private_thread_has_no_schedule_running(
@@ -128,6 +128,6 @@ async def test_the_card_of_a_bot_that_was_killed_is_confirmed_in_the_next(
         await service.go_on(key, text, person=str(alice.id), request_id=number)
         await until(lambda: "Set up this schedule?" in words(thread))
         assert "a card" not in words(thread)
-        [card] = [message for message in thread.of_bots if "Confirm" in message.buttons]
+        [card] = [message for message in thread.bot_messages if "Confirm" in message.buttons]
         await discord_server.click(alice, card, "Confirm")
         await until(lambda: "is set up" in words(thread))

@@ -63,10 +63,10 @@ def _figures(server, seconds):
     return {
         "requests": _THREADS * _EACH,
         "seconds": round(seconds, 1),
-        "http": len(rest.seen),
+        "http": len(rest.request_log),
         "limited": len(rest.buckets.breaches)
-        + sum(fault.kind == "limit" and not fault.times for fault in rest.planned),
-        "faults": sum(not fault.times for fault in rest.planned),
+        + sum(fault.kind == "limit" and not fault.times for fault in rest.planned_faults),
+        "faults": sum(not fault.times for fault in rest.planned_faults),
         "identifies": len(server.gateway.identifies),
         "resumes": len(server.gateway.resumes),
     }
@@ -85,7 +85,7 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
         async def speak(number):
             person, channel = people[number], channels[number]
             discord_server.say(person, channel, f"{discord_server.bot.mention} request{number}-0")
-            thread = await steps.thread_in(channel)
+            thread = await steps.wait_for_thread(channel)
             for count in range(1, _EACH):
                 await asyncio.sleep(chance.uniform(0.0, 1.5))
                 discord_server.say(person, thread, f"request{number}-{count}")
@@ -96,23 +96,23 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
             await rules.wait_until(
                 lambda: len(service.handled_requests) == _THREADS * _EACH,
                 seconds=200,
-                what="all requests",
+                subject="all requests",
             )
         finally:
             disturbing.cancel()
     seconds = time.monotonic() - started
 
     for number, thread in enumerate(threads):
-        text = "\n".join(message.content for message in thread.of_bots)
+        text = "\n".join(message.content for message in thread.bot_messages)
         for count in range(_EACH):
             said = text.count(f"The answer to request{number}-{count} is here.")
             assert said == 1, "\n=====\n".join(
-                f"{message.id} {message.forms}" for message in thread.of_bots
+                f"{message.id} {message.forms}" for message in thread.bot_messages
             )
         assert text.count("The answer to") == _EACH
-        files = [name for message in thread.of_bots for name in message.files]
+        files = [name for message in thread.bot_messages for name in message.files]
         assert sorted(files) == [f"request{number}-{count}.txt" for count in (0, 5)]
-        assert not any("Stop" in message.buttons for message in thread.of_bots)
+        assert not any("Stop" in message.buttons for message in thread.bot_messages)
     assert len(service.handled_requests) == _THREADS * _EACH
     with capsys.disabled():
         print(json.dumps(_figures(discord_server, seconds)))  # noqa: T201

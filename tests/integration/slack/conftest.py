@@ -1,4 +1,4 @@
-"""The real bolt app against the loopback Slack."""
+"""Fixtures of the real bolt app on the loopback Slack."""
 
 import logging
 
@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import settings
 from tests.fakes import conversations
 from tests.fakes.slack_server import servers
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def service(tmp_path):
 
 @pytest.fixture
 async def app(slack, service):
-    async with connected(slack, service) as address:
+    async with connect_platform(slack, service) as address:
         yield address
 
 

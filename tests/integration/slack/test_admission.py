@@ -4,11 +4,11 @@ import pytest
 
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 
 async def refused(slack, service, user="U1", channel="C1", **more):
-    async with connected(slack, service, **more):
+    async with connect_platform(slack, service, **more):
         ts = slack.say(user, channel, "<@UBOT> hi")
         if channel.startswith("D"):
             [told] = await slack.until(lambda: slack.answers(channel, ts))
@@ -23,7 +23,7 @@ async def refused(slack, service, user="U1", channel="C1", **more):
 
 
 async def allowed(slack, service, user="U1", channel="C1", **more):
-    async with connected(slack, service, **more):
+    async with connect_platform(slack, service, **more):
         ts = slack.say(user, channel, "<@UBOT> hi")
         await slack.until(lambda: slack.answers(channel, ts))
     return len(service.requests) == 1
@@ -64,7 +64,7 @@ async def test_who_is_not_on_a_list_is_refused(slack, service, setting, ids, sen
 async def test_messages_where_the_bot_may_not_be_used_are_not_answered(
     slack, service, setting, ids
 ):
-    async with connected(slack, service, **{setting: ids}):
+    async with connect_platform(slack, service, **{setting: ids}):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         slack.command("U1", "C1", "/py", "1+1")
         [told] = await slack.until(lambda: slack.world.responses)
@@ -93,7 +93,7 @@ async def test_whom_slack_does_not_know_is_refused(slack, service):
 
 async def test_stranger_cannot_press_stop_or_run(slack, service):
     service.script = fake.echo
-    async with connected(slack, service, agent_view=False, allowed_people=("U1",)):
+    async with connect_platform(slack, service, agent_view=False, allowed_people=("U1",)):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: service.ends)
         slack.shortcut("U2", "run_message", "C1", ts)

@@ -19,7 +19,7 @@ from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
 from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, has_button, settings_for
+from tests.integration.slack.worlds import connect_platform, has_button, make_settings
 
 
 async def endless(turn):
@@ -310,7 +310,7 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
     request = requests.Request(key=key, person=person, text="input()", is_code=True, id="1")
     place = message_posting.Place(workspace, "C1", thread="", request_ts="", user="U1")
     async with aiohttp.ClientSession() as session:
-        shared = handler_dependencies.build(service, settings_for(slack), known, session)
+        shared = handler_dependencies.build(service, make_settings(slack), known, session)
         running = in_flight.RequestsInFlight(
             service, transport.SlackTransport(shared), markdown, shared.permissions.settings
         )
@@ -351,7 +351,7 @@ async def approval(slack, channel, ts):
 )
 async def test_code_waits_for_leave(slack, service, button, ran, said):
     service.script = approving
-    async with connected(slack, service, approval="every"):
+    async with connect_platform(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         assert "rm = 1" in question["blocks"][0]["text"]
@@ -407,7 +407,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
 
 async def test_code_can_be_edited_before_it_runs(slack, service):
     service.script = approving
-    async with connected(slack, service, approval="every"):
+    async with connect_platform(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         slack.click("U1", "C1", question["ts"], "change")
@@ -421,7 +421,7 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
 
 async def test_an_admin_runs_code_of_another_only_as_it_is(slack, service):
     service.script = approving
-    async with connected(slack, service, approval="every"):
+    async with connect_platform(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         slack.click("UADMIN", "C1", question["ts"], "change")
@@ -443,7 +443,7 @@ async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(
         service.ran = await turn.reply.approve(0, code)
 
     service.script = script
-    async with connected(slack, service, approval="every"):
+    async with connect_platform(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         [file] = slack.world.batches[0]["files"]
@@ -461,7 +461,7 @@ async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack,
         service.ran = await turn.reply.approve(0, TROJAN)
 
     service.script = script
-    async with connected(slack, service, approval="every"):
+    async with connect_platform(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         shown = question["blocks"][0]["text"]

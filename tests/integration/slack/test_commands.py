@@ -6,7 +6,7 @@ import pytest
 
 from interpreter_bot import values
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import recent
+from tests.integration.slack.worlds import recent_text
 
 CHANNEL = values.SessionKey("slack", "T1", "C1")
 
@@ -192,7 +192,7 @@ async def test_ask_about_message_asks_in_its_thread_with_its_files(slack, servic
     await slack.until(lambda: slack.answers("C1", ts))
     [request] = service.requests
     assert request.text == "Are they right?"
-    assert recent(request) == "Person U2: Our numbers"
+    assert recent_text(request) == "Person U2: Our numbers"
     assert service.taken == {"a.csv": b"a,b\n"}
     assert request.key.thread == ts
 

@@ -7,7 +7,7 @@ import pytest
 
 from interpreter_bot.platforms import command_table
 from tests.fakes import optional_features
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 ALWAYS = {
     name
@@ -55,7 +55,7 @@ async def helped(slack, way):
 async def test_help_lists_only_what_is_on(slack, tmp_path, way, things):
     async with (
         optional_features.open_conversations(tmp_path, *things) as service,
-        connected(slack, service),
+        connect_platform(slack, service),
     ):
         text = await helped(slack, way)
     expected = {

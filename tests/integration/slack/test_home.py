@@ -4,7 +4,7 @@ import pytest
 
 from interpreter_bot import values
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 
 def texts(view):
@@ -95,7 +95,7 @@ async def test_only_admins_change_who_may_and_it_holds_at_once(slack, service, a
 async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_back(slack, service):
     scope = values.Scope("slack", "T1")
     slack.world.groups["S7"] = ["U1"]
-    async with connected(slack, service, allowed_people=("U3",), allowed_channels=("C2",)):
+    async with connect_platform(slack, service, allowed_people=("U3",), allowed_channels=("C2",)):
         view = await access_form(slack)
         chosen = {"allowed_groups": "<!subteam^S7>", "allowed_channels": ["C1"]}
         slack.submit("UADMIN", view, **chosen, approval="every", follow_threads="no")
@@ -208,7 +208,7 @@ async def test_messages_tab_suggests_what_to_say(slack, service, app):
 @pytest.mark.slow
 async def test_home_fits_with_many_sessions(slack, tmp_path):
     models = tuple(f"model {number}" for number in range(150))
-    async with fake.opened(tmp_path, models=models) as service, connected(slack, service):
+    async with fake.opened(tmp_path, models=models) as service, connect_platform(slack, service):
         for number in range(40):
             slack.say("UADMIN", "DUADMIN", f"session {number} " + "long " * 100)
         await slack.until(lambda: len(service.ends) == 40, seconds=30)

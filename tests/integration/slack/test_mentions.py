@@ -10,7 +10,7 @@ import pytest
 
 from interpreter_bot import errors, events, values
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import connected, recent
+from tests.integration.slack.worlds import connect_platform, recent_text
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
@@ -113,7 +113,7 @@ async def test_words_of_others_before_a_mention_come_along_as_names_and_text(sla
     slack.say("U1", "C1", "<@UBOT> why?", thread=root)
     await slack.until(lambda: service.ends)
     [request] = service.requests
-    assert recent(request) == "Person U2: Sales fell <again>\nPerson U3: by 3 %"
+    assert recent_text(request) == "Person U2: Sales fell <again>\nPerson U3: by 3 %"
     assert request.text == "why?"
 
 
@@ -121,14 +121,14 @@ async def test_words_of_others_before_a_mention_come_along_as_names_and_text(sla
     ("limit", "expected"), [(2, "another app: disk full\nPerson U2: again"), (0, "")]
 )
 async def test_mention_brings_the_last_messages_of_its_channel(slack, service, limit, expected):
-    async with connected(slack, service, context_messages=limit, heard_bots=("B9",)):
+    async with connect_platform(slack, service, context_messages=limit, heard_bots=("B9",)):
         slack.say("U2", "C1", "long ago")
         slack.say("U9", "C1", "disk full", bot_id="B9", subtype="bot_message")
         slack.say("U2", "C1", "again")
         slack.say("U1", "C1", "<@UBOT> what does this alert mean?")
         await slack.until(lambda: service.ends)
     [request] = service.requests
-    assert recent(request) == expected
+    assert recent_text(request) == expected
 
 
 async def test_followup_without_mention_is_heard_while_one_person_talks(slack, service, app):
@@ -146,7 +146,7 @@ async def test_followup_without_mention_is_heard_while_one_person_talks(slack, s
 async def test_words_in_a_thread_of_others_are_left_alone(slack, service, app):
     root = slack.say("U1", "C1", "lunch?")
     slack.say("U1", "C1", "anyone?", thread=root)
-    await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+    await slack.until(lambda: all(d.acknowledged_after is not None for d in slack.deliveries))
     assert service.requests == []
     assert slack.called("conversations.replies") == []
 
@@ -318,7 +318,7 @@ async def test_table_too_large_for_a_block_is_csv(slack, service, app):
 
 
 async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, service, app):
-    slack.most_upload_bytes = 2_000_000
+    slack.max_upload_bytes = 2_000_000
     noise = random.Random(1).randbytes(5_000_000)
 
     async def script(turn):

@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import settings, values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, recent
+from tests.integration.slack.worlds import connect_platform, recent_text
 
 CSV = b"a,b\n1,2\n" * 1000
 
@@ -113,7 +113,7 @@ async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, re
 
 async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, tmp_path):
     limits = settings.Limits(upload_bytes=1000)
-    async with fake.opened(tmp_path, limits=limits) as service, connected(slack, service):
+    async with fake.opened(tmp_path, limits=limits) as service, connect_platform(slack, service):
         file = slack.put_file("a.csv", bytes(500_000))
         del file["size"]
         ts = slack.say("U1", "DU1", "sum", files=[file])
@@ -135,7 +135,7 @@ async def test_files_shared_earlier_in_the_thread_come_on_request(slack, service
     slack.say("U1", "C1", "<@UBOT> what is 1+1?", thread=root)
     await slack.until(lambda: len(service.ends) == 1)
     assert service.taken == {}
-    assert "[file: sales.csv]" in recent(service.requests[0])
+    assert "[file: sales.csv]" in recent_text(service.requests[0])
     slack.say("U1", "C1", "<@UBOT> sum sales.csv", thread=root)
     await slack.until(lambda: len(service.ends) == 2)
     assert list(service.taken) == ["sales.csv"]
@@ -307,12 +307,12 @@ async def test_words_said_last_in_a_very_long_thread_are_known(slack, service, a
     root = slack.say("U2", "C1", "begin")
     first = slack.world.messages["C1", root]
     for number in range(450):
-        ts = slack.world.ts()
+        ts = slack.world.next_ts()
         said = {**first, "text": f"word {number}", "thread_ts": root, "ts": ts}
         slack.world.messages["C1", ts] = said
     slack.say("U1", "C1", "<@UBOT> so?", thread=root)
     await slack.until(lambda: service.ends)
-    assert recent(service.requests[0]).endswith("Person U2: word 449")
+    assert recent_text(service.requests[0]).endswith("Person U2: word 449")
 
 
 async def test_messages_of_one_thread_are_taken_in_order(slack, service, app):

@@ -22,7 +22,7 @@ from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.test_asking import asking, endless
-from tests.integration.slack.worlds import connected, has_button
+from tests.integration.slack.worlds import connect_platform, has_button
 
 # Deletions -----------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ async def test_all_processes_stop_what_they_do_for_a_workspace_that_removes_the_
             for _ in range(2):
                 opened = fake.opened(tmp_path / "bot", endless)
                 both.append(service := await stack.enter_async_context(opened))
-                await stack.enter_async_context(connected(slack, service))
+                await stack.enter_async_context(connect_platform(slack, service))
             for number in range(20):
                 slack.say("U1", "DU1", f"<@UBOT> run {number}")
                 await slack.until(lambda: sum(len(one.running) for one in both) > number)  # noqa: B023
@@ -133,7 +133,7 @@ async def test_many_answers_at_once_share_the_rate_of_streams(slack, service):
             await asyncio.sleep(0.01)
 
     service.script = talking
-    async with connected(slack, service, streaming_seconds=1 / slack.speed):
+    async with connect_platform(slack, service, streaming_seconds=1 / slack.speed):
         asked = [slack.say("U1", "DU1", f"<@UBOT> {number}") for number in range(8)]
         await slack.until(lambda: len(service.ends) == 8, seconds=30)
         await slack.until(lambda: all(slack.status("DU1", ts) == "active" for ts in asked))
@@ -149,7 +149,7 @@ async def test_answer_survives_a_long_outage(slack, service):
         return
 
     service.script = script
-    async with connected(slack, service, max_pause_seconds=0.05):
+    async with connect_platform(slack, service, max_pause_seconds=0.05):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         await slack.until(lambda: slack.status("C1", ts) == "active")
     assert [m["text"] for m in slack.answers("C1", ts)] == ["the answer"]
@@ -158,7 +158,7 @@ async def test_answer_survives_a_long_outage(slack, service):
 async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(slack, service):
     slack.fail("chat.startStream", Fault("drop"), Fault("drop after"))
     slack.fail("conversations.replies", Fault("slow", seconds=0.3))
-    async with connected(slack, service, starting_seconds=0.2):
+    async with connect_platform(slack, service, starting_seconds=0.2):
         ts = slack.say("U1", "DU1", "<@UBOT> go")
         await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.replies("DU1", ts)
@@ -183,7 +183,7 @@ async def test_files_that_slack_shares_late_are_sent_once(slack, service):
         return None
 
     slack.choose_fault = late
-    async with connected(slack, service, sharing_seconds=4):
+    async with connect_platform(slack, service, sharing_seconds=4):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         await slack.until(lambda: slack.status("C1", ts) == "active")
         await slack.until(lambda: looked and time.monotonic() - looked[0] > 2.5)
@@ -261,7 +261,7 @@ async def test_form_that_comes_too_late_says_so(slack, service, app):
 async def test_token_of_an_organisation_is_refused_in_words(slack, service):
     slack.world.teams["T1"].is_organisation = True
     with pytest.raises(api_errors.SlackError, match="workspace by workspace"):
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             pass
 
 
@@ -284,7 +284,10 @@ async def test_installation_that_is_impossible_is_refused_in_words(
     tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
     more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
     try:
-        async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
+        async with (
+            connect_platform(slack, service, **more) as address,
+            aiohttp.ClientSession() as session,
+        ):
             async with session.get(f"{address}/slack/install") as response:
                 state = (await response.text()).partition("state=")[2].partition("&")[0]
             slack.oauth_codes["code-2"] = team

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 
 async def begun(slack, service, **more):
     """Begin a conversation in each place; gives the roots of the threads."""
-    async with connected(slack, service, **more):
+    async with connect_platform(slack, service, **more):
         roots = [slack.say("U1", where, "<@UBOT> one") for where in ("C1", "DU1")]
         await slack.until(lambda: len(service.ends) == 2)
         await slack.until(
@@ -28,7 +28,7 @@ async def test_what_was_sent_while_the_bot_was_away_is_answered_once(slack, serv
     slack.event = deliver
     expected = ["a mention", "a new question", "in the direct thread", "in the thread"]
     for _ in range(2):
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             await slack.until(lambda: len(service.ends) >= 6)
             await slack.until(lambda: slack.called("conversations.history"))
             await asyncio.sleep(0.5)
@@ -40,14 +40,14 @@ async def test_nothing_is_looked_up_if_that_is_off(slack, service):
     deliver, slack.event = slack.event, lambda *_, **__: None
     slack.say("U2", "C1", "<@UBOT> a mention")
     slack.event = deliver
-    async with connected(slack, service, look_back_seconds=0):
+    async with connect_platform(slack, service, look_back_seconds=0):
         last = slack.say("U2", "C1", "<@UBOT> now")
         await slack.until(lambda: slack.answers("C1", last))
     assert [request.text for request in service.requests[2:]] == ["now"]
 
 
 async def test_what_was_not_for_the_bot_is_not_taken_at_a_later_start(slack, service):
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         root = slack.say("U1", "C1", "FYI the numbers are in")
         slack.say("U1", "C1", "they look odd", thread=root)
         slack.say("U1", "C1", "<@UBOT> plot", thread=root)
@@ -61,7 +61,7 @@ async def test_what_was_not_for_the_bot_is_not_taken_at_a_later_start(slack, ser
     deliver, slack.event = slack.event, lambda *_, **__: None
     slack.say("U1", "C1", "while it was away", thread=root)
     slack.event = deliver
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         await slack.until(lambda: len(service.ends) >= 2)
         await asyncio.sleep(0.5)
     assert [request.text for request in service.requests] == ["plot", "while it was away"]

@@ -35,7 +35,9 @@ ODD_EVENTS = [
 async def _works(slack):
     ts = slack.say("U1", "C1", "<@UBOT> still there?")
     await slack.until(lambda: "echo: still there?" in str(slack.answers("C1", ts)))
-    await slack.until(lambda: all(delivery.acked is not None for delivery in slack.deliveries))
+    await slack.until(
+        lambda: all(delivery.acknowledged_after is not None for delivery in slack.deliveries)
+    )
 
 
 @pytest.mark.parametrize("kind", ["message", "app_mention"])
@@ -76,7 +78,7 @@ async def test_odd_interactions_end_nothing(slack, service, app):
 
 
 async def test_answer_edited_before_its_message_came_and_events_in_any_order(slack, service, app):
-    ts = slack.world.ts()
+    ts = slack.world.next_ts()
     message = {"type": "message", "user": "U1", "text": "<@UBOT> two", "ts": ts, "team": "T1"}
     slack.world.messages["C1", ts] = dict(message)
     event = {"type": "message", "subtype": "message_changed", "channel": "C1", "ts": ts}

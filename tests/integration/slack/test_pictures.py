@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import events, values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 PICTURES = ["figure-1.png", "figure-2.png", "figure-3.png"]
@@ -67,7 +67,7 @@ async def test_last_words_come_first_then_pictures_in_order(slack, service, app,
 
 async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slack, service):
     service.script = drawing()
-    async with connected(slack, service, editing_seconds=5):
+    async with connect_platform(slack, service, editing_seconds=5):
         ts = await answered(slack)
     first, second = slack.answers("C1", ts)
     kinds = [block["type"] for block in second["blocks"]]
@@ -101,7 +101,7 @@ async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
 async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, service):
     slack.sharing_seconds = 0.3
     service.script = drawing()
-    async with connected(slack, service, sharing_seconds=0.1):
+    async with connect_platform(slack, service, sharing_seconds=0.1):
         ts = await answered(slack)
     assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["three"]
     # Slack is as slow to share them, so they may have been sent again.
@@ -186,7 +186,7 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
 
     slack.choose_fault = choose_fault
     service.script = script
-    async with connected(slack, service, editing_seconds=5):
+    async with connect_platform(slack, service, editing_seconds=5):
         ts = await answered(slack)
         await slack.until(lambda: "two" in read(slack, "C1", ts))
     figures = [f"figure-{number}.png" for number in range(1, 61)]
@@ -213,7 +213,7 @@ async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, service, app
                 lambda user=user: (
                     slack.replies("C1", ts)
                     and "and more of them"
-                    in slack.seen(user, "C1", slack.replies("C1", ts)[0]["ts"])
+                    in slack.text_seen_by(user, "C1", slack.replies("C1", ts)[0]["ts"])
                 )
             )
         assert slack.status("C1", ts) == "processing"
@@ -228,7 +228,7 @@ async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, ser
         turn.reply.text("Here.")
         turn.make(0, "a.csv", b"a\n")
 
-    slack.forgets_to_share = times
+    slack.unshared_batches = times
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     said = "`a.csv` could not be sent: Slack took it and does not show it."

@@ -10,7 +10,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.slack import installations, web_api
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
-from tests.integration.slack.worlds import connected, settings_for
+from tests.integration.slack.worlds import connect_platform, make_settings
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
@@ -44,7 +44,7 @@ async def test_pictures_of_one_answer_go_in_one_call(slack, service, app):
 async def test_pictures_of_one_channel_hold_up_no_other(tmp_path):
     async with servers.Server(speed=1) as slack, fake.opened(tmp_path / "bot") as service:
         service.script = drawing(5)
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             asked = [(c, slack.say("U1", c, "<@UBOT> go")) for c in ("C1", "C2", "DU1")]
             began = time.monotonic()
             await slack.until(lambda: all(pictures(slack, *one) == 5 for one in asked))
@@ -68,7 +68,7 @@ async def test_a_call_does_not_wait_for_ever_for_slacks_rates(slack):
     message = {"channel": "C1", "unfurl_links": False, "unfurl_media": False}
     slack.fail("chat.postMessage", servers.Fault("ratelimited", seconds=10))
     async with aiohttp.ClientSession() as session:
-        api = web_api.WebApi(session, settings_for(slack), known, max_rate_limit_seconds=0.5)
+        api = web_api.WebApi(session, make_settings(slack), known, max_rate_limit_seconds=0.5)
         began = time.monotonic()
         with pytest.raises(web_api.WaitError):
             await api.call(workspace, "chat.postMessage", text="one", **message)
@@ -90,7 +90,7 @@ async def test_twenty_mentions_at_once_are_seen_at_once_and_first_signs_come_fir
     async with (
         servers.Server(speed=2) as slack,
         fake.opened(tmp_path / "bot", script) as service,
-        connected(slack, service, editing_seconds=0.2),
+        connect_platform(slack, service, editing_seconds=0.2),
     ):
         began = time.monotonic()
         asked = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(20)]

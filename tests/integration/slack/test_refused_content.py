@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, has_button
+from tests.integration.slack.worlds import connect_platform, has_button
 
 WORDS = [
     "invalid_blocks",
@@ -130,7 +130,7 @@ async def test_question_whose_form_is_refused_still_has_its_buttons(slack, servi
         if "markdown" in {block["type"] for block in arguments.get("blocks") or ()}
         else None
     )
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         [question] = await slack.until(
             lambda: [m for m in slack.replies("C1", ts) if has_button(m, "run")]

@@ -74,7 +74,7 @@ async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service,
         before = await service.services.database.schedules.list_all(limit=9)
         assert before[0].due is not None
         slack.event(event)
-        await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+        await slack.until(lambda: all(d.acknowledged_after is not None for d in slack.deliveries))
         await service.wait_until_idle()
     await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
     for words in ("schedules resume 1", "schedules run 1"):
@@ -137,16 +137,16 @@ async def test_a_schedule_of_ten_thousand_characters_is_refused_in_a_sentence(sl
 
 async def test_who_left_while_no_bot_ran_has_no_schedule_running(slack, service, app):
     ts = await set_up(slack, service)
-    slack.world.channels["C1"].left.add("U2")
+    slack.world.channels["C1"].absent_users.add("U2")
     await fire(slack, service)
     assert "Schedule 1: say hello" in str(slack.answers("C1", ts))
-    slack.world.channels["C1"].left.add("U1")
+    slack.world.channels["C1"].absent_users.add("U1")
     await fire(slack, service)
     await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
     (schedule,) = await service.services.database.schedules.list_all(limit=9)
     assert schedule.due is None
     # An app that was not given the scope for it runs schedules without looking.
-    slack.lacking["conversations.members"] = "missing_scope"
+    slack.refused_methods["conversations.members"] = "missing_scope"
     await service.schedules.resume(schedule)
     count = len(service.handled_requests)
     for _ in range(2):

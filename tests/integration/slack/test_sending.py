@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 WRITES = (
     *("chat.startStream", "chat.appendStream", "chat.stopStream", "files.completeUploadExternal"),
@@ -36,7 +36,7 @@ async def test_whatever_breaks_once_everything_arrives_once(slack, service, meth
     service.script = with_file
     slack.fail(method, Fault(kind, seconds=0.1))
     # Leaving it lets everything be said that is still to be said.
-    async with connected(slack, service, drain_seconds=10):
+    async with connect_platform(slack, service, drain_seconds=10):
         ts = slack.say("U1", "DU1", "<@UBOT> go")
         await slack.until(lambda: slack.world.batches and service.ends)
     said = slack.replies("DU1", ts)
@@ -104,7 +104,7 @@ async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, 
     slack.has_agents = False
     # A tenth of a second between two: less is lost in the delays of a busy machine.
     slack.speed = 10
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         roots = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(30)]
         await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots), seconds=30)
         await slack.until(lambda: len(service.ends) == 30)

@@ -4,7 +4,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from tests.fakes import conversations
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 PAGE = "https://bot.example.org"
 # No section of Slack's would hold it.
@@ -52,7 +52,7 @@ async def test_a_button_gives_who_presses_it_a_link_of_their_own(slack, service,
 
 
 async def test_who_may_not_use_the_bot_gets_none(slack, service):
-    async with connected(slack, service, allowed_people=("U1",)):
+    async with connect_platform(slack, service, allowed_people=("U1",)):
         _, answer = await _asked(slack, service)
         slack.click("U2", "C1", answer["ts"], "page")
         [told] = await slack.until(lambda: slack.world.responses)
@@ -69,6 +69,6 @@ async def test_a_mention_asks_for_it_too(slack, service, app):
 
 
 async def test_without_a_public_address_no_button_is_there(slack, tmp_path):
-    async with conversations.opened(tmp_path / "other") as plain, connected(slack, plain):
+    async with conversations.opened(tmp_path / "other") as plain, connect_platform(slack, plain):
         _, answer = await _asked(slack, plain)
         assert "page" not in str(answer["blocks"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 SHORT = "print(1)"
 CUT = "\n".join(f"x{n} = '<!channel> ``` & <@U2> *a* \\t{n}'" for n in range(20)) + "\n"
@@ -43,14 +43,14 @@ def shown_code(*messages):
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_whole_code_is_shown_to_who_presses_alone(slack, service, is_restarted):
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         answer = await answered(slack, service, SHORT, CUT)
         before = len(slack.world.messages)
         if not is_restarted:
             slack.click("U2", "C1", answer["ts"], "code")
             await slack.until(lambda: slack.world.ephemerals)
     if is_restarted:
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             slack.click("U2", "C1", answer["ts"], "code")
             await slack.until(lambda: slack.world.ephemerals)
     [told] = slack.world.ephemerals

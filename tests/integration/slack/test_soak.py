@@ -12,7 +12,7 @@ import pytest
 from interpreter_bot import values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connect_platform
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ async def test_soak(slack, service):
     slack.choose_fault = choose
     roots, asked = [], {}
     started = time.monotonic()
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         for number in range(THREADS):
             channel = ("C1", "C2")[number % 2]
             roots.append((channel, slack.say(f"U{number % 3 + 1}", channel, f"<@UBOT> q{number}")))
@@ -121,7 +121,7 @@ async def test_soak(slack, service):
 async def test_first_sign_comes_soon(slack, service):
     service.script = work
     waits = []
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         for number in range(10):
             sent = time.monotonic()
             ts = slack.say("U1", "C1", f"<@UBOT> q{number}")

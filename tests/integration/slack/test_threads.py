@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.integration.slack.worlds import connected, recent
+from tests.integration.slack.worlds import connect_platform, recent_text
 
 TOLD = "Several people write in this thread"
 
@@ -36,7 +36,7 @@ async def test_that_a_mention_is_needed_is_said_once(slack, service, app):
     slack.say("U1", "C1", "<@UBOT> two", thread=root)
     await slack.until(lambda: len(service.ends) == 2)
     assert str(slack.replies("C1", root)).count(TOLD) == 2, "as text and block of one message"
-    assert recent(service.requests[1]) == (
+    assert recent_text(service.requests[1]) == (
         "Person U2: I think so too\nPerson U1: and now?\nPerson U2: what?"
     )
 
@@ -66,11 +66,11 @@ async def test_message_that_waits_is_told_to_the_model_once(slack, service, app)
     await slack.until(lambda: len(slack.replies("C1", root)) == 3)
     gate.set()
     await slack.until(lambda: len(service.ends) == 3)
-    assert [recent(request) for request in service.requests] == ["Person U2: hm", "", ""]
+    assert [recent_text(request) for request in service.requests] == ["Person U2: hm", "", ""]
 
 
 async def test_mention_in_a_channel_comes_with_what_was_said_there(slack, service):
-    async with connected(slack, service, heard_bots=["BALERT"]):
+    async with connect_platform(slack, service, heard_bots=["BALERT"]):
         slack.say("U2", "C1", "sales are down")
         slack.say("U9", "C1", "noise", bot_id="BNOISE", subtype="bot_message")
         slack.say(
@@ -81,13 +81,13 @@ async def test_mention_in_a_channel_comes_with_what_was_said_there(slack, servic
         slack.say("U1", "C1", "<@UBOT> why?")
         await slack.until(lambda: len(service.ends) == 2)
         [request] = [one for one in service.requests if one.text == "why?"]
-        assert recent(request) == "Person U2: sales are down\nAlerts: disk full"
+        assert recent_text(request) == "Person U2: sales are down\nAlerts: disk full"
         assert [one.is_bot for one in request.recent] == [False, True]
         assert request.person.name == "Person U1"
 
 
 async def test_files_of_a_bot_that_is_heard_are_there(slack, service):
-    async with connected(slack, service, heard_bots=["BALERT"]):
+    async with connect_platform(slack, service, heard_bots=["BALERT"]):
         root = slack.say("U2", "C1", "look")
         file = slack.put_file("alert.csv", b"a\n1\n")
         slack.say("U8", "C1", "alert", thread=root, bot_id="BALERT", files=[file])

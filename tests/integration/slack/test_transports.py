@@ -13,7 +13,7 @@ from interpreter_bot.store import third_party_tables
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds as slack_worlds
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, settings_for
+from tests.integration.slack.worlds import connect_platform, make_settings
 
 
 async def test_event_that_comes_again_is_answered_once(slack, service, app):
@@ -24,13 +24,13 @@ async def test_event_that_comes_again_is_answered_once(slack, service, app):
 
 
 async def test_event_that_another_replica_or_life_has_taken_is_left_alone(slack, service):
-    async with connected(slack, service), connected(slack, service):
+    async with connect_platform(slack, service), connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=4)
         await slack.until(lambda: slack.answers("C1", ts))
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         for delivery in list(slack.deliveries):
             slack.deliver(delivery.kind, delivery.payload)
-        await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+        await slack.until(lambda: all(d.acknowledged_after is not None for d in slack.deliveries))
         await asyncio.sleep(0.2)
     assert len(slack.answers("C1", ts)) == len(service.requests) == 1
 
@@ -68,14 +68,14 @@ async def test_socket_mode_that_was_switched_off_comes_back_when_it_is_on_again(
 async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(slack, service):
     # Pings are far apart: on a busy machine one that is late makes the client connect anew, for
     # which it asks the slow Slack, and nothing can be acknowledged without a connection.
-    async with connected(slack, service, ping_seconds=10):
+    async with connect_platform(slack, service, ping_seconds=10):
         slack.choose_fault = lambda *_: Fault("slow", seconds=4)
         slack.say("U1", "C1", "<@UBOT> hi")
         slack.command("U1", "C1", "/py", "1")
         slack.command("U1", "C1", "/interpreter", "help")
         slack.open_home("U1")
-        await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
-        assert max(d.acked for d in slack.deliveries) < 3
+        await slack.until(lambda: all(d.acknowledged_after is not None for d in slack.deliveries))
+        assert max(d.acknowledged_after for d in slack.deliveries) < 3
         slack.choose_fault = lambda *_: None
 
 
@@ -84,7 +84,7 @@ async def test_http_answers_signed_requests(slack, service):
         return turn.done("One.\nTwo.")
 
     service.script = script
-    async with connected(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, transport="http", port=0) as address:
         assert address.startswith("http://127.0.0.1:")
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=2)
         await slack.until(lambda: slack.answers("C1", ts))
@@ -98,7 +98,7 @@ async def test_http_answers_signed_requests(slack, service):
 
 @pytest.mark.parametrize("fault", ["unsigned", "forged", "old"])
 async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
-    async with connected(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, transport="http", port=0) as address:
         event = {"type": "message", "channel": "DU1", "user": "U1", "ts": "1.1", "text": "hi"}
         body = json.dumps(
             {"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": event}
@@ -119,7 +119,7 @@ async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
 
 
 async def test_http_answers_slacks_challenge(slack, service):
-    async with connected(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, transport="http", port=0) as address:
         body = json.dumps({"type": "url_verification", "challenge": "abc", "token": "x"})
         headers = slack.sign(body) | {"Content-Type": "application/json"}
         async with aiohttp.ClientSession() as session:
@@ -142,7 +142,7 @@ async def test_http_answers_slacks_challenge(slack, service):
 )
 async def test_login_that_fails_says_why_and_shows_no_secret(slack, service, wrong, sentence):
     with pytest.raises(api_errors.SlackError, match=sentence) as caught:
-        async with startup.connected_platform(service, settings_for(slack, **wrong)):
+        async with startup.connected_platform(service, make_settings(slack, **wrong)):
             pass
     assert isinstance(caught.value, errors.BotError)
     for secret in ("xoxb-loopback", "xapp-"):
@@ -150,22 +150,22 @@ async def test_login_that_fails_says_why_and_shows_no_secret(slack, service, wro
 
 
 async def test_where_it_is_is_told(slack, service):
-    async with startup.serve(service, settings_for(slack)) as told:
+    async with startup.serve(service, make_settings(slack)) as told:
         assert told == "is connected"
-    async with startup.serve(service, settings_for(slack, transport="http", port=0)) as told:
+    async with startup.serve(service, make_settings(slack, transport="http", port=0)) as told:
         assert told.startswith("listens on http://127.0.0.1:")
 
 
 async def test_port_that_is_taken_is_said_so(slack, service):
-    async with connected(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, transport="http", port=0) as address:
         port = int(address.rpartition(":")[2])
         with pytest.raises(api_errors.SlackError, match="cannot listen for"):
-            async with connected(slack, service, transport="http", port=port):
+            async with connect_platform(slack, service, transport="http", port=port):
                 pass
 
 
 async def test_secrets_are_not_in_the_settings_words(slack):
-    said = repr(settings_for(slack))
+    said = repr(make_settings(slack))
     assert "xoxb-" not in said
     assert "xapp-" not in said
     assert slack.signing_secret not in said
@@ -179,7 +179,7 @@ async def test_revoked_token_ends_what_runs_and_the_platform_and_is_said_once(
 
     service.script = script
     with pytest.raises(errors.PlatformLostError, match="the token was revoked"):  # noqa: PT012
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             slack.say("U1", "C1", "<@UBOT> hi")
             await slack.until(lambda: service.running)
             slack.world.teams["T1"].is_revoked = True
@@ -191,7 +191,7 @@ async def test_revoked_token_ends_what_runs_and_the_platform_and_is_said_once(
 
 async def test_token_that_died_without_a_word_is_noticed(slack, service, caplog):
     with pytest.raises(errors.PlatformLostError, match="the token was revoked"):  # noqa: PT012
-        async with connected(slack, service):
+        async with connect_platform(slack, service):
             slack.world.teams["T1"].is_revoked = True
             slack.say("U1", "C1", "<@UBOT> hi")
             await asyncio.sleep(20)
@@ -204,17 +204,17 @@ async def test_app_token_that_died_ends_the_platform(slack, service):
         r"bot's token\. Slack refused the app token \(SLACK_APP_TOKEN\): the token is not valid"
     )
     with pytest.raises(errors.PlatformLostError, match=sentence):  # noqa: PT012
-        async with connected(slack, service, ping_seconds=0.1):
+        async with connect_platform(slack, service, ping_seconds=0.1):
             slack.app_token = "xapp-another"
             slack.drop_sockets()
             await asyncio.sleep(20)
     with pytest.raises(errors.BotError, match="the token is not valid"):
-        async with connected(slack, service, app_token="xapp-dead"):
+        async with connect_platform(slack, service, app_token="xapp-dead"):
             pass
 
 
 async def test_single_refusal_of_the_app_token_is_asked_again(slack, service):
-    async with connected(slack, service, ping_seconds=0.1):
+    async with connect_platform(slack, service, ping_seconds=0.1):
         slack.fail("apps.connections.open", Fault("error", error="invalid_auth"))
         slack.drop_sockets()
         await slack.until(lambda: len(slack.called("apps.connections.open")) >= 3)
@@ -247,7 +247,7 @@ async def test_shutdown_lets_answers_finish(slack, service):
         return await fake.echo(turn)
 
     service.script = script
-    async with connected(slack, service):
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: service.running)
     assert "echo: hi" in slack.answers("C1", ts)[0]["text"]
@@ -258,7 +258,7 @@ async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, service):
         await asyncio.sleep(60)
 
     service.script = script
-    async with connected(slack, service, drain_seconds=0.2):
+    async with connect_platform(slack, service, drain_seconds=0.2):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: service.running)
     assert "Stopped." in slack.answers("C1", ts)[0]["text"]
@@ -277,7 +277,10 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
     tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
     more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
     try:
-        async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
+        async with (
+            connect_platform(slack, service, **more) as address,
+            aiohttp.ClientSession() as session,
+        ):
             async with session.get(f"{address}/slack/install") as response:
                 page = await response.text()
             state = page.partition("state=")[2].partition("&")[0]
@@ -294,7 +297,9 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
                 person = requests.Person("U7")
                 await service.places.remember(values.Scope("slack", team, "C7"), "x", person)
             slack.event({"type": "app_uninstalled", "event_ts": "1.2"}, team="T2")
-            await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+            await slack.until(
+                lambda: all(d.acknowledged_after is not None for d in slack.deliveries)
+            )
             before = len(slack.calls)
             delivery = slack.event(
                 {"type": "message", "channel": "C7", "user": "U7", "ts": "9.9", "text": "<@UBOT2>"},

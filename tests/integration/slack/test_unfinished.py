@@ -15,7 +15,7 @@ def stop_button(value):
 
 def leave(slack, channel, root, *blocks, nonce="n1"):
     """Put a message of a bot that is gone into a thread."""
-    ts = slack.world.ts()
+    ts = slack.world.next_ts()
     message = {"type": "message", "user": "UBOT", "bot_id": "BBOT", "ts": ts, "edits": 0}
     message |= {"thread_ts": root, "text": "…", "blocks": list(blocks)}
     message["metadata"] = {"event_type": "interpreter_bot", "event_payload": {"id": nonce}}
@@ -41,7 +41,7 @@ async def begun(slack, service, channel):
 async def test_turn_goes_on_in_its_message_and_the_others_go(slack, service, app, is_noted):
     root, key = await begun(slack, service, "C1")
     before = len(slack.replies("C1", root))
-    asked = slack.world.ts()
+    asked = slack.world.next_ts()
     sign = leave(slack, "C1", root, stop_button(f"T1/C1/{root}/C1/{asked}"))
     # It may have been killed between the post and its response.
     await note(service, f"C1/{asked}", sign, message=sign["ts"] if is_noted else "")
@@ -60,7 +60,7 @@ async def test_turn_goes_on_in_its_message_and_the_others_go(slack, service, app
 @pytest.mark.parametrize("is_noted", [True, False])
 async def test_turn_goes_on_in_the_message_that_was_streamed(slack, service, app, is_noted):
     root, key = await begun(slack, service, "DU1")
-    asked = slack.world.ts()
+    asked = slack.world.next_ts()
     message = leave(slack, "DU1", root)
     del message["metadata"]
     message |= {"stream": "open", "started": 1e9, "markdown": "x", "tasks": {}}
@@ -81,7 +81,7 @@ async def test_everything_recorded_is_shown_by_the_next_bot(slack, service, app)
 
 async def test_turn_with_which_no_bot_can_go_on_ends_in_its_message(slack, service, app):
     root, key = await begun(slack, service, "C1")
-    asked = f"C1/{slack.world.ts()}"
+    asked = f"C1/{slack.world.next_ts()}"
     message = leave(slack, "C1", root, stop_button(f"T1/C1/{root}/{asked}"))
     await note(service, asked, message)
     await service.interrupt(key, "print('before')", person="U1", request_id=asked)

@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
 from tests.fakes import openai_server
-from tests.integration.slack.worlds import connected, has_button
+from tests.integration.slack.worlds import connect_platform, has_button
 
 pytestmark = pytest.mark.kernel
 
@@ -35,7 +35,7 @@ async def opened(slack, tmp_path, short_path, *script, groups=None, **more):
         keys = {"OPENAI_API_KEY": server.api_key}
         async with (
             bot_startup.open_service(bot, keys) as service,
-            connected(slack, service, **more),
+            connect_platform(slack, service, **more),
         ):
             yield service, server
 

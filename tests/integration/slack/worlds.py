@@ -1,4 +1,4 @@
-"""The real bolt app, connected to a loopback Slack."""
+"""Connect the real bolt app to a loopback Slack."""
 
 import contextlib
 import dataclasses
@@ -7,32 +7,37 @@ from interpreter_bot import settings
 from interpreter_bot.platforms.slack import startup, web_api
 
 
-def recent(request):
-    """What the model is told that was said before, a line a message."""
+def recent_text(request):
+    """Return the earlier messages that a request carries for the model, a line each."""
     return "\n".join(
-        " ".join([f"{one.speaker}: {one.text}".strip(), *(f"[file: {name}]" for name in one.files)])
-        for one in request.recent
+        " ".join(
+            [
+                f"{message.speaker}: {message.text}".strip(),
+                *(f"[file: {name}]" for name in message.files),
+            ]
+        )
+        for message in request.recent
     )
 
 
 def has_button(message, action):
-    """Whether a message has a button."""
+    """Return whether a message has a button with an action."""
     return f"'action_id': '{action}'" in str(message.get("blocks"))
 
 
-def settings_for(server, **more):
-    """Settings for the loopback Slack."""
-    given = {
+def make_settings(server, **options):
+    """Make settings for the loopback Slack."""
+    defaults = {
         "bot_token": server.world.teams["T1"].token,
         "app_token": server.app_token,
         "signing_secret": server.signing_secret,
         "api_base_url": server.base_url,
     }
-    return settings.Slack(**{**given, **more})
+    return settings.Slack(**{**defaults, **options})
 
 
-def _timing_for(server, arguments):
-    """Times as short as the loopback Slack's, and those among the arguments, which are removed."""
+def _make_timing(server, arguments):
+    """Make short times for the loopback Slack; times among the arguments are moved from there."""
     short = {
         "posting_seconds": 1 / server.speed,
         "streaming_seconds": 0.05,
@@ -46,11 +51,11 @@ def _timing_for(server, arguments):
 
 
 @contextlib.asynccontextmanager
-async def connected(server, service, **more):
-    """Run the platform; with HTTP, let Slack know where."""
-    tables = more.pop("tables", None)
-    timing = _timing_for(server, more)
-    config = settings_for(server, **more)
+async def connect_platform(server, service, **options):
+    """Run the platform; with HTTP, the loopback Slack gets its address."""
+    tables = options.pop("tables", None)
+    timing = _make_timing(server, options)
+    config = make_settings(server, **options)
     async with startup.connected_platform(service, config, tables=tables, timing=timing) as address:
         if address:
             server.http_target = f"{address}/slack/events"

@@ -1,4 +1,4 @@
-"""Every test of the store runs on both databases."""
+"""Fixtures that run every test of the store on SQLite and on PostgreSQL."""
 
 import functools
 import threading
@@ -10,8 +10,8 @@ from interpreter_bot.store import databases, engines
 from tests.integration.store import servers
 
 
-def _upgraded(url):
-    """Make the tables, in a thread: it has an event loop of its own."""
+def _upgrade(url):
+    """Make the tables, in a thread, because the upgrade runs an event loop; returns the URL."""
     upgrading = threading.Thread(target=databases.upgrade, args=(engines.parse(url),))
     upgrading.start()
     upgrading.join()
@@ -21,7 +21,7 @@ def _upgraded(url):
 @pytest.fixture(scope="session")
 def postgresql():
     """A running server."""
-    if servers.programs() is None:
+    if servers.find_programs() is None:
         pytest.skip("PostgreSQL is not installed here")
     with servers.Server.run() as server:
         yield server
@@ -30,19 +30,19 @@ def postgresql():
 @pytest.fixture(scope="session")
 def _upgraded_postgresql(postgresql):
     with postgresql.database() as address:
-        yield _upgraded(address)
+        yield _upgrade(address)
 
 
 @pytest.fixture(scope="session")
 def _upgraded_sqlite(tmp_path_factory):
     file = tmp_path_factory.mktemp("upgraded") / "bot.db"
-    _upgraded(f"sqlite:///{file}")
+    _upgrade(f"sqlite:///{file}")
     return file.read_bytes()
 
 
 @pytest.fixture
 def is_new():
-    """Whether a test's database is its own, and without tables; else it has those of the bot."""
+    """Whether the database is new and without tables; by default it has those of the bot."""
     return False
 
 
@@ -61,7 +61,7 @@ def url(request, tmp_path, is_new):
         with server.database() as address:
             yield address
     else:
-        # One for all: to make one takes longer than most tests.
+        # All tests share one database, because making one takes longer than most tests.
         address = request.getfixturevalue("_upgraded_postgresql")
         yield address
         server.empty(address)
@@ -69,13 +69,13 @@ def url(request, tmp_path, is_new):
 
 @pytest.fixture
 def opening(url, tmp_path):
-    """Open that database; as often as wanted, each time as another bot."""
+    """A function that opens that database; each call acts as another bot."""
     return functools.partial(databases.Database.open, url, files=tmp_path / "kept")
 
 
 @pytest.fixture
 async def database(opening):
-    """An open one, that must be idle again in the end."""
+    """An open database, which must have no connection in use after the test."""
     async with opening() as opened:
         yield opened
         assert servers.connections_in_use(opened) == 0
@@ -89,5 +89,5 @@ async def session(database):
 
 @pytest.fixture
 async def turn(database, session):
-    """A turn that runs."""
+    """A running turn."""
     return await database.turns.start(session.id, person="U1", text="Plot it!")

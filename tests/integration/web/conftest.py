@@ -15,7 +15,7 @@ from tests.fakes import conversations
 
 
 class Client:
-    """A browser's requests without a browser: with its cookie, and as our own page sends them."""
+    """Sends requests as the page in a browser does, with its cookie and key."""
 
     def __init__(self, session, address, key):
         self.session = session
@@ -62,7 +62,7 @@ class Tab:
         await self.socket.send_json({"do": do, "thread": self.thread} | fields)
 
     async def next(self, kind):
-        """The next message of a kind; what comes before it is passed over."""
+        """Return the next message of a kind; messages before it are skipped."""
         while True:
             if not self._unread:
                 self._unread = await self.socket.receive_json(timeout=30)
@@ -72,7 +72,7 @@ class Tab:
                 return message
 
     async def event(self, kind, turn=None):
-        """The next event of a kind, of one turn or of any."""
+        """Return the next event of a kind, of one turn or of any turn."""
         while True:
             message = await self.next("event")
             if message["event"]["type"] == kind and turn in (None, message["turn"]):
@@ -83,7 +83,8 @@ class Tab:
 def serving_fake(tmp_path):
     """Serve scripted conversations: `async with serving_fake(script) as (bot, client)`.
 
-    The script has a function for each first word. Each time they are others, but for `again`.
+    The script has a function for each first word of a request. Each call opens new conversations;
+    two calls with the same name in `again` open the same ones.
     """
     numbers = itertools.count()
 

@@ -26,11 +26,11 @@ ANSWER = (
 
 @pytest.mark.gate
 async def test_everything_has_a_name_at_every_width(serving_fake, browsing):
-    script = visits.playing(text="Here is `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
+    script = visits.make_script(text="Here is `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         for width in (1400, 800, 400):
             await page.look(width=width)
             assert await page.value(UNNAMED) == []
@@ -43,17 +43,17 @@ async def test_what_is_cut_off_is_reached_by_keys_and_nothing_else_is_in_the_way
     serving_fake, browsing
 ):
     long = "".join(f"line {number}\n" for number in range(100))
-    script = visits.playing(values.Text("stdout", long), values.Result(plain=long))
-    script["short"] = visits.playing(values.Text("stdout", "one line\n"))["show"]
+    script = visits.make_script(values.Text("stdout", long), values.Result(plain=long))
+    script["short"] = visits.make_script(values.Text("stdout", "one line\n"))["show"]
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show " + "many words " * 400)
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show " + "many words " * 400)
+        await visits.wait_for_turns(page)
         await page.click(".work:not([open]) summary")
         await page.until("document.querySelector('.printed').tabIndex === 0")
         assert await page.value(CUT) == []
-        await visits.say(page, "short")
-        await visits.answered(page, 2)
+        await visits.send_message(page, "short")
+        await visits.wait_for_turns(page, 2)
         await page.click(".work:not([open]) summary")
         tabs = "[...document.querySelectorAll('.printed, .bubble')].map(e => e.tabIndex)"
         assert await page.value(tabs) == [0, 0, -1, -1]
@@ -63,12 +63,12 @@ async def test_headings_tables_and_landmarks_are_in_order(serving_fake, browsing
     table = values.Table(
         columns=("", "n"), rows=(("a", "1"),), row_count=1, column_count=1, index_count=1
     )
-    script = visits.playing(table, text=ANSWER)
+    script = visits.make_script(table, text=ANSWER)
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for number in (1, 2):
-            await visits.say(page, "show")
-            await visits.answered(page, number)
+            await visits.send_message(page, "show")
+            await visits.wait_for_turns(page, number)
         levels = await page.value(LEVELS)
         assert levels == [1, *([2, 3, 4, 3] * 2)]
         empty = "[...document.querySelectorAll('th')].filter(e => !e.innerText.trim()).length"

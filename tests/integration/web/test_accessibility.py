@@ -120,13 +120,13 @@ async def _looked_at(page):
 @pytest.mark.slow
 async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_fake, browsing):
     async with serving_fake({"show": _show}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         # Of the policy of pages that code made.
         page.expected.append("'webrtc'")
         await page.value(AXE)
         assert await page.value(RUN) == []
-        await visits.say(page, "show")
-        await visits.answered(page)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         # They are typeset one after the other.
         maths = "document.querySelectorAll('#turns .math math').length"
         await page.until(f"document.querySelectorAll('#turns .math').length === 2 && {maths} === 2")
@@ -188,10 +188,10 @@ async def test_nothing_keeps_people_out_of_a_visit(serving_fake, browsing):
 
 async def test_text_in_colours_of_ours_can_be_read_on_each_ground(serving_fake, browsing):
     streams = [values.Text(stream, GROUNDS) for stream in ("stdout", "stderr")]
-    async with serving_fake(visits.playing(*streams)) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+    async with serving_fake(visits.make_script(*streams)) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         drawn = "document.querySelectorAll('.printed span[class]').length"
         assert await page.value(drawn) > 1000
         for colours, query in list(COLOURS.items())[:2]:

@@ -24,14 +24,14 @@ def _asking(code, seen, *, words=""):
 async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_fake, browsing):
     seen = []
     async with serving_fake(_asking(HIDDEN, seen)) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "go")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "go")
         await page.until("document.querySelector('.approval')")
         assert "Run this code?" in await page.text(".approval")
         assert "if total:⟨U+202E⟩ pass" in await page.text(".approval pre")
         assert "a character that nobody can see" in await page.text(".approval .bad")
         await page.click(".approval .strong")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert seen == [("never", HIDDEN)]
         for _ in range(2):
             await page.until("document.querySelector('.turn .notice')")
@@ -51,20 +51,20 @@ async def test_code_is_edited_or_refused_and_a_tool_allowed_while_code_runs(serv
 
     script = _asking("x = 1", seen) | {"call": call}
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "go")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "go")
         await page.click(".approval [type=button]")
         await page.type("y = 2; ")
         await page.click(".approval .strong")
-        await visits.answered(page)
-        await visits.say(page, "go")
+        await visits.wait_for_turns(page)
+        await visits.send_message(page, "go")
         await page.click(".approval .row button:last-child")
-        await visits.answered(page, 2)
-        await visits.say(page, "call")
+        await visits.wait_for_turns(page, 2)
+        await visits.send_message(page, "call")
         await page.until("document.querySelector('.approval')")
         assert await page.text(".approval .row button:nth-child(2)") == "For this session"
         await page.click(".approval .row button:nth-child(2)")
-        await visits.answered(page, 3)
+        await visits.wait_for_turns(page, 3)
         (_, edited), (_, refused), allowed = seen
         assert allowed == "session"
         assert "y = 2" in edited
@@ -76,11 +76,11 @@ async def test_a_plan_is_asked_about_in_words(serving_fake, browsing):
     seen = []
     script = _asking("x = 1", seen, words="I will read the table and count its rows.")
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/approval plan")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/approval plan")
         await page.until("document.getElementById('panel').open")
         await page.press("Escape")
-        await visits.say(page, "go")
+        await visits.send_message(page, "go")
         await page.until("document.querySelector('.approval')")
         assert "Carry out this plan?" in await page.text(".approval")
         await page.until("document.querySelector('.words').innerText.includes('I will read')")
@@ -88,7 +88,7 @@ async def test_a_plan_is_asked_about_in_words(serving_fake, browsing):
         await page.click(".approval summary")
         assert await page.text(".approval pre") == "x = 1"
         await page.click(".approval .strong")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert seen == [("never", "x = 1")]
 
 
@@ -99,7 +99,7 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
         serving_fake(_asking("x = 1", seen), web=web) as (_, client),
         browsing() as browser,
     ):
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await visits.choose(page, "more", "Approval")
         await page.until("document.getElementById('panel').open")
         assert "The operator requires a stricter setting" in await page.text("#panel")
@@ -107,16 +107,16 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
         await page.until("!document.getElementById('panel').innerText.includes('stricter setting')")
         assert await page.value("document.activeElement.value") == "every"
         await page.press("Escape")
-        await visits.say(page, "/approval sometimes")
+        await visits.send_message(page, "/approval sometimes")
         await page.until(
             "document.getElementById('complaint').innerText.includes('never, plan, every')"
         )
         await page.value(f"{visits.FIELD}.value = ''")
-        await visits.say(page, "go")
+        await visits.send_message(page, "go")
         await page.until("document.querySelector('.approval')")
         assert "Run this code?" in await page.text(".approval")
         await page.click(".approval .strong")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert seen == [("plan", "x = 1")]
 
 
@@ -130,8 +130,8 @@ async def test_the_model_is_answered_by_a_choice_or_by_words(serving_fake, brows
         return "Done."
 
     async with serving_fake({"go": ask}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "go")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "go")
         await page.until("document.querySelector('.approval .row button')")
         assert "Which <b>region</b>?" in await page.text(".approval p")
         await page.click(".approval .row button")
@@ -139,7 +139,7 @@ async def test_the_model_is_answered_by_a_choice_or_by_words(serving_fake, brows
         await page.click(".approval input")
         await page.type("All")
         await page.click(".approval .strong")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert answers == ["<i>North</i>", "All"]
         for _ in range(2):
             await page.until("document.querySelector('.turn .notice')")

@@ -39,7 +39,7 @@ async def _gated(bot):
 @pytest.mark.gate
 async def test_python_is_written_in_an_editor(serving_fake, browsing):
     async with serving_fake({"a": _nothing, "b": _nothing}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert not [one for one in page.requests if one.endswith(("editor.js", "codemirror.js"))]
         await _python(page, "a = 1\nb = 2")
         written = f"{FIELD}.value"
@@ -101,7 +101,7 @@ async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, b
     listed = f"[...{inside}.querySelectorAll('[role=option]')].map(e => e.textContent).join()"
     async with serving_fake() as (bot, client), browsing() as browser:
         bot.queries.completions = completions
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await _python(page, "total = 1\ndf")
         await page.type(".")
         await page.until(f"{listed} === 'pricecolumn,{hostile}{hostile}'")
@@ -144,8 +144,8 @@ async def test_escape_leaves_the_editor_and_only_twice_elsewhere_stops(serving_f
         await asyncio.sleep(60)
 
     async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "wait here")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "wait here")
         await page.until("!document.getElementById('stop').hidden")
         await _python(page, "x")
         for _ in range(3):
@@ -156,7 +156,7 @@ async def test_escape_leaves_the_editor_and_only_twice_elsewhere_stops(serving_f
         assert await page.text("#stop") == "Esc again stops"
         assert await page.value(visits.ENDED) == 0
         await page.press("Escape")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert await page.value("document.getElementById('stop').hidden")
         assert await page.value(f"{FIELD}.value") == "x"
 
@@ -166,9 +166,9 @@ async def test_the_skip_link_leads_to_the_message_of_this_conversation(serving_f
         return "Hello."
 
     async with serving_fake({"hello": hello}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "hello")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page)
         where = await page.value("location.href")
         await page.value("document.querySelector('.skip').focus()")
         await page.press("Enter")
@@ -186,9 +186,9 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         return "Hello."
 
     async with serving_fake({"hello": hello, "x": hello}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "hello")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page)
         await page.click("#python")
         await page.click("#new")
         await page.until(f"{pressed} === 'false'")
@@ -196,12 +196,12 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         await page.click("#conversations a")
         await page.until(f"{pressed} === 'true'")
         await page.reload()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert await page.value(pressed) == "true"
         await page.until(EDITING)
         await page.type("x")
         await page.press("Enter", modifiers=2)
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         assert bot.requests[-1].is_code
         assert await page.value(pressed) == "true"
 
@@ -211,25 +211,25 @@ async def test_commands_are_understood_as_people_type_them(serving_fake, browsin
     script = {"/Users": lambda turn: asyncio.sleep(0, "A folder.")}
     models = ("GPT-5", "Scribe 2")
     async with serving_fake(script, models=models) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py")
         assert await page.value("document.getElementById('python').ariaPressed") == "true"
         assert await page.value(f"{FIELD}.value") == ""
         await page.click("#python")
-        await visits.say(page, "/Help")
+        await visits.send_message(page, "/Help")
         await page.until("document.getElementById('panel').open")
         await page.press("Escape")
-        await visits.say(page, "/Model scribe")
+        await visits.send_message(page, "/Model scribe")
         await page.until("document.getElementById('model').value === 'Scribe 2'")
         assert await page.value("document.querySelectorAll('.turn').length") == 0
-        await visits.say(page, "/Users and folders")
-        await visits.answered(page)
+        await visits.send_message(page, "/Users and folders")
+        await visits.wait_for_turns(page)
         assert [one.text for one in bot.requests] == ["/Users and folders"]
 
 
 async def test_a_picture_is_pasted_wherever_the_focus_is(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value(
             "(() => { document.activeElement.blur(); const data = new DataTransfer();"
             " data.items.add(new File(['x'], 'shot.png', {type: 'image/png'}));"
@@ -246,7 +246,7 @@ async def test_sixty_files_leave_the_page_as_large_as_the_window(serving_fake, b
     for file in files:
         file.write_text("1")
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, height=800)
+        page = await visits.open_page(browser, client, height=800)
         await page.choose_files("#picker", *files)
         await page.until("document.querySelectorAll('#uploads .done').length === 60", seconds=40)
         for width in (1280, 400):
@@ -267,11 +267,11 @@ async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
     script = {name: _nothing for name in ("look", "and")}
     async with serving_fake(script) as (bot, client), browsing() as browser:
         gate = await _gated(bot)
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.choose_files("#picker", file)
         await page.until("document.querySelector('#uploads progress')")
         for text in ("look at it", "and this", "and that"):
-            await visits.say(page, text)
+            await visits.send_message(page, text)
         assert await page.text("#uploads") == ""
         waiting = "document.querySelectorAll('#waiting > li').length"
         assert await page.value(waiting) == 3
@@ -289,7 +289,7 @@ async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
         gate.set()
         await page.until(f'{draft}.includes(\'"waitingMessages":""\')')
         await page.value("history.back()")
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         asked = [(one.key.thread, one.text, one.files) for one in bot.requests]
         thread = where[1:]
         assert asked == [(thread, "look at it", ("big.bin",)), (thread, "and this", ())]
@@ -305,7 +305,7 @@ async def test_a_file_that_is_chosen_first_goes_along_though_it_is_sent_at_once(
     serving_fake, browsing
 ):
     async with serving_fake({"look": _nothing}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert not [one for one in page.requests if "uploads" in one]
         # All of it before the module that uploads files can have been fetched.
         await page.value(
@@ -315,7 +315,7 @@ async def test_a_file_that_is_chosen_first_goes_along_though_it_is_sent_at_once(
             f" {FIELD}.value = 'look at it';"
             " document.getElementById('composer').requestSubmit(); })()"
         )
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert [(one.text, one.files) for one in bot.requests] == [("look at it", ("x.csv",))]
 
 
@@ -327,9 +327,9 @@ async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_i
     file.write_bytes(b"x" * 1000)
     async with serving_fake() as (bot, client), browsing() as browser:
         gate = await _gated(bot)
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.choose_files("#picker", file)
-        await visits.say(page, "look at it")
+        await visits.send_message(page, "look at it")
         await page.click("#waiting .going .icon")
         await page.until(f"{FIELD}.value === 'look at it'")
         assert await page.value("document.querySelectorAll('#waiting > li').length") == 0
@@ -351,7 +351,7 @@ async def test_leaving_the_page_with_an_upload_is_asked_about_and_said_later(
     file.write_bytes(b"x" * 1000)
     async with serving_fake() as (bot, client), browsing() as browser:
         gate = await _gated(bot)
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.type("hello")
         await page.choose_files("#picker", file)
         await page.until("document.querySelector('#uploads progress')")
@@ -369,7 +369,7 @@ async def test_leaving_the_page_with_an_upload_is_asked_about_and_said_later(
 async def test_without_a_connection_buttons_say_so(serving_fake, browsing):
     async with browsing() as browser:
         async with serving_fake() as (_, client):
-            page = await visits.opened(browser, client)
+            page = await visits.open_page(browser, client)
             page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
         await page.until("!document.getElementById('banner').hidden")
         assert await page.text("#banner") == "The connection is lost. Trying again…"
@@ -380,7 +380,7 @@ async def test_without_a_connection_buttons_say_so(serving_fake, browsing):
 async def test_the_menu_is_used_by_keys(serving_fake, browsing):
     focused = "(document.activeElement.innerText || document.activeElement.ariaLabel)"
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value("document.getElementById('share').focus()")
         await page.press("ArrowDown")
         await page.until(f"{focused} === 'As a web page'")
@@ -400,7 +400,7 @@ async def test_the_menu_is_used_by_keys(serving_fake, browsing):
 async def test_a_second_press_closes_a_menu(serving_fake, browsing):
     is_open = "document.getElementById('actions').matches(':popover-open')"
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for wanted in (True, False, True):
             await page.click("#more")
             await page.until(f"{is_open} === {str(wanted).lower()}")
@@ -418,12 +418,12 @@ async def test_the_bar_shows_what_python_does_and_restarts_it(serving_fake, brow
         return "Waited."
 
     async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert await page.text("#python-state") == "Python stopped"
-        await visits.say(page, "wait")
+        await visits.send_message(page, "wait")
         await page.until(f"{state}.innerText === 'Python running'")
         go_on.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await page.until(f"{state}.dataset.state !== 'running'")
         await visits.choose(page, "python-state", "Restart Python…")
         await page.until("document.querySelector('dialog[open]')")
@@ -434,7 +434,7 @@ async def test_the_bar_shows_what_python_does_and_restarts_it(serving_fake, brow
 async def test_colours_are_chosen_and_kept(serving_fake, browsing):
     ground = "getComputedStyle(document.body).backgroundColor"
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.look(width=1280, is_dark=True)
         dark = await page.value(ground)
         await visits.choose(page, "more", "Light")
@@ -470,12 +470,12 @@ async def test_a_burst_is_answered_in_its_order_and_called_by_its_first_words(
     script = dict.fromkeys("ABCDE", echo)
     async with serving_fake(script) as (bot, client), browsing() as browser:
         bot.queries.history = _reluctant(bot.queries.history)
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value(
             "for (const letter of 'ABCDE') { document.getElementById('message').value = letter;"
             " document.getElementById('composer').requestSubmit(); }"
         )
-        await visits.answered(page, 5)
+        await visits.wait_for_turns(page, 5)
         assert [one.text for one in bot.requests] == list("ABCDE")
         assert (await page.text(".words")).split() == list("ABCDE")
         past = await bot.queries.history(bot.requests[0].key)
@@ -492,9 +492,9 @@ async def test_a_message_that_ends_each_connection_is_given_back(serving_fake, b
         raise asyncio.CancelledError
 
     async with serving_fake() as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         bot.events.claim = broken
-        await visits.say(page, "hello")
+        await visits.send_message(page, "hello")
         await page.until("document.getElementById('complaint').innerText.includes('kept here')")
         assert await page.value("document.getElementById('message').value") == "hello"
         assert len(tries) == 5
@@ -502,7 +502,7 @@ async def test_a_message_that_ends_each_connection_is_given_back(serving_fake, b
 
 async def test_a_long_line_of_code_hides_no_other(serving_fake, browsing):
     async with serving_fake(models=()) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.until("document.querySelector('#code').shadowRoot")
         await page.click("#code")
         await page.type("first = 1\nlong = '" + "word " * 200 + "'")

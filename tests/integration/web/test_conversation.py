@@ -21,14 +21,14 @@ async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsin
         return "\n\n".join([turn.request.text] * 20)
 
     async with serving_fake({"echo": echo}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "echo 1")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "echo 1")
+        await visits.wait_for_turns(page)
         (request,) = bot.requests
         for number in range(2, 81):
             await bot.add_turn(request.key, f"echo {number}", answer=f"echo {number}" * 20)
         await page.reload()
-        await visits.answered(page, 30)
+        await visits.wait_for_turns(page, 30)
         await page.value("document.getElementById('scroll').scrollTop = 0")
         await page.wait_for_frame()
         # What is far away has no text that is seen, and only about a height.
@@ -57,9 +57,9 @@ async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, br
         return "Hello."
 
     async with serving_fake({"hello": hello}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "hello")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page)
         key = bot.requests[0].key
         await bot.notify(key, "In 80 seconds its variables are let go.")
         await bot.notify(key, "The variables of this conversation are gone.")
@@ -67,7 +67,7 @@ async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, br
             await page.until("document.querySelector('.between')")
             assert await page.text(".between") == "The variables of this conversation are gone."
             await page.reload()
-            await visits.answered(page)
+            await visits.wait_for_turns(page)
 
 
 async def test_one_stop_is_said_once(serving_fake, browsing):
@@ -84,11 +84,11 @@ async def test_one_stop_is_said_once(serving_fake, browsing):
             turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.5))
 
     async with serving_fake({"wait()": play}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py wait()")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py wait()")
         await running.wait()
         await page.click("#stop")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         for _ in range(2):
             text = await page.text(".turn")
             assert text.lower().count("stopped") == 2, text  # "Stopped · 1.5 s", "Where it was …"
@@ -96,13 +96,13 @@ async def test_one_stop_is_said_once(serving_fake, browsing):
             await page.click(".calm summary")
             assert "line 1" in await page.text(".calm")
             await page.reload()
-            await visits.answered(page)
+            await visits.wait_for_turns(page)
             await page.until("document.querySelector('.calm')")
 
 
 async def test_an_end_that_says_more_than_stopped_is_shown(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         drawn = await page.value(
             "(async () => { const {Turn} = await import('/turns.js');"
             " const turn = new Turn({id: 'x', request: 'go', files: [], is_code: false,"
@@ -121,10 +121,10 @@ async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake,
 
     script = {"wait": wait, "x": wait}
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "wait")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "wait")
         await page.until("document.querySelector('.turn')")
-        await visits.say(page, "/py x = 12345")
+        await visits.send_message(page, "/py x = 12345")
         await page.until(f"{LAST}.innerText.includes('Queued: 1 request ahead')")
         assert "x = 12345" in await page.text(".code-asked")
         await page.value(f"{LAST}.querySelector('.state button').click()")
@@ -132,7 +132,7 @@ async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake,
         assert "x = 12345" in await page.text(".code-asked")
         assert await page.value(f"{LAST}.querySelector('.bad, [role=alert]')") is None
         gate.set()
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
 
 
 @pytest.mark.gate
@@ -144,8 +144,8 @@ async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fak
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"input()": play}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py input()")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py input()")
         other = await browser.page()
         await other.go(await page.value("location.href"))
         await other.click(".question input[type=text]")
@@ -166,24 +166,24 @@ async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
 ):
     script = {"hello": conversations.echo, "more": conversations.echo}
     async with serving_fake(script) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "hello")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page)
         source = await page.value("location.hash")
-        await visits.say(page, "/fork")
+        await visits.send_message(page, "/fork")
         await page.until(f"location.hash !== '{source}' && document.querySelector('.turn')")
         await page.until("document.body.innerText.includes('a copy of another one')")
         await page.until("document.body.innerText.includes('echo: hello')")
-        await visits.say(page, "more")
+        await visits.send_message(page, "more")
         await page.until("document.body.innerText.includes('echo: more')")
-        await visits.say(page, "/undo")
+        await visits.send_message(page, "/undo")
         await page.until("!document.body.innerText.includes('echo: more')")
         await page.until("document.body.innerText.includes('echo: hello')")
         # It says what it did, and the question can be written anew.
         await page.until("document.body.innerText.includes('are back to before “more”')")
         assert await page.value("document.getElementById('message').value") == "more"
         await page.value("document.getElementById('message').value = ''")
-        await visits.say(page, "/again")
+        await visits.send_message(page, "/again")
         await page.until("document.body.innerText.includes('Nothing to rebuild')")
         asked = [request.key.thread for request in bot.requests]
         assert asked == [source.removeprefix("#"), (await page.value("location.hash"))[1:]]
@@ -194,10 +194,10 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
 ):
     script = {name: conversations.echo for name in ("one", "two", "three")}
     async with serving_fake(script) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for number, text in enumerate(("one", "two"), 1):
-            await visits.say(page, text)
-            await visits.answered(page, number)
+            await visits.send_message(page, text)
+            await visits.wait_for_turns(page, number)
         source = await page.value("location.hash")
         await page.click(".turn:last-child .asked > button")
         await page.until("document.activeElement.ariaLabel === 'Question'")
@@ -210,7 +210,7 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
         await page.press("Enter")
         await page.until(f"location.hash !== '{source}' && document.querySelector('.versions')")
         # The question before, the notice with the way to the other branch, and the new question.
-        await visits.answered(page, 3)
+        await visits.wait_for_turns(page, 3)
         shown = await page.value("document.getElementById('turns').innerText")
         words = ["echo: one", "Another branch", "2 / 2", "echo: three"]
         assert [shown.find(one) > 0 for one in [*words, "echo: two"]] == [True] * 4 + [False]
@@ -218,7 +218,7 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
         assert len({request.key for request in bot.requests}) == 2
         assert await page.value("document.querySelectorAll('#conversations li').length") == 1
         await page.reload()
-        await visits.answered(page, 3)
+        await visits.wait_for_turns(page, 3)
         await page.click(".versions a")
         await page.until(f"location.hash === '{source}'")
         await page.until("document.querySelector('.versions')?.innerText.includes('1 / 2')")
@@ -226,7 +226,7 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
         # Asked anew as it was, and deleted with all its branches.
         await page.click(".turn:last-child .meta button:last-of-type")
         await page.until("document.querySelector('.versions')?.innerText.includes('3 / 3')")
-        await visits.answered(page, 3)
+        await visits.wait_for_turns(page, 3)
         assert [request.text for request in bot.requests][3:] == ["two"]
         await page.click("#conversations button")
         await page.click("#actions button:last-child")
@@ -240,7 +240,7 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
 
 async def test_what_was_lost_can_be_made_again_beside_the_variables(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value(
             "import('/pane.js').then(pane => pane.show("
             "{panel: 'variables', rows: [['Saved', 'nothing']], variables: [], lost_cells: 2},"
@@ -254,15 +254,15 @@ async def test_what_was_lost_can_be_made_again_beside_the_variables(serving_fake
 
 async def test_a_schedule_has_the_time_zone_of_the_browser(serving_fake, browsing):
     async with serving_fake({}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
-        await visits.say(page, "/schedule daily 9:00: hello")
+        await visits.send_message(page, "/schedule daily 9:00: hello")
         confirm = "[...document.querySelectorAll('button')].find(e => e.innerText === 'Confirm')"
         await page.until(confirm)
         buttons = "[...document.querySelectorAll('.approval button')].map(e => e.innerText)"
         assert await page.value(buttons) == ["Confirm", "Change", "Cancel"]
         await page.value(f"{confirm}.click()")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await bot.wait_until_idle()
         (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         assert schedule.zone == "Asia/Tokyo"
@@ -289,7 +289,7 @@ async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsi
 
     script = {HOSTILE_TEXT.partition(" ")[0]: fail}
     async with serving_fake(script) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         words = f"/schedule daily 9:00 UTC: {HOSTILE_TEXT}"
         await page.value(f"{visits.FIELD}.focus()")
         await page.value(f"document.execCommand('insertText', false, {json.dumps(words)})")
@@ -297,13 +297,13 @@ async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsi
         await page.until("document.querySelector('.approval button')")
         card = await page.text(".approval")
         await page.click(".approval button")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await bot.wait_until_idle()
         await fire(bot)
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         lists = []
         for command, words in (("/schedules", "daily 9:00: "), ("/schedules history 1", "failed:")):
-            await visits.say(page, command)
+            await visits.send_message(page, command)
             row = f"document.querySelector('#panel-body').innerText.includes('{words}')"
             await page.until(row)
             lists.append(await page.text("#panel-body"))
@@ -329,7 +329,7 @@ async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
         await page.value("document.getElementById('message').focus()")
         await page.type("price = 41")
         await page.press("Enter", modifiers=2)
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
         await service.services.hosts.end_session(values.format_key(key), "It was let go.")
         saved = (await service.queries.variables(key)).saved
@@ -350,7 +350,7 @@ async def test_a_variable_leads_to_the_cells_that_made_and_read_it(serving_kerne
             await page.value("document.getElementById('message').focus()")
             await page.type(code)
             await page.press("Enter", modifiers=2)
-            await visits.answered(page, count)
+            await visits.wait_for_turns(page, count)
         await visits.choose(page, "python-state", "Variables")
         await page.until("document.querySelector('.uses')")
         await page.value("document.querySelector('.uses').open = true")
@@ -371,13 +371,13 @@ async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
         return "Here: \n```python\nbroken()\n```"
 
     async with serving_fake({"broken()": play, "Why": explain}) as (bot, client), browsing() as b:
-        page = await visits.opened(b, client)
-        await visits.say(page, "/py broken()")
-        await visits.answered(page)
+        page = await visits.open_page(b, client)
+        await visits.send_message(page, "/py broken()")
+        await visits.wait_for_turns(page)
         await page.click(".to-ask")
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         await page.click(".turn:last-child .to-run")
-        await visits.answered(page, 3)
+        await visits.wait_for_turns(page, 3)
         asked = [(request.text, request.is_code) for request in bot.requests]
         assert [asked[0], asked[2]] == [("broken()", True)] * 2
         await page.click(".to-edit")
@@ -402,15 +402,15 @@ async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
         "\x1b[32m 10%\r\x1b[33m 99%"
     )
     many = "".join(f"\x1b[3{number % 8}m{number}" for number in range(40_000)) + "\n"
-    script = visits.playing(values.Text("stdout", printed), values.Text("stderr", many))
+    script = visits.make_script(values.Text("stdout", printed), values.Text("stderr", many))
     runs = (
         "[...document.querySelectorAll('.printed.stdout span:not(:has(span))')].map(e =>"
         " [e.textContent, e.className, e.style.color || e.style.background])"
     )
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         for _ in range(2):
             assert await page.value(runs) == [
                 ["red", "", "var(--ansi-1)"],
@@ -425,7 +425,7 @@ async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
             # A line of very many colours, which would keep a browser busy, is drawn without.
             assert await page.value("document.querySelectorAll('.stderr span').length") == 1
             await page.reload()
-            await visits.answered(page)
+            await visits.wait_for_turns(page)
 
 
 async def test_black_and_inverse_text_can_be_read_on_coloured_grounds(serving_fake, browsing):
@@ -440,12 +440,12 @@ async def test_black_and_inverse_text_can_be_read_on_coloured_grounds(serving_fa
         " [e.textContent, e.style.color, e.style.background.replace(/ 16%.*/, '')])"
     )
     async with (
-        serving_fake(visits.playing(values.Text("stdout", printed))) as (_, client),
+        serving_fake(visits.make_script(values.Text("stdout", printed))) as (_, client),
         browsing() as browser,
     ):
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         assert await page.value(colours) == [
             ["black", MIXED % 0, "color-mix(in srgb, var(--ansi-3)"],
             ["grey", MIXED % 8, "color-mix(in srgb, var(--ansi-15)"],
@@ -480,10 +480,10 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
         return "Three regions."
 
     async with serving_fake({"ask": play}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "ask")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "ask")
         for _ in range(2):
-            await visits.answered(page)
+            await visits.wait_for_turns(page)
             await page.until("document.querySelector('.cell + .queries')")
             assert await page.text(".cell + .queries summary") == "2 queries"
             assert not await page.value("document.querySelector('.queries').open")
@@ -505,9 +505,9 @@ async def _drawn(turn):
 
 async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsing):
     async with serving_fake({"draw": _drawn}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "draw")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "draw")
+        await visits.wait_for_turns(page)
         for _ in range(2):
             await page.click(".work summary")
             # The end of what was printed is in sight, and how much there is of it.
@@ -520,7 +520,7 @@ async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsin
             # An error is named once.
             assert (await page.text(".output.error")).count("ValueError: no") == 1
             await page.reload()
-            await visits.answered(page)
+            await visits.wait_for_turns(page)
 
 
 async def test_an_error_is_named_once_and_one_long_line_is_no_count_of_lines(
@@ -530,9 +530,9 @@ async def test_an_error_is_named_once_and_one_long_line_is_no_count_of_lines(
     outputs = ("x" * 9000, values.Error("ConnectionError", "no", trace))
     script = {"show": lambda turn: turn.run(0, "get()", *outputs)}
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py show")
+        await visits.wait_for_turns(page)
         assert await page.text(".output.error pre") == "Cell 1, line 1\n    get()"
         assert await page.text(".printed-box button") == "… Show all of it"
 
@@ -568,14 +568,14 @@ async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
     folded = ["It is seven.", "Ran 3 cells, 1 failed · 0.75 s", "picture", "7"]
     script = {"work": work, "hello": conversations.echo}
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, height=700)
-        await visits.say(page, "work")
+        page = await visits.open_page(browser, client, height=700)
+        await visits.send_message(page, "work")
         await page.until("document.querySelector('.output img')?.naturalWidth === 600")
         # What draws the table comes by itself.
         await page.until(f"({SEEN}).length === {len([*live, *drawn])}")
         assert await page.value(SEEN) == [*live, *drawn]
         gate.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert await page.value(SEEN) == folded
         # The picture alone is higher than the window, and yet the words are seen.
         words = "document.querySelector('.answer > .words').getBoundingClientRect()"
@@ -586,11 +586,11 @@ async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
         await page.press("Enter")
         assert await page.value(SEEN) == [*folded[:2], *live, *drawn]
         # It stays so while the page is open.
-        await visits.say(page, "hello")
-        await visits.answered(page, 2)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page, 2)
         assert await page.value(SEEN) == [*folded[:2], *live, *drawn]
         await page.reload()
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         await page.until(f"({SEEN}).length === {len(folded)}")
         assert (await page.value(SEEN))[0] == folded[0]
 
@@ -601,9 +601,9 @@ async def test_what_failed_last_stays_in_sight_as_does_code_of_people(serving_fa
         return "" if turn.request.is_code else "There are none."
 
     async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "fail")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "fail")
+        await visits.wait_for_turns(page)
         error = ["KeyError: 'rows'", "Cell 1, line 1"]
         assert await page.value(SEEN) == [
             "There are none.",
@@ -611,8 +611,8 @@ async def test_what_failed_last_stays_in_sight_as_does_code_of_people(serving_fa
             *error,
         ]
         await page.click("#new")
-        await visits.say(page, "/py fail")
-        await visits.answered(page)
+        await visits.send_message(page, "/py fail")
+        await visits.wait_for_turns(page)
         assert await page.value(SEEN) == ["rows", "printed", *error]
 
 
@@ -627,9 +627,9 @@ async def test_words_between_cells_lead_to_files_as_the_last_words_do(serving_fa
         return "Done."
 
     async with serving_fake({"work": work}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "work")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "work")
+        await visits.wait_for_turns(page)
         await page.click(".work summary")
         text = await page.text(".work ~ .words")
         assert text == "I save the totals (totals (1).csv) first."
@@ -646,15 +646,15 @@ async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, b
         return "Thirty."
 
     async with serving_fake({"work": work}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, height=600)
-        await visits.say(page, "work")
+        page = await visits.open_page(browser, client, height=600)
+        await visits.send_message(page, "work")
         await page.until("document.querySelector('.output img')?.naturalWidth === 600")
         await page.until("document.getElementById('scroll').scrollTop > 0")
         await page.wait_for_frame()
         await page.value("document.getElementById('scroll').scrollTop = 0")
         await page.until("!document.getElementById('latest').hidden")
         gate.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert await page.value("document.querySelector('.work').open")
         assert await page.value("document.querySelector('.printed').checkVisibility()")
 
@@ -669,11 +669,11 @@ async def test_who_waits_sees_for_how_long_and_how_long_it_may_take(serving_fake
         return "Done."
 
     async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "wait")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "wait")
         await page.until(f"/Running… [34] s of at most \\d+ min/.test({LAST}.innerText)")
         gate.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
 
 
 async def test_a_request_whose_end_could_not_be_recorded_yet_is_shown(
@@ -684,9 +684,9 @@ async def test_a_request_whose_end_could_not_be_recorded_yet_is_shown(
 
     monkeypatch.setattr(turns.Turns, "finish", fail)
     async with serving_fake({"good": conversations.echo}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "good morning")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "good morning")
+        await visits.wait_for_turns(page)
         await page.reload()
         await page.until("document.querySelector('.turn')")
         assert "good morning" in await page.text(".turn")
@@ -713,15 +713,15 @@ async def test_a_job_is_a_turn_of_its_own_beside_which_others_are_answered(servi
 
     script = {"begin": begin, "work()": work, "hello": hello}
     async with serving_fake(script) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "begin")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "begin")
+        await visits.wait_for_turns(page)
         assert await page.value("document.querySelectorAll('.cell.failed').length") == 0
         request = bot.requests[0]
         about = {"person": request.person.id, "request_id": "1234567890123456", "is_job": True}
         await bot.go_on(request.key, "work()", **about)
         await page.until(f"{LAST}.textContent.includes('step 1')")
-        await visits.say(page, "hello")
+        await visits.send_message(page, "hello")
         await page.until("document.querySelector('#turns').textContent.includes('Hello.')")
         assert await page.value("document.getElementById('stop').hidden") is False
         await page.click("#stop")

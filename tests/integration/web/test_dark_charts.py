@@ -42,7 +42,7 @@ async def test_charts_are_dark_on_a_dark_page_unless_they_have_colours_of_their_
             await page.type(code)
             await page.press("Enter", modifiers=2)
             await page.until(f"document.querySelectorAll('#turns iframe').length === {count}")
-            await visits.answered(page, count)
+            await visits.wait_for_turns(page, count)
         async with session.get(address) as response:
             origin = str(response.url.origin())
         grounds = []

@@ -74,11 +74,11 @@ def test_temml_is_what_its_package_has():
 
 async def test_the_page_is_light_before_the_first_formula(serving_fake, browsing):
     words = "Some `code` and **words**.\n\n| a |\n|---|\n| 1 |"
-    script = visits.playing("\x1b[31mprinted\x1b[0m", text=words)
+    script = visits.make_script("\x1b[31mprinted\x1b[0m", text=words)
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         weight = await page.value(WEIGHT)
         assert 50_000 < weight <= 170_000, weight
 
@@ -86,7 +86,7 @@ async def test_the_page_is_light_before_the_first_formula(serving_fake, browsing
 @pytest.mark.gate
 async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert not [one for one in page.requests if "temml" in one]
         counts = {}
         for text in TYPESET:
@@ -99,7 +99,7 @@ async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):
 
 async def test_what_is_no_formula_stands_as_it_was_written(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for text in SAME:
             await page.value(DRAWN % json.dumps(text))
             await page.until(SETTLED)
@@ -112,7 +112,7 @@ async def test_what_is_no_formula_stands_as_it_was_written(serving_fake, browsin
 async def test_no_formula_leaves_its_place(serving_fake, browsing):
     tex = r"\(a\kern{-1000em}b\rule{900em}{900em}\) and \(\raisebox{900em}{x}\hspace{-500em}y\)"
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, width=600)
+        page = await visits.open_page(browser, client, width=600)
         await page.value(DRAWN % json.dumps(tex))
         await page.until(SETTLED)
         assert await page.value(MATHS) == 2
@@ -124,7 +124,7 @@ async def test_no_formula_leaves_its_place(serving_fake, browsing):
 
 async def test_formulas_keep_nobody_waiting(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value(DRAWN % json.dumps("$x$"))
         await page.until(SETTLED)
 
@@ -156,10 +156,10 @@ async def test_what_code_shows_as_markdown_or_latex_is_drawn(serving_fake, brows
         values.Latex(latex=r"The area is $\pi r^2$."),
         values.Result(plain="**plain**"),
     )
-    async with serving_fake(visits.playing(*outputs)) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+    async with serving_fake(visits.make_script(*outputs)) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         for _ in range(2):
             await page.until(f"{SETTLED} && {MATHS} === 3")
             assert await page.text(".output.markdown strong") == "bold"
@@ -168,4 +168,4 @@ async def test_what_code_shows_as_markdown_or_latex_is_drawn(serving_fake, brows
             assert "Integral(" not in await page.text(".outputs")
             assert await page.text(".output.result") == "**plain**"
             await page.reload()
-            await visits.answered(page)
+            await visits.wait_for_turns(page)

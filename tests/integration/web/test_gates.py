@@ -85,7 +85,7 @@ async def test_who_was_sent_the_cookie_on_another_port_can_do_nothing_with_it(se
 @pytest.mark.gate
 async def test_a_page_that_has_lost_its_key_is_locked(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert client.key not in await page.value("location.href")
         await page.reload()
         await page.until("!document.getElementById('welcome').hidden")
@@ -99,7 +99,7 @@ async def test_a_page_that_has_lost_its_key_is_locked(serving_fake, browsing):
 @pytest.mark.gate
 async def test_a_made_up_key_does_not_replace_the_kept_one(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for _ in range(2):
             await page.go(f"{client.origin}/?again#key={'0' * 64}")
             await page.until("!document.getElementById('welcome').hidden")
@@ -110,7 +110,7 @@ async def test_a_made_up_key_does_not_replace_the_kept_one(serving_fake, browsin
 @pytest.mark.gate
 async def test_a_key_that_is_refused_gives_way_or_the_page_is_locked(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         page.expected = ["401", "403"]
         await page.value(f"{KEPT} = '{'0' * 64}'")
         await page.go(str(client.address))

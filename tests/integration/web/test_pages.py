@@ -25,7 +25,7 @@ HOSTILE = (
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
     opening = serving_fake(notice="A demo model.", sandbox_level="none")
     async with opening as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert await page.value("location.search + location.pathname") == "/"
         assert client.address.query["token"] not in await page.value("location.href")
         assert await page.value("document.referrer") == ""
@@ -43,7 +43,7 @@ async def test_first_screen_says_what_an_ordinary_container_does_not_give(
     serving_fake, browsing, level, is_told
 ):
     async with serving_fake(sandbox_level=level) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert ("Sandbox level: container" in await page.text("#welcome")) is is_told
         assert await page.value("document.getElementById('walls').hidden")
 
@@ -53,7 +53,7 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
         await asyncio.sleep(60)
 
     async with serving_fake({"slow": slow}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         milliseconds = []
         for number in range(1, 11):
             await page.value("document.getElementById('message').focus()")
@@ -71,7 +71,7 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
             await page.until(f"{state}?.innerText.includes('Thinking')")
             for _ in range(2):
                 await page.press("Escape")
-            await visits.answered(page, number)
+            await visits.wait_for_turns(page, number)
             if milliseconds[-1] <= 50:
                 break
         # The quickest, because the machine does other things too.
@@ -93,11 +93,13 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         values.Json(json='{"a": 1}'),
         values.Notice("Output was cut."),
     )
-    script = visits.playing(*outputs, text="See `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
+    script = visits.make_script(
+        *outputs, text="See `made.csv`.", artifacts=[("made.csv", b"1,2\n")]
+    )
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show me")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show me")
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('.output img').naturalWidth === 3")
         classes = "[...document.querySelector('.outputs').children].map(e => e.className)"
         expected = [
@@ -116,7 +118,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         seconds = re.compile(r"[\d.]+ s(?=\nCopy)")
         before = seconds.sub("", await page.text("#turns"))
         await page.reload()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('.output img')?.naturalWidth === 3")
         # What draws tables is fetched with the first one.
         await page.until("document.querySelector('.output.table td')")
@@ -126,11 +128,14 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
 async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsing):
     head = values.Table(columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle="t7")
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
-    async with serving_fake(visits.playing(head, whole)) as (bot, client), browsing() as browser:
+    async with (
+        serving_fake(visits.make_script(head, whole)) as (bot, client),
+        browsing() as browser,
+    ):
         bot.tables["t7"] = b"all,of\nit,1\n"
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         await page.until("document.getElementById('title').textContent === 'show'")
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:nth-last-child(2)")
@@ -157,9 +162,9 @@ async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, brows
         turn.reply.finished(1, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "go")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "go")
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('.stderr').textContent")
         assert await page.text(".stderr") == "100% done\naXc\n"
         assert await page.text(".output.result") == "second"
@@ -180,7 +185,7 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing_as_people
         values.Image(mime="image/png", data=visits.png(), plain=HOSTILE),
         values.Html(html=f"<p>{HOSTILE}</p>".encode(), plain=HOSTILE),
     )
-    script = visits.playing(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
+    script = visits.make_script(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
 
     async def named(turn):
         turn.reply.announcement(0, HOSTILE)
@@ -194,12 +199,12 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing_as_people
         serving_fake(script, models=(HOSTILE,)) as (bot, client),
         browsing_as_people() as browser,
     ):
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         # The pictures of files that are none; the page that runs behind walls may not load its own.
         page.expected = ["404", "400", "Content Security Policy"]
-        await visits.say(page, f"show {HOSTILE}")
-        await visits.answered(page)
-        await visits.say(page, "named files")
+        await visits.send_message(page, f"show {HOSTILE}")
+        await visits.wait_for_turns(page)
+        await visits.send_message(page, "named files")
         await page.until("document.querySelector('.question')")
         assert await page.value("window.hacked ?? 0") == 0
         count = "document.querySelectorAll('#turns script, #turns iframe[srcdoc]').length"
@@ -238,15 +243,15 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing_as
         parent.postMessage("ran:" + found.join(), "*");
       });
     </script><div style="height:333px"></div>"""
-    script = visits.playing(values.Html(html=tries.encode(), plain="page"))
+    script = visits.make_script(values.Html(html=tries.encode(), plain="page"))
     async with serving_fake(script) as (_, client), browsing_as_people() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         page.expected = ["Content Security Policy", "sandbox", "Unsafe attempt", "cross-origin"]
         await page.value(
             "addEventListener('message', e => { if (e.data?.startsWith) window.said = e.data })"
         )
-        await visits.say(page, "show")
-        await visits.answered(page)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         # It says how tall it is.
         height = "parseInt(document.querySelector('iframe').style.height)"
         assert 340 < await page.until(height) < 500
@@ -257,12 +262,12 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing_as
 
 async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing_as_people):
     html = "<!doctype html><html><body><div style='height:100vh'></div></body></html>"
-    script = visits.playing(values.Html(html=html.encode(), plain="x"))
+    script = visits.make_script(values.Html(html=html.encode(), plain="x"))
     async with serving_fake(script) as (_, client), browsing_as_people() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value("said = []; onmessage = event => said.push(event.data.height)")
-        await visits.say(page, "show")
-        await visits.answered(page)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         await page.until("said.includes(466)")
         await asyncio.sleep(0.3)
         assert await page.value("document.querySelector('iframe').style.height") == "466px"
@@ -271,8 +276,8 @@ async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, b
 async def test_limits_say_what_really_happens_beyond_them(serving_fake, browsing):
     limits = settings.Limits(memory_bytes=3 << 30)
     async with serving_fake(limits=limits) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/limits")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/limits")
         await page.until("document.getElementById('panel').open")
         rows = await page.value(
             "[...document.querySelectorAll('#panel tr')].map(row => row.innerText)"
@@ -291,12 +296,12 @@ async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
     spent = values.Usage(input_tokens=1200, output_tokens=345, money=money, cpu_seconds=1.5)
     opening = serving_fake({"hello": hello}, allowance=settings.DailyAllowance(tokens=100_000))
     async with opening as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "hello")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "hello")
+        await visits.wait_for_turns(page)
         (request,) = bot.requests
         await bot.spend(request.key, request.person.id, spent)
-        await visits.say(page, "/usage")
+        await visits.send_message(page, "/usage")
         await page.until("document.getElementById('panel').open")
         shown = await page.value("document.getElementById('panel').innerText")
         assert "1,545 tokens, cost 0.0210, 1.5 s of processor time" in shown
@@ -308,7 +313,7 @@ async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.press("Enter")
         assert await page.text("#complaint") == "Please write something first."
         long = "x" * 200_000
@@ -338,7 +343,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         return ", ".join(turn.request.files)
 
     async with serving_fake({"look": look}, limits=limits) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.drop_files(700, 400, small, empty)
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await page.drop_files(700, 400, big)
@@ -346,8 +351,8 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         assert "limit is 97.7 KiB" in await page.text("#complaint")
         await page.reload()
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
-        await visits.say(page, "look at them")
-        await visits.answered(page)
+        await visits.send_message(page, "look at them")
+        await visits.wait_for_turns(page)
         assert bot.requests[0].files == ("a b.csv", "empty")
         assert await page.text(".words") == "a b.csv, empty"
         assert await page.text("#uploads") == ""
@@ -373,13 +378,13 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
     script = {"long": long, "hello": hello}
     async with browsing() as browser:
         async with serving_fake(script, web=web) as (bot, client):
-            page = await visits.opened(browser, client)
+            page = await visits.open_page(browser, client)
             page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
-            await visits.say(page, "hello first")
-            await visits.answered(page)
-            await visits.say(page, "long story")
+            await visits.send_message(page, "hello first")
+            await visits.wait_for_turns(page)
+            await visits.send_message(page, "long story")
             await page.until("document.querySelectorAll('.words').length === 2")
-            await visits.say(page, "hello waiting")
+            await visits.send_message(page, "hello waiting")
             await page.until("document.body.innerText.includes('1 request ahead')")
             await bot.wait_until_recorded(bot.requests[0].key)
             # What is there now is what a bot that was killed leaves behind.
@@ -394,7 +399,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
             for words in ("hello first", "long story", "hello waiting"):
                 assert text.count(words) == 1
             assert await page.value("document.querySelectorAll('.turn').length") == 3
-            await visits.say(page, "hello third")
+            await visits.send_message(page, "hello third")
             await page.until("document.body.innerText.split('Hello again').length === 4")
 
 
@@ -409,7 +414,7 @@ async def test_a_turn_that_another_bot_began_goes_on_where_it_stands(serving_fak
         return ""
 
     async with serving_fake({"go": going_on}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
         await bot.go_on(key, "go on", person="you", request_id="1" * 32)
         await page.until("document.querySelector('#turns')?.innerText.includes('after')")
@@ -417,7 +422,7 @@ async def test_a_turn_that_another_bot_began_goes_on_where_it_stands(serving_fak
             assert (await page.text("#turns")).count(words) == 1
         assert "Running" in await page.text("#turns")
         gate.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
 
 
 @pytest.mark.gate
@@ -426,9 +431,9 @@ async def test_several_conversations_stay_apart(serving_fake, browsing):
         return f"You said: {turn.request.text}"
 
     async with serving_fake({"echo": echo}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "echo one")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "echo one")
+        await visits.wait_for_turns(page)
         await page.click("#new")
         await page.until("!document.getElementById('welcome').hidden")
         await page.type("unsent draft")
@@ -478,12 +483,12 @@ async def test_conversations_are_found_by_what_was_said(serving_fake, browsing):
         return f"You said: {turn.request.text}"
 
     async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "echo of the <b>volcano</b>")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "echo of the <b>volcano</b>")
+        await visits.wait_for_turns(page)
         await page.click("#new")
-        await visits.say(page, "echo of the sea")
-        await visits.answered(page)
+        await visits.send_message(page, "echo of the sea")
+        await visits.wait_for_turns(page)
         await page.value("document.getElementById('search').focus()")
         await page.type("volc")
         await page.until("document.getElementById('found').textContent === '1 found'")
@@ -502,13 +507,13 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         return "Echo."
 
     async with serving_fake({"echo": echo, "x": echo}) as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         assert await page.value("document.activeElement.id") == "message"
         await page.type("echo a")
         await page.press("Enter", modifiers=8)
         await page.type("second line")
         await page.press("Enter")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert bot.requests[0].text == "echo a\nsecond line"
         names = []
         for _ in range(3):
@@ -533,7 +538,7 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         await page.press("Tab")
         await page.type("y")
         await page.press("Enter", modifiers=2)
-        await visits.answered(page, 2)
+        await visits.wait_for_turns(page, 2)
         assert (bot.requests[1].text, bot.requests[1].is_code) == ("x = 1\n    y", True)
         assert await page.value("document.getElementById('spoken').getAttribute('aria-live')")
 
@@ -547,12 +552,12 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"getpass()": ask}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py getpass()")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py getpass()")
         await page.until("document.activeElement.type === 'password'")
         await page.type("secret")
         await page.press("Enter")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('.outputs').innerText.includes('6 letters')")
         assert "secret" not in await page.text("#turns")
 
@@ -568,12 +573,12 @@ async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"reach()": ask}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/py reach()")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py reach()")
         await page.until("document.querySelectorAll('.approval button').length === 3")
         assert "Send this request?" in await page.text(".approval")
         await page.value("document.querySelectorAll('.approval button')[1].click()")
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('.outputs').innerText.includes('It was session')")
 
 
@@ -583,12 +588,12 @@ async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing
         raise errors.BotError("No money is left for today.")
 
     async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "fail please")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "fail please")
         await page.until("document.querySelector('.notice.bad')")
         assert "No money is left for today." in await page.text(".turn")
         # One button is enough to ask again.
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert (await page.text(".turn button")).lower().count("again") == 1
         await page.click(".notice.bad button")
         assert await page.value("document.getElementById('message').value") == "fail please"
@@ -609,8 +614,8 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
         return "Here."
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "go")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "go")
         for _ in range(2):
             await page.until("document.querySelector('.state progress')?.value === 0.25")
             words = (await page.text(".state")).split()
@@ -618,7 +623,7 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
             await page.go(await page.value("location.href"))
         await page.until("document.querySelector('.state progress')")
         on.set()
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert await page.value("document.querySelector('progress')") is None
         assert "Downloading" not in await page.text(".turn")
 
@@ -634,10 +639,10 @@ async def test_a_wide_table_says_what_is_shown_and_long_cells_are_opened(serving
         index_count=1,
         handle="t1",
     )
-    async with serving_fake(visits.playing(table)) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+    async with serving_fake(visits.make_script(table)) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         assert "50 rows \u00d7 140 columns, the first 2 rows and 100 columns shown" in (
             await page.text(".output.table")
         )
@@ -664,14 +669,14 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(
         " parent.postMessage({inner: innerHeight, over}, '*')"
         "}, 50)</script>"
     )
-    script = visits.playing(values.Html(html=html.encode(), plain="x"))
+    script = visits.make_script(values.Html(html=html.encode(), plain="x"))
     async with serving_fake(script) as (_, client), browsing_as_people() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         await page.value(
             "addEventListener('message', ({data}) => { if (data.inner) said = data }), said = {}"
         )
-        await visits.say(page, "show")
-        await visits.answered(page)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         frame = "parseInt(document.querySelector('iframe').style.height)"
         await page.until(f"said.inner === {frame}")
         assert await page.value("said.over") == 0
@@ -695,15 +700,15 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
             listener.setblocking(False)
         ports = {"UDP": str(udp.getsockname()[1]), "TCP": str(tcp.getsockname()[1])}
         html = re.sub("(UDP|TCP)_PORT", lambda found: ports[found[1]], LEAKS)
-        script = visits.playing(values.Html(html=html.encode(), plain="page"))
+        script = visits.make_script(values.Html(html=html.encode(), plain="page"))
         async with serving_fake(script) as (_, client), browsing_as_people() as browser:
-            page = await visits.opened(browser, client)
+            page = await visits.open_page(browser, client)
             if not is_walled:
                 monkeypatch.delitem(sandboxed_displays._FRAME_HEADERS, "Connection-Allowlist")
             page.expected = [""]  # Each of them is refused in words of its own.
             await page.value("said = []; onmessage = event => said.push(event.data)")
-            await visits.say(page, "show")
-            await visits.answered(page)
+            await visits.send_message(page, "show")
+            await visits.wait_for_turns(page)
             await page.until("said.includes('tried')")
             reached, began = set(), time.monotonic()
             while len(reached) < 2 and time.monotonic() - began < (1.5 if is_walled else 15):
@@ -717,13 +722,13 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
 async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing_as_people):
     html = "<p>Still.</p><script>parent.postMessage('ran', '*')</script>"
     web = settings.Web(port=0, page_scripts=False)
-    script = visits.playing(values.Html(html=html.encode(), plain="page"))
+    script = visits.make_script(values.Html(html=html.encode(), plain="page"))
     async with serving_fake(script, web=web) as (_, client), browsing_as_people() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         page.expected = ["Blocked script execution"]
         await page.value("said = []; onmessage = event => said.push(event.data)")
-        await visits.say(page, "show")
-        await visits.answered(page)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         await page.until("document.querySelector('iframe').dataset.loaded ?? true")
         await page.until("performance.getEntriesByType('resource').some(e => /frame/.test(e.name))")
         await asyncio.sleep(0.3)
@@ -783,15 +788,15 @@ async def test_panels_and_names_of_files_fit_on_a_phone(serving_fake, browsing):
         return "Spent."
 
     async with serving_fake({"spend": spend}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, width=390, height=844)
-        await visits.say(page, "spend")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client, width=390, height=844)
+        await visits.send_message(page, "spend")
+        await visits.wait_for_turns(page)
         name = "document.querySelector('.file .file-title').getBoundingClientRect().right"
         card = "document.querySelector('.file').getBoundingClientRect().right"
         assert await page.value(f"{name} <= {card}")
         for panel in ("limits", "usage", "network", "tools", "help"):
             await page.value(f"{visits.FIELD}.focus()")
-            await visits.say(page, f"/{panel}")
+            await visits.send_message(page, f"/{panel}")
             title = "document.getElementById('panel-title').textContent.toLowerCase()"
             await page.until(f"document.getElementById('panel').open && {title} === '{panel}'")
             body = "document.getElementById('panel-body')"
@@ -806,9 +811,9 @@ async def test_the_end_stays_in_sight_as_the_room_for_writing_grows(serving_fake
         return "\n\n".join(f"Line {number}." for number in range(60))
 
     async with serving_fake({"tell": tell}) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client, height=700)
-        await visits.say(page, "tell")
-        await visits.answered(page)
+        page = await visits.open_page(browser, client, height=700)
+        await visits.send_message(page, "tell")
+        await visits.wait_for_turns(page)
         pane = "document.getElementById('scroll')"
         at_end = f"{pane}.scrollTop + {pane}.clientHeight >= {pane}.scrollHeight - 2"
         await page.until(at_end)

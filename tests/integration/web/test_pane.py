@@ -56,7 +56,7 @@ async def test_json_is_indented_unless_it_is_nested_to_be_too_much(serving_fake,
     wide = "[" * 40 + ",".join("0" * 50_000) + "]" * 40
     written = {"plain": '{"a": ["]]", 1]}', "deep": deep, "wide": wide, "none": "{[" * 60}
     async with serving_fake() as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for name, text in written.items():
             key = values.SessionKey("web", thread=THREAD)
             (bot.directory(key) / f"{name}.json").write_text(text)
@@ -75,7 +75,7 @@ async def test_a_text_is_shown_by_its_encoding_or_it_is_said_that_it_is_another(
     }
     shown = {}
     async with serving_fake() as (bot, client), browsing() as browser:
-        page = await visits.opened(browser, client)
+        page = await visits.open_page(browser, client)
         for name, data in texts.items():
             (bot.directory(values.SessionKey("web", thread=THREAD)) / f"{name}.txt").write_bytes(
                 data
@@ -97,7 +97,7 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         await page.value("document.getElementById('message').focus()")
         await page.type(CODE)
         await page.press("Enter", modifiers=2)
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert not [one for one in page.requests if "/pane." in one or "/panels." in one]
         await page.click("#files")
         await page.until(f"{TITLES} === 'book.xlsx,n.ipynb,notes.md,sales.csv,sales.parquet'")
@@ -167,7 +167,7 @@ async def test_earlier_versions_of_a_file_are_looked_at_and_brought_back(
             await page.value("document.getElementById('message').focus()")
             await page.type(f"open('notes.txt', 'w').write('{words}')")
             await page.press("Enter", modifiers=2)
-            await visits.answered(page, count=number + 1)
+            await visits.wait_for_turns(page, count=number + 1)
         await page.click("#files")
         await page.until(f"{TITLES} === 'notes.txt'")
         await view(page, "notes.txt")
@@ -208,7 +208,7 @@ async def test_variables_and_columns_follow_what_is_run(serving_kernels, browsin
             await page.click(f"#{await page.value(f'{fields}.find(e => e.checkVisibility()).id')}")
             await page.type(code)
             await page.press("Enter", modifiers=2)
-            await visits.answered(page, count=count)
+            await visits.wait_for_turns(page, count=count)
 
         await visits.choose(page, "python-state", "Variables")
         listed = "document.querySelector('#pane .variables').innerText"

@@ -111,8 +111,8 @@ async def test_tabs_see_and_change_only_what_is_theirs(serving_fake):
 @pytest.mark.gate
 async def test_panels_and_forms_in_a_browser(serving_fake, browsing):
     async with serving_fake({}) as (service, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "/memory")
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/memory")
         await page.until("document.querySelector('#panel[open] button.small')")
         assert "I remember nothing here" in await page.text("#panel-body")
         await page.click("#panel-body .row button")
@@ -130,7 +130,7 @@ async def test_panels_and_forms_in_a_browser(serving_fake, browsing):
         await page.until(SAYS.format("Forgotten"))
         assert await service.places.notes(validation.PAGE_SCOPE) == ()
         await page.click("#panel-close")
-        await visits.say(page, "/place edit")
+        await visits.send_message(page, "/place edit")
         await page.until("document.querySelector('.command-form select')")
         await page.click(".command-form textarea")
         await page.type("Be brief.")

@@ -74,7 +74,7 @@ async def _status(stranger, client, path, *, method="GET"):
 async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
     picture = values.Image(data=visits.png(60, 40), mime="image/png", plain="Units by month")
     words = "Units **grew**: see `made.csv`."
-    script = visits.playing(picture, TABLE, text=words, artifacts=[("made.csv", b"1,2\n")])
+    script = visits.make_script(picture, TABLE, text=words, artifacts=[("made.csv", b"1,2\n")])
     async with serving_fake(script, web=PUBLIC) as (bot, client), browsing() as browser:
         await _asked(bot, OURS, "show me the units")
         page = await browser.page()

@@ -31,7 +31,7 @@ async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_ker
         await page.value("document.getElementById('message').focus()")
         await page.type(CODE)
         await page.press("Enter", modifiers=2)
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         assert not [one for one in page.requests if "/tables." in one or "/grids." in one]
         await page.value(f"{EXPLORE}.click()")
         await page.until(f"{STATUS}.startsWith('1,000,000 rows')")
@@ -86,7 +86,7 @@ async def _explored(browser, address, code):
     await page.value("document.getElementById('message').focus()")
     await page.type(code)
     await page.press("Enter", modifiers=2)
-    await visits.answered(page)
+    await visits.wait_for_turns(page)
     await page.value(f"{EXPLORE}.click()")
     await page.until(f"{STATUS}.includes('rows')")
     return page
@@ -115,10 +115,10 @@ async def test_names_of_rows_stay_in_sight_and_a_table_takes_all_room(serving_ke
 
 async def test_a_table_that_python_has_no_more_takes_all_room_as_it_stands(serving_fake, browsing):
     table = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
-    async with serving_fake(visits.playing(table)) as (_, client), browsing() as browser:
-        page = await visits.opened(browser, client)
-        await visits.say(page, "show")
-        await visits.answered(page)
+    async with serving_fake(visits.make_script(table)) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page)
         await page.click(".output-tools button:nth-of-type(2)")
         await page.until("document.querySelector('dialog[open] td')?.innerText === '1'")
         assert "1 row" in await page.text("dialog[open]")
@@ -138,7 +138,7 @@ async def test_a_table_is_explored_in_all_of_the_window(serving_kernels, browsin
         await page.value("document.getElementById('message').focus()")
         await page.type("import pandas; pandas.DataFrame({'a': [1, 2]})")
         await page.press("Enter", modifiers=2)
-        await visits.answered(page)
+        await visits.wait_for_turns(page)
         full = "[...document.querySelectorAll('.output-tools button')]"
         await page.value(f"{full}.find(e => e.innerText === 'Full screen').click()")
         await page.until("document.querySelector('dialog[open] [data-row]')")

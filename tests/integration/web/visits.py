@@ -1,4 +1,4 @@
-"""What the tests of the page do alike: open it, say something, wait for the answer."""
+"""Steps that tests of the page share: open it, send a message, wait for the answer."""
 
 import struct
 import zlib
@@ -9,7 +9,7 @@ ENDED = "document.querySelectorAll('.turn:not([aria-busy])').length"
 FIELD = "document.getElementById('message')"
 
 
-async def opened(browser, client, **look):
+async def open_page(browser, client, **look):
     """Open the page, and wait for its first screen."""
     page = await browser.page(**look)
     await page.go(str(client.address))
@@ -17,15 +17,15 @@ async def opened(browser, client, **look):
     return page
 
 
-async def say(page, text):
-    """Write something and send it."""
+async def send_message(page, text):
+    """Type a message and send it."""
     await page.value(f"{FIELD}.focus()")
     await page.type(text)
     await page.press("Enter")
 
 
-async def answered(page, count=1):
-    """Wait until so many turns are over, and drawn."""
+async def wait_for_turns(page, count=1):
+    """Wait until `count` turns have ended, and are drawn."""
     await page.until(f"{ENDED} === {count}")
     await page.wait_for_frame()
 
@@ -39,21 +39,21 @@ async def choose(page, button, words):
     await page.value(f"{entry}.click()")
 
 
-async def tabbed(page, limit=60):
-    """Press Tab until the focus comes round; gives what it was on, as CSS would name it."""
-    named = (
+async def collect_tab_stops(page, limit=60):
+    """Press Tab `limit` times; returns the focused elements as CSS selectors."""
+    selector = (
         "(e => e === document.body ? '' : e.id ? '#' + e.id : '.' + e.className)"
         "(document.activeElement)"
     )
-    seen = []
+    selectors = []
     for _ in range(limit):
         await page.press("Tab")
-        seen.append(await page.value(named))
-    return seen
+        selectors.append(await page.value(selector))
+    return selectors
 
 
-def playing(*outputs, text="Done.", artifacts=()):
-    """Give a script in which "show" shows outputs, makes files, and says a text."""
+def make_script(*outputs, text="Done.", artifacts=()):
+    """Make a script in which "show" shows outputs, makes files, and answers a text."""
 
     async def play(turn):
         turn.reply.step(1)
@@ -69,7 +69,7 @@ def playing(*outputs, text="Done.", artifacts=()):
 
 
 def png(width=3, height=2):
-    """Make a picture."""
+    """Return a PNG picture."""
 
     def chunk(kind, data):
         body = kind + data

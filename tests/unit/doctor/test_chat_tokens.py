@@ -40,7 +40,7 @@ async def test_good_tokens_are_said_to_be_good():
         slack.world.teams["T1"].scopes = ",".join((*installations.SCOPES, "emoji:read"))
         discord.rest.application_flags = 1 << 19
         found = await findings(
-            slack=worlds.settings_for(slack), discord=settings.Discord(token=discord.token)
+            slack=worlds.make_settings(slack), discord=settings.Discord(token=discord.token)
         )
     assert {name: finding.detail for name, finding in found.items()} == {
         "Slack bot token": "@interpreter in Loopback",
@@ -55,7 +55,7 @@ async def test_good_tokens_are_said_to_be_good():
 async def test_wrong_tokens_are_said_to_be_wrong_and_shown_nowhere():
     async with slack_servers.Server() as slack, discord_servers.Server() as discord:
         found = await findings(
-            slack=worlds.settings_for(slack, bot_token="xoxb-wrong", app_token="xapp-wrong"),
+            slack=worlds.make_settings(slack, bot_token="xoxb-wrong", app_token="xapp-wrong"),
             discord=settings.Discord(token="wrong-secret"),
         )
         discord.rest.refusals.clear()
@@ -82,7 +82,7 @@ async def test_missing_scopes_and_intents_are_named():
         scopes = [scope for scope in installations.SCOPES if not scope.startswith("files:")]
         slack.world.teams["T1"].scopes = ",".join(scopes)
         found = await findings(
-            slack=worlds.settings_for(slack, transport="http"),
+            slack=worlds.make_settings(slack, transport="http"),
             discord=settings.Discord(token=discord.token),
         )
         undemanding = settings.Discord(token=discord.token, message_content="off")
@@ -102,7 +102,7 @@ async def test_networks_that_do_not_answer_are_not_waited_for_long(is_silent):
             slack.choose_fault = lambda *_: slack_servers.Fault("slow", seconds=20)
             discord.rest.delay_seconds = 20
         chosen = {
-            "slack": worlds.settings_for(slack),
+            "slack": worlds.make_settings(slack),
             "discord": settings.Discord(token=discord.token),
         }
         if is_silent:

@@ -38,7 +38,7 @@ def bot(server, service):
     async def start(script=echo, **options):
         async with (
             service(script) as opened,
-            chats.connected(server.path, opened, **options) as chat,
+            chats.connect_platform(server.path, opened, **options) as chat,
         ):
             yield opened, chat
 
@@ -62,7 +62,7 @@ async def ask_name(turn):
 
 
 async def until(condition, what="that"):
-    return await rules.wait_until(condition, what=what)
+    return await rules.wait_until(condition, subject=what)
 
 
 def texts(server, room):
@@ -369,7 +369,7 @@ async def test_code_is_approved_once_for_the_session_or_declined(server, bot, ac
 
 
 async def test_of_two_bots_and_two_deliveries_one_answers(server, service, bot):
-    async with bot() as (first, _), chats.connected(server.path, first):
+    async with bot() as (first, _), chats.connect_platform(server.path, first):
         message = server.say("alice", "@alice", "one")
         server.deliver(message)
         await answered(server, "@alice", "You said: one")

@@ -64,7 +64,7 @@ def texts(server):
 
 async def stand(server, *expected):
     """Wait until these messages stand."""
-    await rules.wait_until(lambda: texts(server) == [*expected], what="messages")
+    await rules.wait_until(lambda: texts(server) == [*expected], subject="messages")
 
 
 @pytest.mark.parametrize("call", ["post", "edit"])
