@@ -52,6 +52,6 @@ def test_the_choice_of_two_keeps_machines_alike(monkeypatch: pytest.MonkeyPatch)
     def first(offers, *, sample):
         return sample(offers, 1)[0][0]
 
-    monkeypatch.setattr(placement_offers, "choose", first)
+    monkeypatch.setattr(placement_offers, "choose_host", first)
     of_one = simulated(hosts=30, sessions=1500, deaths=0, zone_is_lost=False)
     assert of_two.spread[-1] < of_one.spread[-1]

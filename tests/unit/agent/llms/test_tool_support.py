@@ -304,7 +304,7 @@ def test_small_model_reads_less():
     day = datetime.date(2026, 11, 21)
     short, long = (
         prompt_texts.build_system_prompt(
-            settings.Limits(), today=day, note="Be kind.", is_small=is_small
+            settings.Limits(), today=day, place="Be kind.", is_small=is_small
         )
         for is_small in (True, False)
     )
