@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from . import control_messages, landlock, rootfs, seccomp, syscalls
 
-_DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED
+_DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED_DESCRIPTORS
 
 # For unlisted paths, Landlock says "permission denied", but some programs only handle "no such
 # file": git and pip for settings, DuckDB and loky for control groups. All of /proc is listed,

@@ -169,7 +169,9 @@ def _describe_workbook(path: str, name: str) -> str:
     for sheet in sheets[:_MAX_SHOWN_SHEETS]:
         table = table_files.read_sheet(read_rows, sheet, _MAX_SHEET_ROWS)
         count = f"{'at least ' if table.is_cut else ''}{len(table.rows)}"
-        preamble_note = f" {table.above} above the table." if table.above else ""
+        preamble_note = (
+            f" {table.preamble_row_count} above the table." if table.preamble_row_count else ""
+        )
         rows = [[_format_value(value) for value in row] for row in table.rows]
         parts.append(
             f"Sheet {sheet!r}: {count} rows.{preamble_note} Columns: {_join_names(table.names)}\n"

@@ -91,17 +91,20 @@ class GuestShell(package_requests.InstallingShell):
     def describe_variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
         variables = self.defined_variables()
-        return {"names": variable_descriptions.displayable(variables), "count": len(variables)}
+        return {
+            "names": variable_descriptions.select_displayable(variables),
+            "count": len(variables),
+        }
 
     def defined_variables(self) -> dict[str, Any]:
         """Return the variables that code has defined, newest first."""
         return variable_descriptions.defined_variables(self.user_ns, self.user_ns_hidden)
 
     def begin_saving(self, generation: int, *, seconds: float, max_bytes: int) -> None:
-        """Start a child that saves all variables as a new generation; see `snapshots.begin`."""
-        names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
+        """Start a child that saves all variables; see `snapshots.start_saving`."""
+        names = snapshots.select_names(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
-        self._saver_pid = snapshots.begin(
+        self._saver_pid = snapshots.start_saving(
             *(self.user_ns, names, self.variables_directory, generation),
             seconds=seconds,
             max_bytes=max_bytes,
@@ -111,11 +114,11 @@ class GuestShell(package_requests.InstallingShell):
         """Kill the child that saves variables, so that the next code need not wait."""
         pid, self._saver_pid = self._saver_pid, 0
         if pid:
-            snapshot_children.end(pid)
+            snapshot_children.kill_leader(pid)
             # A large process takes a while to go.
             self._killed_savers.append(pid)
         self._killed_savers[:] = [
-            pid for pid in self._killed_savers if not snapshot_children.has_ended(pid)
+            pid for pid in self._killed_savers if not snapshot_children.has_leader_ended(pid)
         ]
 
     def transform_cell(self, raw_cell: str) -> str:

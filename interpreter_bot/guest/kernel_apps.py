@@ -109,7 +109,7 @@ class _GuestSession(sessions.Session):
 
     Attributes:
         printer: source of printed text.
-        execution: the request to which displays of all threads belong; None between executions.
+        request: the request to which displays of all threads belong; None between executions.
         bot_thread: the thread that runs the bot's own code, whose displays are sent directly.
         displays_left: number of displays that may still be sent; the bot checks again.
         queued_displays: displays since the last execution.
@@ -117,7 +117,7 @@ class _GuestSession(sessions.Session):
     """
 
     printer: ClassVar[standard_streams.Printer | None] = None
-    execution: ClassVar[dict[str, Any] | None] = None
+    request: ClassVar[dict[str, Any] | None] = None
     bot_thread: ClassVar = 0
     remaining_displays: ClassVar = 0
     queued_displays: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = (
@@ -136,11 +136,11 @@ class _GuestSession(sessions.Session):
         )
         if message_type in _DISPLAY_TYPES and not isinstance(msg_or_type, str):
             if threading.get_ident() != self.bot_thread:
-                if self.execution is None:
+                if self.request is None:
                     self.queued_displays.append((stream, msg_or_type, options))
                     return None
                 # This includes displays of threads that an earlier execution started.
-                msg_or_type["parent_header"] = self.execution["header"]
+                msg_or_type["parent_header"] = self.request["header"]
             if message_type != "update_display_data" and self._is_repeated(msg_or_type["content"]):
                 return None
             _GuestSession.remaining_displays -= 1
@@ -165,7 +165,7 @@ class _GuestSession(sessions.Session):
 
     def begin(self, request: dict[str, Any], max_displays: int) -> None:
         """Send queued and later displays as outputs of this request."""
-        _GuestSession.execution, _GuestSession.remaining_displays = request, max_displays
+        _GuestSession.request, _GuestSession.remaining_displays = request, max_displays
         self.figure_hashes.clear()
         if self.printer is not None:
             self.printer.begin(request)
@@ -175,7 +175,7 @@ class _GuestSession(sessions.Session):
 
     def end(self) -> None:
         """Queue displays until the next request."""
-        _GuestSession.execution = None
+        _GuestSession.request = None
         if self.printer is not None:
             self.printer.end()
 
@@ -195,7 +195,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
     open_files: open_files.OpenFiles
     standard_input: standard_input.StandardInput
     has_entered_home = False
-    execution = ""
+    execution_id = ""
     _supports_kernel_subshells = False
     # ipykernel sleeps before each reply to wait for outputs. Here, `idle` is sent after them.
     _execute_sleep = 0
@@ -239,7 +239,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
         try:
             with muting:
                 self.shell.end_saving()
-                self.execution = parent["header"]["msg_id"]
+                self.execution_id = parent["header"]["msg_id"]
                 self.iopub_thread.is_handing_over = True
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 reply = await super().do_execute(code, silent, store_history, *args, **options)
@@ -250,7 +250,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             self.iopub_thread.is_handing_over = _has_late_signal_handlers()
-            self.execution = ""
+            self.execution_id = ""
             if os.getpid() != kernel_pid:
                 # A child forked by the cell must not go on as a kernel.
                 os._exit(0)

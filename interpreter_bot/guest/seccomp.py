@@ -1,12 +1,12 @@
-"""The seccomp filter: denies calls that analysis never needs and attacks on Linux use.
+"""The seccomp filter, which denies calls that attacks on Linux use and analysis never needs.
 
 It is a deny list, because an allow list would break packages that people install. Denied calls fail
 with EPERM, which code sees as an exception, or with ENOSYS if libraries then use an older call.
 Calls newer than this list fail with ENOSYS, too. Calls of another architecture kill the process.
 
-The filter is a BPF program, concatenated from rules. A rule begins with the call's number loaded,
-and may load an argument instead. It ends with the verdict on the call (allow, fail, supervise), or
-with `_CONTINUE`, which loads the number again for the next rule.
+The filter is a BPF program, concatenated from rules. At the start of a rule, the call's number is
+loaded; the rule may load an argument instead. It ends with the verdict on the call (allow, fail,
+supervise), or with `_CONTINUE`, which loads the number again for the next rule.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import struct
 from collections.abc import Mapping
 from typing import TypeAlias
 
-PINNED = range(900, 906)
+PINNED_DESCRIPTORS = range(900, 906)
 """Descriptors of the directories of a session without mounts."""
 
-_Numbers: TypeAlias = tuple[int | None, int | None]
+_CallNumbers: TypeAlias = tuple[int | None, int | None]
 """Numbers of a call on x86_64 and aarch64; None if the architecture lacks the call."""
 
-_DENIED: dict[str, _Numbers] = {
+_DENIED_CALLS: dict[str, _CallNumbers] = {
     # namespaces and mounts
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -102,17 +102,17 @@ _DENIED: dict[str, _Numbers] = {
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
-    # the processors of a session, if no cgroup bounds its share
+    # choosing other processors, if no cgroup limits the session's processor time
     "sched_setaffinity": (203, 122),
     # memory in Linux that older versions charge to no cgroup
     "msgget": (68, 186),
     "semget": (64, 190),
-    # memory that need not be mapped by a process, so it counts for no session without a cgroup
+    # memory that no process has to map, so that only cgroups can count it
     "shmget": (29, 194),
 }
-# These calls reach objects and processes that all sessions of a container share, some by numbers
-# that can be guessed.
-_DENIED_WITHOUT_NAMESPACES: dict[str, _Numbers] = {
+# These calls reach objects and processes of other sessions in the container, some by numbers that
+# can be guessed.
+_DENIED_WITHOUT_NAMESPACES: dict[str, _CallNumbers] = {
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semop": (65, 193),
@@ -126,9 +126,10 @@ _DENIED_WITHOUT_NAMESPACES: dict[str, _Numbers] = {
     "get_robust_list": (274, 100),
     "sched_setattr": (314, 274),
 }
-# If sessions have the bot's user id, Landlock does not stop them from changing modes, groups and
-# attributes of files of the bot that they may read. Programs expect success more than an error.
-_IGNORED_WITH_SHARED_ID: dict[str, _Numbers] = {
+# If sessions have the bot's user id, Landlock does not keep them from changing modes, groups and
+# attributes of the bot's files that they may read. These calls are ignored, because programs seldom
+# handle an error.
+_IGNORED_WITH_SHARED_ID: dict[str, _CallNumbers] = {
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -140,7 +141,7 @@ _IGNORED_WITH_SHARED_ID: dict[str, _Numbers] = {
     "lchown": (94, None),
     "fchownat": (260, 54),
 }
-_UNSUPPORTED_WITH_SHARED_ID: dict[str, _Numbers] = {
+_UNSUPPORTED_WITH_SHARED_ID: dict[str, _CallNumbers] = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -148,14 +149,14 @@ _UNSUPPORTED_WITH_SHARED_ID: dict[str, _Numbers] = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
 }
-_ABSENT_WITH_SHARED_ID: dict[str, _Numbers] = {
+_ABSENT_WITH_SHARED_ID: dict[str, _CallNumbers] = {
     "fchmodat2": (452, 452),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }
 # Fail with ENOSYS, so that libraries fall back to an older call.
-_ABSENT: dict[str, _Numbers] = {
+_ABSENT_CALLS: dict[str, _CallNumbers] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -179,15 +180,15 @@ _ABSENT: dict[str, _Numbers] = {
     # Memory that need not be mapped, as of shmget; libraries fall back to temporary files.
     "memfd_create": (319, 279),
 }
-# The newest call that was reviewed: file_setattr, of Linux 6.17.
+# Number of the newest call that was reviewed: file_setattr, of Linux 6.17.
 _LAST_REVIEWED_NUMBER = 469
 
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
-_SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
+_SOCKET_CALLS = ((41, 198), (53, 199))  # socket, socketpair
 _CONNECT = (42, 203)
 # Sessions must not listen: a socket would get a port of the container.
-_SERVERS = ((49, 200), (50, 201))  # bind, listen
+_LISTEN_CALLS = ((49, 200), (50, 201))  # bind, listen
 _SETSOCKOPT = (54, 208)
 _GETSOCKOPT = (55, 209)
 _PRCTL = (157, 167)
@@ -195,10 +196,10 @@ _FCNTL = (72, 25)
 _F_SETFD = 2
 _CLOSE_RANGE = (436, 436)
 _CLOSE = (3, 57)
-_DUPLICATES = ((33, None), (292, 24))  # dup2, dup3
+_DUP_CALLS = ((33, None), (292, 24))  # dup2, dup3
 _PRLIMIT = (302, 261)
 _SETPRIORITY = (141, 140)
-_SET_SCHEDULERS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
+_SCHEDULER_CALLS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
 _UTIMENSAT = (280, 88)
 _MMAP = (9, 222)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -221,14 +222,14 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _HIGH_HALF = 4
 # Calls with flags, and the offset of the flags. Receiving need not be filtered.
-_SENDS: dict[_Numbers, int] = {
+_SEND_CALLS: dict[_CallNumbers, int] = {
     (44, 206): _FOURTH_ARGUMENT,  # sendto
     (46, 211): _THIRD_ARGUMENT,  # sendmsg
     (307, 269): _FOURTH_ARGUMENT,  # sendmmsg
 }
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _CLONE_NAMESPACES = 0x7E020000 | 0x80
-# The files of a thread that shares no descriptors are not shown in /proc for its process.
+# If a thread does not share its descriptors, /proc does not show them for its process.
 _CLONE_THREAD, _CLONE_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -239,35 +240,35 @@ _FILE_ATTRIBUTES = (
     *(0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820),
     *(0x800C6613, 0x40806685),
 )
-# Requests about interfaces, bridges, drivers and namespaces. No socket here belongs to the host's
-# network; this is a second wall before that code of Linux.
+# Requests about interfaces, bridges, drivers and namespaces. No socket of a session belongs to the
+# host's network, so this is a second wall.
 _SIOC_FIRST, _SIOC_LAST = 0x890B, 0x89FF
-# psutil first asks for the MTU of each interface, and skips missing ones.
+# psutil requests the MTU of each interface first, and skips those that are missing.
 _SIOCGIFMTU = 0x8921
 _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
 # Change notifications of shared directories; and open-file-description locks, whose memory Linux
-# does not count: they fail as in a version of Linux without them.
+# does not count. The locks fail as in a version of Linux without them.
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
-# A process that opens a leased file has to wait for the holder of the lease.
+# A process that opens a leased file has to wait for the lease's holder.
 _F_SETLEASE = 1024
-# MSG_FASTOPEN connects without a call of connect.
+# MSG_FASTOPEN connects a socket without calling connect.
 _MSG_OOB, _MSG_FASTOPEN = 1, 0x20000000
 _MAP_HUGETLB = 0x40000
 _SOL_IP, _SOL_SOCKET, _SOL_TCP = 0, 1, 6
-# Gives a socket to another protocol: SMC, or TLS in Linux.
+# This option gives a socket to another protocol: SMC, or TLS in Linux.
 _TCP_ULP = 31
-# Linux itself refuses the variants that ignore its limits to unprivileged callers.
+# Linux refuses SO_SNDBUFFORCE and SO_RCVBUFFORCE to unprivileged callers.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
-# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: in the same pool as seccomp filters.
+# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF and _REUSEPORT_EBPF use the same memory pool as seccomp.
 _PROGRAM_OPTIONS = (26, 50, 51, 52)
 _SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
-_UNIX, _INTERNET = 1, (2, 10)
-_INTERNET_OF_DOORS = 2
+_UNIX_FAMILY, _INTERNET_FAMILIES = 1, (2, 10)
+_DOOR_FAMILY = 2
 # 0 means the usual protocol of the type. Others (MPTCP, SMC, SCTP, DCCP, L2TP, …) are useless on a
 # loopback, use more memory, and make the host load modules.
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
 _STREAM_PROTOCOLS = (0, 6)
-_STREAM, _DATAGRAM, _RAW, _SEQUENCED_PACKETS, _KIND = 1, 2, 3, 5, 0xF
+_STREAM, _DATAGRAM, _RAW, _SEQUENCED_PACKETS, _TYPE_MASK = 1, 2, 3, 5, 0xF
 # libzmq lists interfaces by the route protocol. Analysis does not need the others (audit,
 # netfilter, generic, …), which are a large attack surface.
 _NETLINK, _NETLINK_ROUTE = 16, 0
@@ -284,7 +285,7 @@ def _load(offset: int) -> bytes:
 
 
 def _fail(error: int) -> bytes:
-    """Let the call fail with this error; with 0, it reports success and does nothing."""
+    """Let the call fail with this error; with 0, the call succeeds without any effect."""
     return _instruction(_RETURN, _ERRNO | error)
 
 
@@ -333,7 +334,7 @@ def _fail_if_in(values: tuple[int, ...], error: int = errno.EPERM) -> bytes:
     return b"".join(_if_equal(value, _fail(error)) for value in values) + _ALLOW
 
 
-def _dispatch(rules: Mapping[_Numbers, bytes], column: int) -> bytes:
+def _dispatch(rules: Mapping[_CallNumbers, bytes], column: int) -> bytes:
     """Run the rule of the loaded call number, if it has one."""
     return b"".join(_if_equal(numbers[column], rule) for numbers, rule in rules.items())
 
@@ -342,7 +343,7 @@ def _common_rules(column: int) -> bytes:
     """Build the rules that check arguments in every session."""
     fcntl = _load(_SECOND_ARGUMENT) + _if_equal(_F_NOTIFY, _DENY)
     close_range = _load(_THIRD_ARGUMENT) + _if_any_bit(_CLOSE_RANGE_UNSHARE, _DENY)
-    rules: dict[_Numbers, bytes] = {
+    rules: dict[_CallNumbers, bytes] = {
         _CLONE: _clone_rule(),
         _IOCTL: _ioctl_rule(),
         _CLOSE_RANGE: close_range + _ALLOW,
@@ -351,8 +352,8 @@ def _common_rules(column: int) -> bytes:
         _SETSOCKOPT: _setsockopt_rule(),
         _GETSOCKOPT: _socket_level_rule(_fail_if_in((_SO_PEERPIDFD,))),
         _MMAP: _mmap_rule(),
-        **{numbers: _socket_rule() for numbers in _SOCKETS},
-        **{numbers: _send_rule(offset) for numbers, offset in _SENDS.items()},
+        **{numbers: _socket_rule() for numbers in _SOCKET_CALLS},
+        **{numbers: _send_rule(offset) for numbers, offset in _SEND_CALLS.items()},
     }
     return _dispatch(rules, column)
 
@@ -372,52 +373,52 @@ def _ioctl_rule() -> bytes:
 
 
 def _rules_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
-    """Build the rules that stand in for namespaces."""
+    """Build the rules that replace namespaces."""
     network_rules = (
         _rules_with_network() if has_network else _rules_without_network(has_doors=has_doors)
     )
-    return _dispatch(_rules_of_pinned() | _rules_of_priorities() | network_rules, column)
+    return _dispatch(_pinned_descriptor_rules() | _priority_rules() | network_rules, column)
 
 
-def _rules_of_pinned() -> dict[_Numbers, bytes]:
+def _pinned_descriptor_rules() -> dict[_CallNumbers, bytes]:
     """Keep `PINNED` descriptors open and in place: paths of the session lead through them."""
-    first, second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
-    lowest, highest = PINNED[0], PINNED[-1]
-    keep_inheritable = second + _if_equal(_F_SETFD, _IGNORE) + _ALLOW
-    keep_number = second + _if_between(lowest, highest, _fail(errno.EBADF)) + _ALLOW
-    # Before another program starts, libraries close all descriptors, including pinned ones. All
-    # others close on exec anyway, so a call whose range has pinned ones may do nothing.
-    keep_range = second + _if_at_least(lowest, _IGNORE)
+    load_first, load_second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
+    lowest, highest = PINNED_DESCRIPTORS[0], PINNED_DESCRIPTORS[-1]
+    keep_inheritable = load_second + _if_equal(_F_SETFD, _IGNORE) + _ALLOW
+    keep_number = load_second + _if_between(lowest, highest, _fail(errno.EBADF)) + _ALLOW
+    # Libraries close all descriptors before they start a program. A call whose range has pinned
+    # descriptors is ignored; the others are closed by the start of the program anyway.
+    keep_range = load_second + _if_at_least(lowest, _IGNORE)
     return {
-        _CLOSE: first + _if_between(lowest, highest, _IGNORE) + _ALLOW,
-        _FCNTL: first + _if_between(lowest, highest, keep_inheritable) + _CONTINUE,
-        _CLOSE_RANGE: first + _skip_if_at_least(highest + 1, keep_range) + _CONTINUE,
-        **dict.fromkeys(_DUPLICATES, keep_number),
+        _CLOSE: load_first + _if_between(lowest, highest, _IGNORE) + _ALLOW,
+        _FCNTL: load_first + _if_between(lowest, highest, keep_inheritable) + _CONTINUE,
+        _CLOSE_RANGE: load_first + _skip_if_at_least(highest + 1, keep_range) + _CONTINUE,
+        **dict.fromkeys(_DUP_CALLS, keep_number),
     }
 
 
-def _rules_of_priorities() -> dict[_Numbers, bytes]:
+def _priority_rules() -> dict[_CallNumbers, bytes]:
     """Let a process change limits and priorities of itself only."""
-    first, second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
+    load_first, load_second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
     return {
-        _PRLIMIT: first + _unless_zero(_DENY) + _ALLOW,
-        _SETPRIORITY: first + _unless_zero(_DENY) + second + _unless_zero(_DENY) + _ALLOW,
+        _PRLIMIT: load_first + _unless_zero(_DENY) + _ALLOW,
+        _SETPRIORITY: load_first + _unless_zero(_DENY) + load_second + _unless_zero(_DENY) + _ALLOW,
         # libzmq calls these with the id of its own thread, and aborts if they fail.
-        **dict.fromkeys(_SET_SCHEDULERS, first + _unless_zero(_IGNORE) + _ALLOW),
+        **dict.fromkeys(_SCHEDULER_CALLS, load_first + _unless_zero(_IGNORE) + _ALLOW),
     }
 
 
-def _rules_with_network() -> dict[_Numbers, bytes]:
-    """Deny Unix sockets: by its path, one could connect to the bot. Pairs cannot reconnect."""
-    socket, socketpair = _SOCKETS
-    no_unix = _if_equal(_UNIX, _fail(errno.EAFNOSUPPORT))
+def _rules_with_network() -> dict[_CallNumbers, bytes]:
+    """Deny Unix sockets, which could connect to the bot by a path; socket pairs cannot."""
+    socket, socketpair = _SOCKET_CALLS
+    deny_unix = _if_equal(_UNIX_FAMILY, _fail(errno.EAFNOSUPPORT))
     return {
-        socket: _load(_FIRST_ARGUMENT) + no_unix + _CONTINUE,
+        socket: _load(_FIRST_ARGUMENT) + deny_unix + _CONTINUE,
         socketpair: _socket_rule_without_namespaces(has_doors=False),
     }
 
 
-def _rules_without_network(*, has_doors: bool) -> dict[_Numbers, bytes]:
+def _rules_without_network(*, has_doors: bool) -> dict[_CallNumbers, bytes]:
     """Deny connections; with doors, code may create TCP sockets, and its keeper connects them."""
     # At level IP, a socket could join a multicast group, which the container's network would see.
     setsockopt = _load(_SECOND_ARGUMENT) + _if_equal(_SOL_IP, _fail(errno.ENOPROTOOPT))
@@ -425,44 +426,44 @@ def _rules_without_network(*, has_doors: bool) -> dict[_Numbers, bytes]:
     return {
         _SETSOCKOPT: setsockopt + _CONTINUE,
         _CONNECT: _instruction(_RETURN, _RETURN_SUPERVISE) if has_doors else _DENY,
-        **dict.fromkeys(_SOCKETS, _socket_rule_without_namespaces(has_doors=has_doors)),
-        **dict.fromkeys(_SERVERS, _DENY),
+        **dict.fromkeys(_SOCKET_CALLS, _socket_rule_without_namespaces(has_doors=has_doors)),
+        **dict.fromkeys(_LISTEN_CALLS, _DENY),
     }
 
 
 def _socket_rule_without_namespaces(*, has_doors: bool) -> bytes:
     """Allow connected Unix sockets and, with doors, TCP; the network looks unreachable."""
-    load_kind = _load(_SECOND_ARGUMENT) + _instruction(_AND, _KIND)
+    load_type = _load(_SECOND_ARGUMENT) + _instruction(_AND, _TYPE_MASK)
     # No datagram sockets: they can send to any address without a connection.
-    unix = load_kind + _if_equal(_STREAM, _ALLOW) + _if_equal(_SEQUENCED_PACKETS, _ALLOW)
+    unix = load_type + _if_equal(_STREAM, _ALLOW) + _if_equal(_SEQUENCED_PACKETS, _ALLOW)
     unix += _fail(errno.EPROTONOSUPPORT)
     unreachable = _fail(errno.ENETUNREACH)
     protocols = b"".join(_if_equal(protocol, _ALLOW) for protocol in _STREAM_PROTOCOLS)
-    tcp = load_kind + _if_equal(_STREAM, _load(_THIRD_ARGUMENT) + protocols + unreachable)
-    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX, unix)
-    rule += _if_equal(_INTERNET_OF_DOORS, tcp + unreachable) if has_doors else b""
-    rule += b"".join(_if_equal(family, unreachable) for family in _INTERNET)
+    tcp = load_type + _if_equal(_STREAM, _load(_THIRD_ARGUMENT) + protocols + unreachable)
+    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX_FAMILY, unix)
+    rule += _if_equal(_DOOR_FAMILY, tcp + unreachable) if has_doors else b""
+    rule += b"".join(_if_equal(family, unreachable) for family in _INTERNET_FAMILIES)
     return rule + _fail(errno.EAFNOSUPPORT)
 
 
 def _rules_with_shared_id(column: int) -> bytes:
-    """Build the rules against changes of the bot's files that need no right to write to them."""
-    # utimensat without a path, whose address has two halves, changes an open file, as is allowed.
+    """Build the rules against changes of the bot's files that need no write access."""
+    # utimensat is allowed for open files: then its path is null, in both halves of the address.
     high_half = _load(_SECOND_ARGUMENT + _HIGH_HALF) + _if_equal(0, _ALLOW) + _IGNORE
     utimensat = _load(_SECOND_ARGUMENT) + _if_equal(0, high_half) + _IGNORE
-    no_lease = _load(_SECOND_ARGUMENT) + _if_equal(_F_SETLEASE, _fail(errno.EINVAL))
-    rules: list[tuple[_Numbers, bytes]] = [
+    deny_lease = _load(_SECOND_ARGUMENT) + _if_equal(_F_SETLEASE, _fail(errno.EINVAL))
+    rules: list[tuple[_CallNumbers, bytes]] = [
         *((numbers, _IGNORE) for numbers in _IGNORED_WITH_SHARED_ID.values()),
         *((numbers, _fail(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()),
         *((numbers, _fail(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()),
         (_UTIMENSAT, utimensat),
-        (_FCNTL, no_lease + _CONTINUE),
+        (_FCNTL, deny_lease + _CONTINUE),
     ]
     return _dispatch(dict(rules), column)
 
 
 def _send_rule(offset: int) -> bytes:
-    """Deny out-of-band data, as its code in Linux is rarely used, and TCP Fast Open."""
+    """Deny TCP Fast Open, and out-of-band data, whose code in Linux is rarely used."""
     flags = _load(offset) + _if_any_bit(_MSG_OOB | _MSG_FASTOPEN, _fail(errno.ENOTSUP))
     return flags + _ALLOW
 
@@ -474,21 +475,21 @@ def _socket_rule() -> bytes:
     netlink = protocol + _if_equal(_NETLINK_ROUTE, _ALLOW) + refuse
     allowed_protocols = b"".join(_if_equal(number, _ALLOW) for number in _INTERNET_PROTOCOLS)
     allowed_protocols = protocol + allowed_protocols + refuse
-    internet = _load(_SECOND_ARGUMENT) + _instruction(_AND, _KIND)
-    # Linux itself refuses raw sockets of any protocol: code gets the usual error.
+    internet = _load(_SECOND_ARGUMENT) + _instruction(_AND, _TYPE_MASK)
+    # Linux itself refuses raw sockets, with the error that programs know.
     internet += (
         _if_equal(_RAW, _ALLOW)
         + _if_equal(_STREAM, allowed_protocols)
         + _if_equal(_DATAGRAM, allowed_protocols)
     )
     internet += refuse
-    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX, _ALLOW) + _if_equal(_NETLINK, netlink)
-    rule += b"".join(_if_equal(family, internet) for family in _INTERNET)
+    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX_FAMILY, _ALLOW) + _if_equal(_NETLINK, netlink)
+    rule += b"".join(_if_equal(family, internet) for family in _INTERNET_FAMILIES)
     return rule + _fail(errno.EAFNOSUPPORT)
 
 
 def _socket_level_rule(rule: bytes) -> bytes:
-    """Run `rule` with the number of the option, if it is of level SOL_SOCKET; else allow."""
+    """Run `rule` with the option's number loaded, if its level is SOL_SOCKET; else allow."""
     return _load(_SECOND_ARGUMENT) + _allow_unless(_SOL_SOCKET) + _load(_THIRD_ARGUMENT) + rule
 
 
@@ -500,15 +501,15 @@ def _allow_unless(value: int) -> bytes:
 def _setsockopt_rule() -> bytes:
     """Ignore changes of socket buffer sizes; deny BPF programs, and pidfds of the other end.
 
-    Data in socket buffers is in no process mapping, and cgroups of version 1 do not count it; fixed
-    sizes keep it small. The process at the other end may be the bot.
+    Data in socket buffers belongs to no process, and cgroups of version 1 do not count it, so the
+    buffers have fixed sizes. The process at the other end may be the bot.
     """
     ignore_sizes = b"".join(_if_equal(option, _IGNORE) for option in _BUFFER_OPTIONS)
     return _socket_level_rule(ignore_sizes + _fail_if_in((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
 def _mmap_rule() -> bytes:
-    """Deny huge pages, which a host reserves for other programs and which no limit counts."""
+    """Deny huge pages, which the host reserves for other programs, and which no limit counts."""
     return _load(_FOURTH_ARGUMENT) + _if_any_bit(_MAP_HUGETLB, _fail(errno.ENOMEM)) + _ALLOW
 
 
@@ -523,7 +524,7 @@ def build(
     """Build the BPF program for this machine.
 
     Args:
-        has_namespaces: whether the session has namespaces; without, more calls are denied.
+        has_namespaces: whether the session has namespaces; if not, more calls are denied.
         has_shared_id: whether the session has the bot's user id.
         has_doors: without namespaces, whether connections are supervised instead of denied.
         has_network: without namespaces, whether the session may use the container's network.
@@ -541,11 +542,11 @@ def build(
     program += _load(_NUMBER)
     # This includes the numbers of x86-64's x32 table, which are far larger.
     program += _if_at_least(_LAST_REVIEWED_NUMBER + 1, _fail(errno.ENOSYS))
-    program += _dispatch(dict.fromkeys(_ABSENT.values(), _fail(errno.ENOSYS)), column)
-    program += _dispatch(dict.fromkeys(_DENIED.values(), _DENY), column)
+    program += _dispatch(dict.fromkeys(_ABSENT_CALLS.values(), _fail(errno.ENOSYS)), column)
+    program += _dispatch(dict.fromkeys(_DENIED_CALLS.values(), _DENY), column)
     if not has_namespaces:
-        denied = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _DENY)
-        program += _dispatch(denied, column)
+        denied_calls = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _DENY)
+        program += _dispatch(denied_calls, column)
         program += _rules_without_namespaces(column, has_doors=has_doors, has_network=has_network)
     if has_shared_id:
         program += _rules_with_shared_id(column)

@@ -28,25 +28,25 @@ TOO_LATE = "there was no time left for it"
 DIED = "it ended Python"
 _NICENESS = 5
 _MAX_DESCRIPTORS = 1 << 16
-# Each round kills the children of the processes killed before; a fork storm might never end.
+# Each round kills the children of processes killed before. A fork storm might never end.
 _MAX_KILL_ROUNDS = 10
 _NONCE_BYTES = 8
 _GRACE_SECONDS = 1.0
 _CHUNK_BYTES = 64 * 1024
-# Longer than any text of a cell.
+# Longer than any message, even one with the text of a cell.
 _MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A child starts with a variable, for which it has so many seconds."""
+    """A child starts to work on a variable, with this time limit."""
 
     name: str
     seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried:
+class Trial:
     """A variable can be pickled, without the missing parts."""
 
     name: str
@@ -62,21 +62,21 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grouped:
-    """All variables were tried; those that share objects are in one group."""
+class Grouping:
+    """All variables were tried; variables that share objects are in one group."""
 
     groups: list[list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WrittenGroup:
     """A group is written."""
 
     record: snapshot_files.Record
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class CellText:
     """Text of a cell that defines functions or classes."""
 
     file_name: str
@@ -84,8 +84,8 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Checked:
-    """The record with these variables was read back."""
+class CheckedRecord:
+    """The record of these variables was read back successfully."""
 
     names: list[str]
 
@@ -95,7 +95,7 @@ class ChildReport:
     """How a child ended.
 
     Attributes:
-        name: of the variable at which it ended; empty before the first one.
+        name: of the variable at which it ended; empty if it reached none.
         reason: why it did not finish; empty if it did.
         errno: error number if the system refused disk space or a descriptor.
     """
@@ -105,18 +105,18 @@ class ChildReport:
     errno: int = 0
 
 
-Message: TypeAlias = Step | Tried | Loss | Grouped | Written | Cell | Checked
+Message: TypeAlias = Step | Trial | Loss | Grouping | WrittenGroup | CellText | CheckedRecord
 Report: TypeAlias = Callable[[Message], None]
 _KINDS: dict[str, type[Message | ChildReport]] = {
     kind.__name__: kind
-    for kind in (Step, Tried, Loss, Grouped, Written, Cell, Checked, ChildReport)
+    for kind in (Step, Trial, Loss, Grouping, WrittenGroup, CellText, CheckedRecord, ChildReport)
 }
 
 
 # The process that the kernel forks.
 
 
-def begin(
+def start_leader(
     work: Callable[[], None], on_failure: Callable[[BaseException], None], seconds: float
 ) -> int:
     """Fork the leader, which works on a copy of all variables.
@@ -136,30 +136,30 @@ def begin(
             _leave_kernel(seconds)
             work()
         except Exception as error:
-            # Any exception, as the bot must learn it. Code may have used up all descriptors.
+            # Any exception, because the bot must be told. Code may have used up all descriptors.
             os.closerange(3, _MAX_DESCRIPTORS)
             on_failure(error)
         finally:
             _end_with_descendants()
     with contextlib.suppress(OSError):
-        # Parent and child both set it, as either may run first; the child may have ended.
+        # Both processes set the group, as either may run first. The child may have ended already.
         os.setpgid(child, child)
     return child
 
 
-def end(child: int) -> None:
+def kill_leader(child: int) -> None:
     """Kill the leader and its children, without waiting for their end."""
-    # Until it is reaped, no other process can get its pid or group.
+    # Until the leader is reaped, no other process can have its pid or group.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
 
 
-def has_ended(child: int) -> bool:
+def has_leader_ended(child: int) -> bool:
     """Return whether a killed leader has ended, and reap it."""
     try:
         return os.waitpid(child, os.WNOHANG) != (0, 0)
     except ChildProcessError:
-        # Code may have reaped it.
+        # Code may have reaped the leader.
         return True
 
 
@@ -170,29 +170,29 @@ def _leave_kernel(seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    # A handler of the session might reap our children, or ignoring the signal would.
+    # The session's handler might reap the leader's children; so would Linux if it is ignored.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Kills this process even if a library never returns to Python.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     sys.stdout = sys.stderr = io.StringIO()
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    if nowhere > 2:
-        os.close(nowhere)
+        os.dup2(null, descriptor)
+    if null > 2:
+        os.close(null)
     os.nice(_NICENESS)
     with contextlib.suppress(OSError):
-        # If this fails, processes that leave the group are not killed.
+        # If this fails, orphans that leave the process group are not killed.
         syscalls.adopt_orphans()
 
 
 def _end_with_descendants() -> NoReturn:
     """End this process and all processes that variables started while they were saved."""
     try:
-        listing = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
+        children_file = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
         for _ in range(_MAX_KILL_ROUNDS):
-            # In later rounds: orphans of the killed ones.
-            children = listing.read_text().split()
+            # In later rounds, these are orphans of killed processes.
+            children = children_file.read_text().split()
             for child in children:
                 os.kill(int(child), signal.SIGKILL)
             for _ in children:
@@ -203,7 +203,7 @@ def _end_with_descendants() -> NoReturn:
         os._exit(0)
 
 
-# Its children.
+# The leader's children.
 
 
 def run_in_child(work: Callable[[Report], object], receive: Report, deadline: float) -> ChildReport:
@@ -211,34 +211,34 @@ def run_in_child(work: Callable[[Report], object], receive: Report, deadline: fl
 
     Args:
         work: called in the child; its result is kept alive until the child ends.
-        receive: called here with all messages of the child, except for steps.
+        receive: called in this process with all messages of the child, except for steps.
         deadline: of all work.
     """
-    reading, writing = os.pipe()
+    reader, writer = os.pipe()
     # Code of a variable may write to any descriptor, so messages begin with a nonce.
     nonce = os.urandom(_NONCE_BYTES).hex().encode()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        # In case the leader is killed.
+        os.close(reader)
+        # Ends the child if the leader is killed.
         signal.setitimer(signal.ITIMER_REAL, deadline - time.monotonic() + _GRACE_SECONDS)
-        _run_work(work, writing, nonce)
-    os.close(writing)
-    is_done = False
+        _run_work(work, writer, nonce)
+    os.close(writer)
+    has_succeeded = False
     try:
-        report = _receive_all(reading, nonce, receive, deadline)
-        is_done = not report.reason
+        report = _receive_messages(reader, nonce, receive, deadline)
+        has_succeeded = not report.reason
         return report
     finally:
-        os.close(reading)
+        os.close(reader)
         os.kill(child, signal.SIGKILL)
-        if not is_done:
-            # It may still be writing. After success, do not wait: ending a large process takes
-            # long.
+        if not has_succeeded:
+            # Wait, because the child may still be writing. After success it is not, and the end of
+            # a large process takes long.
             os.waitpid(child, 0)
 
 
-def _receive_all(pipe: int, nonce: bytes, receive: Report, deadline: float) -> ChildReport:
+def _receive_messages(pipe: int, nonce: bytes, receive: Report, deadline: float) -> ChildReport:
     name, step_deadline = "", deadline
     incomplete = b""
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
@@ -246,7 +246,7 @@ def _receive_all(pipe: int, nonce: bytes, receive: Report, deadline: float) -> C
     poll.register(pipe, select.POLLIN)
     while len(incomplete) <= _MAX_LINE_BYTES:
         seconds = step_deadline - time.monotonic()
-        # Check the deadline even if there is always more to read.
+        # Check the deadline, even if the child writes without a pause.
         if seconds < -_GRACE_SECONDS or not poll.poll(max(seconds, 0) * 1000):
             return ChildReport(name, TOO_LATE)
         if not (chunk := os.read(pipe, _CHUNK_BYTES)):
@@ -274,8 +274,8 @@ def _parse(line: bytes, nonce: bytes) -> Message | ChildReport:
     if not line.startswith(nonce):
         raise ValueError("this is not a message of the child")
     kind, fields = json.loads(line[len(nonce) :])
-    if kind == Written.__name__:
-        return Written(snapshot_files.Record(**fields["record"]))
+    if kind == WrittenGroup.__name__:
+        return WrittenGroup(snapshot_files.Record(**fields["record"]))
     return _KINDS[kind](**fields)
 
 
@@ -284,7 +284,7 @@ def _run_work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoRe
 
     def report(message: Message | ChildReport) -> None:
         if os.getpid() != own_pid:
-            # Code of a variable has forked this process; the copy must not go on.
+            # Code of a variable has forked this process. The fork must not go on.
             os._exit(0)
         line = json.dumps([type(message).__name__, dataclasses.asdict(message)])
         view = memoryview(nonce + line.encode() + b"\n")
@@ -297,8 +297,10 @@ def _run_work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoRe
         report(ChildReport())
     except BaseException as error:
         # Any exception: code of a variable may even raise SystemExit.
-        number = snapshot_files.refusal(error)
-        reason = os.strerror(number) if number else variable_pickler.reason(error)
-        report(ChildReport(reason=reason, errno=number))
+        error_number = snapshot_files.find_refusal_errno(error)
+        reason = (
+            os.strerror(error_number) if error_number else variable_pickler.describe_error(error)
+        )
+        report(ChildReport(reason=reason, errno=error_number))
     finally:
         os._exit(0)

@@ -1,9 +1,10 @@
 """The files of a generation: pickles with their buffers, an index of them, and a manifest.
 
-The directory of a session's snapshots has large buffers that generations share, `blobs/<digest>`,
-and for each generation, in `<generation>/`, `variables`, `index.json` and `manifest.json`, which is
-written last and read by `kernels/snapshot_manifests`. Readers map variables privately:
-arrays are available at once, pages are loaded when touched, and writing copies a page.
+The directory of a session's snapshots contains large buffers that generations share
+(`blobs/<digest>`), and a directory for each generation with the files `variables`, `index.json` and
+`manifest.json`. The manifest is written last; `kernels/snapshot_manifests` reads it. Readers map
+variables privately, so arrays are available at once: Linux loads a page at its first use, and
+copies it at the first write.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import mmap
 import os
 
 FORMAT = 3
-"""Version of the format; `kernels/snapshot_manifests` reads no other."""
+"""Version of the format; `kernels/snapshot_manifests` accepts no other."""
 OUT_OF_BAND_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 200
 """Maximum length of the reason for a loss."""
@@ -25,13 +26,13 @@ _MIN_BLOB_BYTES = 4 * 1024 * 1024
 # The manifest names each blob.
 _MAX_BLOBS = 512
 _ALIGNMENT = 64
-# Small writes: if one system call uses more than the session's share of the processors, Linux then
+# Writes are small: if a system call uses more than the session's share of processor time, Linux
 # pauses the whole session, including the kernel.
 _WRITE_BYTES = 1024 * 1024
 _SYNC_BYTES = 256 * _WRITE_BYTES
-# Numbers of listed entries, tried until the manifest is small enough; others are only counted.
-_LISTED_COUNTS = (200, 50, 10, 0)
-_MAX_LISTED_CHARACTERS = 40
+# Limits on listed entries, tried until the manifest is small enough. Others are only counted.
+_MAX_ENTRY_COUNTS = (200, 50, 10, 0)
+_MAX_NAME_CHARACTERS = 40
 _MAX_MANIFEST_BYTES = 256 * 1024
 _REFUSAL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
@@ -44,7 +45,7 @@ class TooLargeError(Exception):
 
 
 class DamagedError(Exception):
-    """A file was changed since it was written."""
+    """A file has changed since it was written."""
 
     def __str__(self) -> str:
         return "its file was cut off, changed or damaged"
@@ -93,8 +94,8 @@ class Manifest:
     """Summary of a generation for the bot.
 
     Attributes:
-        problem: why nothing was saved; empty if something was.
-        is_disk_full: whether a full disk is the problem.
+        problem: why no variable was saved; empty if any was.
+        is_disk_full: whether the problem is a full disk.
         kept: names of saved variables.
         lost: reasons by names of lost variables.
         partly: lost parts by names of partly saved variables.
@@ -103,13 +104,13 @@ class Manifest:
 
     problem: str = ""
     is_disk_full: bool = False
-    kept: list[str] = dataclasses.field(default_factory=list)
-    lost: dict[str, str] = dataclasses.field(default_factory=dict)
-    partly: dict[str, str] = dataclasses.field(default_factory=dict)
+    kept_names: list[str] = dataclasses.field(default_factory=list)
+    loss_reasons: dict[str, str] = dataclasses.field(default_factory=dict)
+    missing_parts: dict[str, str] = dataclasses.field(default_factory=dict)
     blobs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def create(directory: str, generation: int) -> None:
+def create_generation(directory: str, generation: int) -> None:
     """Create the empty file of a generation's variables."""
     os.makedirs(os.path.join(directory, "blobs"), mode=0o700, exist_ok=True)
     os.makedirs(os.path.join(directory, str(generation)), mode=0o700, exist_ok=True)
@@ -133,9 +134,11 @@ class Writer:
 
     def __init__(self, directory: str, generation: int, max_bytes: int, used_bytes: int) -> None:
         self._directory = directory
-        self._file = os.open(_variables_path(directory, generation), os.O_WRONLY | os.O_APPEND)
+        self._descriptor = os.open(
+            _variables_path(directory, generation), os.O_WRONLY | os.O_APPEND
+        )
         self._remaining_bytes = max_bytes - used_bytes
-        self._blob_bytes = max(_MIN_BLOB_BYTES, max_bytes // _MAX_BLOBS)
+        self._min_blob_bytes = max(_MIN_BLOB_BYTES, max_bytes // _MAX_BLOBS)
 
     def append(self, pickled: memoryview, buffers: list[memoryview], record: Record) -> None:
         """Append a pickle, and add its location to the record.
@@ -147,69 +150,71 @@ class Writer:
         size = pickled.nbytes + sum(buffer.nbytes for buffer in buffers)
         if size > self._remaining_bytes:
             raise TooLargeError
-        start = os.lseek(self._file, 0, os.SEEK_END)
+        start = os.lseek(self._descriptor, 0, os.SEEK_END)
         end = start + pickled.nbytes
         locations: list[tuple[int, int | str]] = []
         parts = [pickled]
         for buffer in buffers:
-            if buffer.nbytes >= self._blob_bytes:
+            if buffer.nbytes >= self._min_blob_bytes:
                 locations.append((buffer.nbytes, self._write_blob(buffer)))
             else:
                 padding = -end % _ALIGNMENT
                 locations.append((buffer.nbytes, end + padding))
                 parts += [memoryview(bytes(padding)), buffer]
                 end += padding + buffer.nbytes
-        _write(self._file, parts)
+        _write(self._descriptor, parts)
         self._remaining_bytes -= size
         record.pickles.append((start, pickled.nbytes))
         record.buffers.extend(locations)
 
     def _write_blob(self, buffer: memoryview) -> str:
-        digest = hashlib.sha256()
-        for begin in range(0, buffer.nbytes, _WRITE_BYTES):
-            digest.update(buffer[begin : begin + _WRITE_BYTES])
-        path = _blob_path(self._directory, digest.hexdigest())
+        hasher = hashlib.sha256()
+        for offset in range(0, buffer.nbytes, _WRITE_BYTES):
+            hasher.update(buffer[offset : offset + _WRITE_BYTES])
+        path = _blob_path(self._directory, hasher.hexdigest())
         if (
             os.path.islink(path)
             or not os.path.isfile(path)
             or os.path.getsize(path) != buffer.nbytes
         ):
-            partial = f"{path}.new"
-            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            partial_path = f"{path}.new"
+            descriptor = os.open(
+                partial_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600
+            )
             try:
-                _write(file, [buffer])
-                # Otherwise, after a power cut, a damaged file could have the right name and size.
-                os.fsync(file)
+                _write(descriptor, [buffer])
+                # Otherwise, after a power cut, the file might have the right size but no content.
+                os.fsync(descriptor)
             finally:
-                os.close(file)
-            os.rename(partial, path)
-        return digest.hexdigest()
+                os.close(descriptor)
+            os.rename(partial_path, path)
+        return hasher.hexdigest()
 
     def close(self) -> None:
         """Wait until everything is on disk, and close the file."""
-        os.fsync(self._file)
-        os.close(self._file)
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
         _sync_directory(os.path.join(self._directory, "blobs"))
 
 
-def _write(file: int, parts: list[memoryview]) -> None:
-    """Write all parts, and sync regularly, so that little is unsynced at any time."""
+def _write(descriptor: int, parts: list[memoryview]) -> None:
+    """Write all parts; sync regularly, so that few bytes are unsynced at any time."""
     unsynced_bytes = 0
     for part in parts:
         view = part.cast("B") if part.nbytes else part
         while view.nbytes:
-            written_bytes = os.write(file, view[:_WRITE_BYTES])
+            written_bytes = os.write(descriptor, view[:_WRITE_BYTES])
             view = view[written_bytes:]
             unsynced_bytes += written_bytes
             if unsynced_bytes >= _SYNC_BYTES:
-                os.fsync(file)
+                os.fsync(descriptor)
                 unsynced_bytes = 0
 
 
-def refusal(error: BaseException) -> int:
+def find_refusal_errno(error: BaseException) -> int:
     """Return the error number if the system refused disk space or a descriptor; else 0."""
-    number = error.errno if isinstance(error, OSError) else None
-    return number if number in _REFUSAL_ERRORS else 0
+    error_number = error.errno if isinstance(error, OSError) else None
+    return error_number if error_number in _REFUSAL_ERRORS else 0
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -218,20 +223,20 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def write_manifest(directory: str, generation: int, manifest: Manifest) -> None:
-    """Write the manifest, shortened to the bot's limits; this ends the save."""
+    """Write the manifest, shortened to the bot's limits. This completes the generation."""
     os.makedirs(os.path.join(directory, str(generation)), mode=0o700, exist_ok=True)
-    for count in _LISTED_COUNTS:
+    for count in _MAX_ENTRY_COUNTS:
         content = _encode(
             {
                 "format": FORMAT,
                 "problem": manifest.problem,
                 "is_disk_full": manifest.is_disk_full,
-                "kept": [name[:_MAX_LISTED_CHARACTERS] for name in manifest.kept[:count]],
-                "kept_count": len(manifest.kept),
-                "lost": shorten(manifest.lost, count),
-                "lost_count": len(manifest.lost),
-                "partly": shorten(manifest.partly, count),
-                "partly_count": len(manifest.partly),
+                "kept": [name[:_MAX_NAME_CHARACTERS] for name in manifest.kept_names[:count]],
+                "kept_count": len(manifest.kept_names),
+                "lost": shorten_entries(manifest.loss_reasons, count),
+                "lost_count": len(manifest.loss_reasons),
+                "partly": shorten_entries(manifest.missing_parts, count),
+                "partly_count": len(manifest.missing_parts),
                 "blobs": manifest.blobs,
             }
         )
@@ -240,10 +245,10 @@ def write_manifest(directory: str, generation: int, manifest: Manifest) -> None:
     _write_document(os.path.join(directory, str(generation), "manifest.json"), content)
 
 
-def shorten(entries: dict[str, str], count: int) -> dict[str, str]:
+def shorten_entries(entries: dict[str, str], count: int) -> dict[str, str]:
     """Return the first entries, with names and reasons cut to the bot's limits."""
     return {
-        name[:_MAX_LISTED_CHARACTERS]: text[:MAX_REASON_CHARACTERS]
+        name[:_MAX_NAME_CHARACTERS]: text[:MAX_REASON_CHARACTERS]
         for name, text in itertools.islice(entries.items(), count)
     }
 
@@ -287,11 +292,11 @@ def _write_document(path: str, content: bytes) -> None:
 
 def _sync_directory(path: str) -> None:
     """Wait until the entries of a directory are on disk."""
-    file = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)
+        os.fsync(descriptor)
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
 class Reader:
@@ -311,7 +316,7 @@ class Reader:
         Raises:
             DamagedError: the file is too short.
         """
-        return [self._part(start, size) for start, size in record.pickles]
+        return [self._slice(start, size) for start, size in record.pickles]
 
     def buffers(self, record: Record) -> list[memoryview]:
         """Return the buffers of a record.
@@ -323,16 +328,16 @@ class Reader:
         buffers = []
         for size, location in record.buffers:
             if isinstance(location, int):
-                buffers.append(self._part(location, size))
+                buffers.append(self._slice(location, size))
                 continue
-            # A mapping for each buffer, so that equal arrays do not share memory.
+            # Each buffer has its own mapping, so that equal arrays do not share memory.
             blob = self._map(_blob_path(self._directory, os.path.basename(location)))
             if blob.nbytes != size:
                 raise DamagedError
             buffers.append(blob)
         return buffers
 
-    def _part(self, start: int, size: int) -> memoryview:
+    def _slice(self, start: int, size: int) -> memoryview:
         if start + size > self._view.nbytes:
             raise DamagedError
         return self._view[start : start + size]
@@ -345,6 +350,6 @@ class Reader:
                 flags = mmap.MAP_PRIVATE
                 return memoryview(mmap.mmap(file.fileno(), 0, flags=flags, prot=self._access))
         except OSError as error:
-            if refusal(error):
+            if find_refusal_errno(error):
                 raise
             raise DamagedError from error

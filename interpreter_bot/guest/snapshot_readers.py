@@ -1,4 +1,4 @@
-"""Reading of a generation's variables into a namespace."""
+"""Reads a generation's variables into a namespace."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 from . import interpreter_state, snapshot_files, variable_pickler
 
-STATE = "process state"
+STATE_NAME = "process state"
 """Name of the entry for `interpreter_state` among the variables."""
-_SHARES_WITH_FAILED = "it shares a part with {name}, which could not be read"
-# The bot reads at most this many.
+_SHARED_PART_FAILED = "it shares a part with {name}, which could not be read"
+# The bot accepts at most this many.
 _MAX_FAILURES = 200
 
 
 def restore(namespace: dict[str, Any], directory: str, generation: int) -> dict[str, str]:
-    """Restore the variables of a generation into a namespace, in a kernel that has run nothing yet.
+    """Restore the variables of a generation into a namespace, in a kernel that has run no code yet.
 
     Returns:
         The names of variables that could not be restored, with reasons.
@@ -36,7 +36,7 @@ def restore(namespace: dict[str, Any], directory: str, generation: int) -> dict[
     for file_name, text in index.cells.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[file_name] = (len(text), None, lines, file_name)
-    return snapshot_files.shorten(reader.failed, _MAX_FAILURES)
+    return snapshot_files.shorten_entries(reader.failures, _MAX_FAILURES)
 
 
 class _PickleFile:
@@ -45,7 +45,7 @@ class _PickleFile:
     def __init__(self) -> None:
         self._view = memoryview(b"")
 
-    def begin(self, pickled: memoryview) -> None:
+    def open_pickle(self, pickled: memoryview) -> None:
         """Read this pickle from now on."""
         self._view = pickled
 
@@ -54,9 +54,9 @@ class _PickleFile:
         part, self._view = self._view[:size], self._view[size:]
         return bytes(part)
 
-    def readinto(self, target: Any) -> int:
-        size = min(len(target), len(self._view))
-        target[:size] = self._view[:size]
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), len(self._view))
+        buffer[:size] = self._view[:size]
         self._view = self._view[size:]
         return size
 
@@ -67,8 +67,8 @@ class _PickleFile:
 class SnapshotReader:
     """Reads records into a namespace.
 
-    Half-built objects are kept alive as long as the reader: in a check, their `__del__` might
-    delete files that the live session still uses.
+    The reader keeps incomplete objects alive. In a check, their `__del__` might delete files that
+    the session still uses.
 
     Attributes:
         failed: names of variables that could not be restored, with reasons.
@@ -82,47 +82,47 @@ class SnapshotReader:
         *,
         is_check: bool = False,
     ) -> None:
-        """Read nothing yet; `is_check` as in `snapshot_files.Reader`."""
-        self.failed: dict[str, str] = {}
+        """Open the files; `is_check` as in `snapshot_files.Reader`."""
+        self.failures: dict[str, str] = {}
         self._namespace = namespace
         self._files = snapshot_files.Reader(directory, generation, is_check=is_check)
         self._keep_alive: list[object] = []
-        variable_pickler.restore_into(namespace)
+        variable_pickler.set_restored_namespace(namespace)
 
     def read(self, record: snapshot_files.Record) -> Iterator[str]:
         """Read the variables of a record; yield each name before its variable.
 
-        So the parent process knows which variable crashed the reader."""
+        If a variable crashes this process, the parent process can know its name.
+        """
         pickles: list[memoryview] = []
-        source, unpickler = _PickleFile(), None
+        file, unpickler = _PickleFile(), None
         for position, name in enumerate(record.names):
             yield name
             try:
                 if unpickler is None:
                     pickles = self._files.pickles(record)
-                    unpickler = pickle.Unpickler(source, buffers=self._files.buffers(record))
+                    unpickler = pickle.Unpickler(file, buffers=self._files.buffers(record))
                     self._keep_alive.append(unpickler)
-                source.begin(pickles[position])
+                file.open_pickle(pickles[position])
                 value = unpickler.load()
-                if name == STATE:
+                if name == STATE_NAME:
                     interpreter_state.restore(value)
                 else:
                     self._namespace[name] = value
             except Exception as error:
-                # Any exception: methods of the type, or another release of its library, may raise
-                # it.
-                if snapshot_files.refusal(error) and unpickler is None:
+                # Any exception: the type's methods, or another release of its library, may fail.
+                if snapshot_files.find_refusal_errno(error) and unpickler is None:
                     raise
                 self._keep_alive.append(error)
-                self.failed[name] = variable_pickler.reason(error)
+                self.failures[name] = variable_pickler.describe_error(error)
                 later_names = record.names[position + 1 :]
-                self.failed |= dict.fromkeys(later_names, _SHARES_WITH_FAILED.format(name=name))
+                self.failures |= dict.fromkeys(later_names, _SHARED_PART_FAILED.format(name=name))
                 return
 
     def run_sources(self, record: snapshot_files.Record) -> None:
         """Run the sources of functions and classes whose pickles could not be read."""
-        for name in self.failed.keys() & record.sources.keys():
-            # If this fails, too, the first reason stays.
+        for name in self.failures.keys() & record.sources.keys():
+            # If this fails, too, report the first reason.
             with contextlib.suppress(Exception):
                 exec(record.sources[name], self._namespace)
-                del self.failed[name]
+                del self.failures[name]

@@ -1,4 +1,4 @@
-"""Saving of a session's variables as a generation, of which every listed variable is readable.
+"""Saves a session's variables as a generation, after reading every one of them back.
 
 1. Each variable is pickled alone, without storing the result. This finds failures, missing
    parts, and variables that share objects.
@@ -32,24 +32,24 @@ from . import (
     variable_pickler,
 )
 
-# What IPython itself defines while it runs cells.
+# Variables that IPython defines while it runs cells.
 _HISTORY = re.compile(r"_+|_i+|_[iod]h|_i?\d+|_exit_code|In|Out|__\w+__")
 _MAX_NAME_CHARACTERS = 200
 MAX_ATTEMPTS = 10
-# One variable may take this share of the remaining time while others wait.
+# Maximum share of the remaining time for one variable, if others follow.
 _MAX_SHARE_OF_TIME = 0.5
-# Multiples of the time for trying variables: the time for everything, and the time after which the
-# process is killed; `kernels/snapshots` waits so long.
+# The time for all work, and the time until the process is killed, as multiples of the time for
+# trying variables. The bot (`kernels/snapshots`) waits until the process is killed.
 _MAX_TIME_FACTOR = 2.5
 _ALARM_FACTOR = 3
-# Finding shared objects takes one or two hundred bytes for each object.
+# Finding shared objects takes 100 to 200 bytes of memory for each object.
 _MAX_MEMO_BYTES = 8 * 1024 * 1024
-_MAX_SHAREABLE = 500_000
+_MAX_SHAREABLE_OBJECTS = 500_000
 _MAX_CELL_CHARACTERS = 1_000_000
 _MAX_MISSING_PARTS = 10
 _BYTES_PER_VALUE = 8
-# Libraries whose objects tell their size.
-_TABLES = ("pandas", "numpy", "polars", "pyarrow")
+# Libraries with tables and arrays, whose size is easy to find.
+_SIZED_LIBRARIES = ("pandas", "numpy", "polars", "pyarrow")
 
 _SAVING_ENDED_PYTHON = "saving it ended Python"
 _READING_ENDED_PYTHON = "reading it back ended Python"
@@ -59,7 +59,7 @@ _SIMILAR_FAILED = "it was not tried, as two others of its type could not be save
 Namespace = dict[str, Any]
 
 
-def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
+def select_names(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
     """Return the names of the variables to save, without those that every session starts with."""
     return [
         name
@@ -72,7 +72,7 @@ def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def begin(
+def start_saving(
     namespace: Namespace,
     names: list[str],
     directory: str,
@@ -81,7 +81,7 @@ def begin(
     seconds: float,
     max_bytes: int,
 ) -> int:
-    """Start a process that saves variables as they are now, and at the end writes the manifest.
+    """Start a process that saves variables as they are now, and writes the manifest at the end.
 
     Args:
         namespace: of the session.
@@ -92,24 +92,24 @@ def begin(
         max_bytes: of all pickles and buffers.
 
     Returns:
-        The pid of the process, for `snapshot_children.end`.
+        The pid of the process, for `snapshot_children.kill_leader`.
     """
     attempts = _Attempts(namespace, names, directory, generation, seconds, max_bytes)
 
-    def note_failure(error: BaseException) -> None:
-        problem = variable_pickler.reason(error)
+    def write_failure(error: BaseException) -> None:
+        problem = variable_pickler.describe_error(error)
         manifest = snapshot_files.Manifest(
             problem=problem, is_disk_full=snapshot_files.is_disk_full(error)
         )
         snapshot_files.write_manifest(directory, generation, manifest)
 
-    return snapshot_children.begin(attempts.save, note_failure, _ALARM_FACTOR * seconds)
+    return snapshot_children.start_leader(attempts.save, write_failure, _ALARM_FACTOR * seconds)
 
 
 class _Attempts:
     """Attempts to save a generation, repeated until all remaining variables can be saved.
 
-    Children report every change of state, so the state is the same here and in each child.
+    Children report every change of state, so the leader and each child have the same state.
     """
 
     def __init__(
@@ -141,15 +141,15 @@ class _Attempts:
 
         Raises:
             OSError: the system refused disk space or descriptors.
-            RuntimeError: no computed variable was reached, so the earlier snapshot is better.
+            RuntimeError: no computed variable was reached; keep the earlier snapshot instead.
         """
-        snapshot_files.create(self._directory, self._generation)
+        snapshot_files.create_generation(self._directory, self._generation)
         while self._remaining_attempts >= 0 and time.monotonic() < self._deadline:
             is_writing = self._groups_to_write is None or bool(self._groups_to_write)
             if not is_writing and not self._unchecked_records:
                 break
             work = self._write_in_child if is_writing else self._check_in_child
-            report = snapshot_children.run_in_child(work, self._receive, self._deadline)
+            report = snapshot_children.run_in_child(work, self._apply_message, self._deadline)
             if report.errno:
                 raise OSError(report.errno, report.reason)
             if report.reason and not report.name:
@@ -158,24 +158,24 @@ class _Attempts:
                 self._handle_child_end(report.name, report.reason, is_writing=is_writing)
         self._write_documents()
 
-    # In the first process, and in a child.
+    # In the leader and its children.
 
-    def _receive(self, message: snapshot_children.Message) -> None:
+    def _apply_message(self, message: snapshot_children.Message) -> None:
         match message:
-            case snapshot_children.Tried(name, missing):
+            case snapshot_children.Trial(name, missing):
                 self._missing_parts[name] = missing
             case snapshot_children.Loss(name, reason):
                 self._record_loss(name, reason)
-            case snapshot_children.Grouped(groups):
+            case snapshot_children.Grouping(groups):
                 self._groups_to_write = groups
-            case snapshot_children.Written(record):
+            case snapshot_children.WrittenGroup(record):
                 self._groups_to_write = [
                     group for group in self._groups_to_write or () if group != record.names
                 ]
                 self._unchecked_records.append(record)
-            case snapshot_children.Cell(file_name, text):
+            case snapshot_children.CellText(file_name, text):
                 self._cell_texts[file_name] = text
-            case snapshot_children.Checked(names):
+            case snapshot_children.CheckedRecord(names):
                 self._checked_records += [
                     record for record in self._unchecked_records if record.names == names
                 ]
@@ -184,7 +184,7 @@ class _Attempts:
                 ]
 
     def _record_loss(self, name: str, reason: str) -> None:
-        """Leave a variable out; its group is written (again) without it."""
+        """Leave a variable out, and write its group (again) without it."""
         self._losses[name] = reason
         if self._groups_to_write is None:
             return
@@ -201,7 +201,7 @@ class _Attempts:
         self._groups_to_write = [group for group in remaining_groups if group]
 
     def _handle_child_end(self, name: str, reason: str, *, is_writing: bool) -> None:
-        """Leave out the variable at which a child died; after two of a type, all of this type."""
+        """Leave out the variable at which a child died; after two of a type, all others of it."""
         self._remaining_attempts -= 1
         if reason == snapshot_children.DIED:
             reason = _SAVING_ENDED_PYTHON if is_writing else _READING_ENDED_PYTHON
@@ -210,11 +210,11 @@ class _Attempts:
         if any(value_type is other for other in self._fatal_types) and not _is_container_type(
             value_type
         ):
-            # Each would cost another attempt.
+            # Each of them would probably cost another attempt.
             tried_names = (
                 self._missing_parts
                 if self._groups_to_write is None
-                else _names_in(self._checked_records)
+                else _list_names(self._checked_records)
             )
             for other in {*self._names} - {*self._losses, *tried_names}:
                 if type(self._namespace[other]) is value_type:
@@ -222,76 +222,76 @@ class _Attempts:
         self._fatal_types.append(value_type)
 
     def _get_value(self, name: str) -> Any:
-        if name == snapshot_readers.STATE:
+        if name == snapshot_readers.STATE_NAME:
             return interpreter_state.collect()
         return self._namespace[name]
 
     def _dependency_key(self, name: str) -> tuple[bool, bool]:
         """Return a sort key for reading: modules, then definitions, then other variables."""
-        value = None if name == snapshot_readers.STATE else self._namespace[name]
-        is_module = name == snapshot_readers.STATE or issubclass(type(value), types.ModuleType)
+        value = None if name == snapshot_readers.STATE_NAME else self._namespace[name]
+        is_module = name == snapshot_readers.STATE_NAME or issubclass(type(value), types.ModuleType)
         return not is_module, not is_module and not _is_definition(value)
 
     # In a child that writes.
 
     def _write_in_child(self, report: snapshot_children.Report) -> object:
-        def note(message: snapshot_children.Message) -> None:
+        def report_and_apply(message: snapshot_children.Message) -> None:
             report(message)
-            self._receive(message)
+            self._apply_message(message)
 
         arrays = [value for value in self._namespace.values() if _is_array_with_memory(value)]
         if self._groups_to_write is None:
-            self._try_all(arrays, note)
+            self._try_variables(arrays, report_and_apply)
         used_bytes = sum(
             record.size() for record in [*self._checked_records, *self._unchecked_records]
         )
-        files = snapshot_files.Writer(
+        writer = snapshot_files.Writer(
             self._directory, self._generation, self._max_bytes, used_bytes
         )
         while self._groups_to_write:
-            self._write_group(self._groups_to_write[0], arrays, files, note)
-        files.close()
+            self._write_group(self._groups_to_write[0], arrays, writer, report_and_apply)
+        writer.close()
         return arrays
 
-    def _try_all(self, arrays: list[Any], note: snapshot_children.Report) -> None:
+    def _try_variables(self, arrays: list[Any], report: snapshot_children.Report) -> None:
         """Pickle each variable alone without storing it, and group those that share objects."""
-        names = [snapshot_readers.STATE, *sorted(self._names, key=self._trial_key)]
+        names = [snapshot_readers.STATE_NAME, *sorted(self._names, key=self._trial_key)]
         names = [name for name in names if name not in self._losses]
-        sharing = _Sharing(self._pickler(_NullFile(), arrays, _is_small))
+        sharing = _SharingGroups(self._create_pickler(_NullFile(), arrays, _is_small))
         for name in names:
             now = time.monotonic()
             is_new = name not in self._missing_parts
             if is_new and (now > self._trial_deadline or not self._remaining_attempts):
                 continue
-            until = self._trial_deadline if is_new else self._deadline
-            note(_step(name, until, is_last=name is names[-1]))
-            pickler = self._pickler(_NullFile(), arrays, _is_small)
+            deadline = self._trial_deadline if is_new else self._deadline
+            report(_create_step(name, deadline, is_last=name is names[-1]))
+            pickler = self._create_pickler(_NullFile(), arrays, _is_small)
             try:
                 value = self._get_value(name)
                 pickler.dump(value)
                 if loss := pickler.losses.get(id(value)):
-                    note(snapshot_children.Loss(name, ": ".join(filter(None, loss))))
+                    report(snapshot_children.Loss(name, ": ".join(filter(None, loss))))
                     continue
                 missing = list(
                     dict.fromkeys(description for description, _ in pickler.losses.values())
                 )
-                note(snapshot_children.Tried(name, missing[:_MAX_MISSING_PARTS]))
+                report(snapshot_children.Trial(name, missing[:_MAX_MISSING_PARTS]))
                 sharing.add(name, pickler)
             except Exception as error:
-                # Any exception: methods of the variable's type may raise anything.
-                note(snapshot_children.Loss(name, variable_pickler.reason(error)))
+                # Any exception, because the variable's methods may raise it.
+                report(snapshot_children.Loss(name, variable_pickler.describe_error(error)))
         names = [name for name in self._missing_parts if name not in self._losses]
-        # If a variable fails to load, the later ones of its group are lost, too: plain data first.
+        # If a variable fails to load, later ones of its group are lost, too. Plain data is first.
         names.sort(
             key=lambda name: (
-                name in sharing.with_code,
+                name in sharing.names_with_code,
                 self._dependency_key(name),
-                not self._is_data(name),
+                not self._is_library_data(name),
             )
         )
-        groups = sharing.groups(names)
-        note(
-            snapshot_children.Grouped(
+        groups = sharing.group_names(names)
+        report(
+            snapshot_children.Grouping(
                 sorted(groups, key=lambda group: max(map(self._trial_key, group)))
             )
         )
@@ -300,8 +300,8 @@ class _Attempts:
         self,
         group: list[str],
         arrays: list[Any],
-        files: snapshot_files.Writer,
-        note: snapshot_children.Report,
+        writer: snapshot_files.Writer,
+        report: snapshot_children.Report,
     ) -> None:
         """Write a group, or report the loss of one of its variables."""
         pickled = io.BytesIO()
@@ -313,33 +313,33 @@ class _Attempts:
             buffers.append(buffer.raw())
             return False
 
-        pickler = self._pickler(pickled, arrays, take_buffer)
+        pickler = self._create_pickler(pickled, arrays, take_buffer)
         record = snapshot_files.Record(list(group))
         for name in group:
-            note(_step(name, self._deadline))
+            report(_create_step(name, self._deadline))
             pickled.seek(0)
             pickled.truncate()
             buffers.clear()
             try:
                 pickler.dump(self._get_value(name))
             except Exception as error:
-                # It was pickled before; memory may be short now.
-                note(snapshot_children.Loss(name, variable_pickler.reason(error)))
+                # The variable was pickled before, but now memory may be short.
+                report(snapshot_children.Loss(name, variable_pickler.describe_error(error)))
                 return
             try:
-                files.append(pickled.getbuffer(), buffers, record)
+                writer.append(pickled.getbuffer(), buffers, record)
             except (OSError, snapshot_files.TooLargeError) as error:
-                if snapshot_files.refusal(error):
+                if snapshot_files.find_refusal_errno(error):
                     raise
-                note(snapshot_children.Loss(name, variable_pickler.reason(error)))
+                report(snapshot_children.Loss(name, variable_pickler.describe_error(error)))
                 return
-            self._add_source(name, record.sources, note)
-        note(snapshot_children.Written(record))
+            self._add_source(name, record.sources, report)
+        report(snapshot_children.WrittenGroup(record))
 
     def _add_source(
-        self, name: str, sources: dict[str, str], note: snapshot_children.Report
+        self, name: str, sources: dict[str, str], report: snapshot_children.Report
     ) -> None:
-        """Store the source of a cell's function or class, for another Python and for tracebacks."""
+        """Store the source of a cell's function or class, for other Pythons and tracebacks."""
         value: Any = self._namespace.get(name)
         if not _is_definition(value):
             return
@@ -352,53 +352,53 @@ class _Attempts:
             if code is not None and code.co_filename not in self._cell_texts:
                 text = "".join(linecache.getlines(code.co_filename))
                 if code.co_filename.startswith("<") and len(text) < _MAX_CELL_CHARACTERS:
-                    note(snapshot_children.Cell(code.co_filename, text))
+                    report(snapshot_children.CellText(code.co_filename, text))
 
-    def _is_data(self, name: str) -> bool:
-        return _top_module(type(self._namespace.get(name))) in ("builtins", *_TABLES)
+    def _is_library_data(self, name: str) -> bool:
+        return _find_library(type(self._namespace.get(name))) in ("builtins", *_SIZED_LIBRARIES)
 
-    def _pickler(
+    def _create_pickler(
         self, file: Any, arrays: list[Any], take_buffer: Any
     ) -> variable_pickler.VariablePickler:
         return variable_pickler.VariablePickler(file, self._namespace, arrays, take_buffer)
 
     def _trial_key(self, name: str) -> tuple[bool, bool, int]:
         """Return a sort key for trials: by dependency, then by size."""
-        size = -1 if name == snapshot_readers.STATE else _size(self._namespace[name])
+        size = -1 if name == snapshot_readers.STATE_NAME else _estimate_size(self._namespace[name])
         return *self._dependency_key(name), size
 
-    # In a child that reads back.
+    # In a child that checks.
 
     def _check_in_child(self, report: snapshot_children.Report) -> object:
-        """Read the records into a new namespace, as another kernel will."""
+        """Read the records into a new namespace, as the session's next kernel will."""
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
         reader = snapshot_readers.SnapshotReader(
             self._directory, self._generation, module.__dict__, is_check=True
         )
-        # An earlier child has checked some records, but others may need their variables.
-        records = self._in_reading_order([*self._checked_records, *self._unchecked_records])
+        # Read checked records, too, because others may need their variables.
+        records = self._sort_for_reading([*self._checked_records, *self._unchecked_records])
         for record in records:
             for name in reader.read(record):
-                report(_step(name, self._deadline, is_last=name is records[-1].names[-1]))
+                report(_create_step(name, self._deadline, is_last=name is records[-1].names[-1]))
             if any(record is unchecked for unchecked in self._unchecked_records):
-                if name in reader.failed:
-                    report(snapshot_children.Loss(name, reader.failed[name]))
+                if name in reader.failures:
+                    report(snapshot_children.Loss(name, reader.failures[name]))
                 else:
-                    report(snapshot_children.Checked(record.names))
+                    report(snapshot_children.CheckedRecord(record.names))
         return reader
 
-    def _in_reading_order(
+    def _sort_for_reading(
         self, records: Iterable[snapshot_files.Record]
     ) -> list[snapshot_files.Record]:
         return sorted(records, key=lambda record: min(map(self._dependency_key, record.names)))
 
-    # In the first process, at the end.
+    # In the leader, at the end.
 
     def _write_documents(self) -> None:
         """Write the index and the manifest of the checked records."""
-        records = self._in_reading_order(self._checked_records)
-        kept_names = [name for name in _names_in(records) if name != snapshot_readers.STATE]
+        records = self._sort_for_reading(self._checked_records)
+        kept_names = [name for name in _list_names(records) if name != snapshot_readers.STATE_NAME]
         unreached_names = {*self._names} - {*kept_names, *self._losses}
         computed_names = {name for name in self._names if _is_computed(self._namespace[name])}
         for names in (computed_names, {*self._names}):
@@ -408,9 +408,9 @@ class _Attempts:
         index = snapshot_files.Index(records, self._cell_texts)
         snapshot_files.write_index(self._directory, self._generation, index)
         manifest = snapshot_files.Manifest(
-            kept=kept_names,
-            lost=self._losses | dict.fromkeys(sorted(unreached_names), reason),
-            partly={
+            kept_names=kept_names,
+            loss_reasons=self._losses | dict.fromkeys(sorted(unreached_names), reason),
+            missing_parts={
                 name: ", ".join(self._missing_parts[name])
                 for name in kept_names
                 if self._missing_parts[name]
@@ -420,43 +420,43 @@ class _Attempts:
         snapshot_files.write_manifest(self._directory, self._generation, manifest)
 
 
-class _Sharing:
+class _SharingGroups:
     """Groups of variables that share objects, as a union-find structure.
 
     Args:
         pickler: used to find objects that all tables of pandas share.
 
     Attributes:
-        with_code: variables with code of cells, which another version of Python cannot read.
+        names_with_code: of variables with code of cells, which no other version of Python can read.
     """
 
     def __init__(self, pickler: variable_pickler.VariablePickler) -> None:
-        self.with_code: set[str] = set()
-        self._parents: dict[str, str] = {}  # of the union-find, by variable
-        self._owners: dict[int, str] = {}  # variable that first had an object, by the object's id
-        # Names of variables with shareable objects. Above a limit, all are put into one group.
+        self.names_with_code: set[str] = set()
+        self._parents: dict[str, str] = {}  # links of the union-find structure, by variable
+        self._owners: dict[int, str] = {}  # by an object's id, the first variable that has it
+        # Names of variables with shareable objects. Above a limit, all of them form one group.
         self._names_with_shareable: list[str] = []
         self._is_over_limit = False
-        # Objects are known by their ids, so temporary ones must live as long as this.
+        # Objects are identified by their ids, so temporary ones must be kept alive.
         self._keep_alive: list[object] = [pickler]
         pandas: Any = sys.modules.get("pandas")
         with contextlib.suppress(Exception):
-            # All frames share some lists of their class; the memo of two empty ones has their ids.
-            # Dumping raises whatever code that changed the library makes it raise.
+            # All tables share some lists of their class, whose ids are in the memo of empty tables.
+            # Any exception, because code may have changed the library.
             pickler.dump([pandas.DataFrame(), pandas.Series()])
         self._common_ids = pickler.memo.copy().keys()
 
     def add(self, name: str, pickler: variable_pickler.VariablePickler) -> None:
         """Add a variable that was pickled alone."""
         is_large = sys.getsizeof(pickler) > _MAX_MEMO_BYTES
-        if is_large or len(self._owners) > _MAX_SHAREABLE:
+        if is_large or len(self._owners) > _MAX_SHAREABLE_OBJECTS:
             self._is_over_limit = True
             self._names_with_shareable.append(name)
-            self.with_code.add(name)
+            self.names_with_code.add(name)
             return
         memo = {key: obj for key, (_, obj) in pickler.memo.copy().items()}
         if any(type(obj) is types.CodeType for obj in memo.values()):
-            self.with_code.add(name)
+            self.names_with_code.add(name)
         objects = {
             key: obj
             for key, obj in memo.items()
@@ -469,7 +469,7 @@ class _Sharing:
         if objects:
             self._names_with_shareable.append(name)
 
-    def groups(self, names: list[str]) -> list[list[str]]:
+    def group_names(self, names: list[str]) -> list[list[str]]:
         """Return the groups of variables that share objects, each in the order of `names`."""
         if self._is_over_limit:
             for name in self._names_with_shareable:
@@ -480,9 +480,9 @@ class _Sharing:
         return list(groups.values())
 
     def _union(self, name: str, other: str) -> None:
-        own, root = self._find_root(name), self._find_root(other)
-        if own != root:
-            self._parents[own] = root
+        own_root, other_root = self._find_root(name), self._find_root(other)
+        if own_root != other_root:
+            self._parents[own_root] = other_root
 
     def _find_root(self, name: str) -> str:
         while name in self._parents:
@@ -497,15 +497,15 @@ class _NullFile:
         return len(data)
 
 
-def _step(name: str, until: float, *, is_last: bool = False) -> snapshot_children.Step:
-    """Return the message for the next variable, whose time limit leaves some for later ones."""
-    remaining_seconds = until - time.monotonic()
+def _create_step(name: str, deadline: float, *, is_last: bool = False) -> snapshot_children.Step:
+    """Return the message for the next variable, with a time limit that leaves time for others."""
+    remaining_seconds = deadline - time.monotonic()
     return snapshot_children.Step(
         name, remaining_seconds if is_last else remaining_seconds * _MAX_SHARE_OF_TIME
     )
 
 
-def _names_in(records: Collection[snapshot_files.Record]) -> list[str]:
+def _list_names(records: Collection[snapshot_files.Record]) -> list[str]:
     return [name for record in records for name in record.names]
 
 
@@ -529,22 +529,25 @@ def _is_computed(value: Any) -> bool:
 
 
 def _is_container_type(kind: type) -> bool:
-    """Return whether objects of a type contain others, which may be why they failed."""
-    return issubclass(kind, type) or _top_module(kind) in (*_TABLES, *sys.stdlib_module_names)
+    """Return whether objects of a type contain others, which may be the cause of a failure."""
+    return issubclass(kind, type) or _find_library(kind) in (
+        *_SIZED_LIBRARIES,
+        *sys.stdlib_module_names,
+    )
 
 
-def _top_module(kind: type) -> str:
+def _find_library(kind: type) -> str:
     with contextlib.suppress(AttributeError):
-        # Bypasses the metaclass; the attribute may be missing or of any type.
+        # This bypasses the metaclass. The attribute may be missing or of any type.
         module = type.__dict__["__module__"].__get__(kind)
         return module.partition(".")[0] if type(module) is str else ""
     return ""
 
 
-def _size(value: Any) -> int:
+def _estimate_size(value: Any) -> int:
     """Estimate the size of a value in bytes."""
     kind = type(value)
-    if _top_module(kind) in _TABLES:
+    if _find_library(kind) in _SIZED_LIBRARIES:
         with contextlib.suppress(Exception):
             # Any exception: the size only determines the order.
             if hasattr(value, "nbytes") and not hasattr(value, "memory_usage"):

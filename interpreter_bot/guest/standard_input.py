@@ -1,4 +1,4 @@
-"""Standard input of a kernel: a person is asked, as by `input()`."""
+"""Standard input of a kernel, which asks a person, like `input()`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 class StandardInput(io.TextIOBase):
-    """`sys.stdin` of a kernel; code that reads a line, or everything, reads one answer."""
+    """`sys.stdin` of a kernel; reading a line, or everything, reads one answer."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -17,7 +17,7 @@ class StandardInput(io.TextIOBase):
     def __init__(self, ask: Callable[[str], str]) -> None:
         """`ask` returns a person's answer, or raises EOFError."""
         self._ask = ask
-        self._rest = ""
+        self._unread_text = ""
 
     def readable(self) -> bool:
         return True
@@ -26,22 +26,22 @@ class StandardInput(io.TextIOBase):
         return False
 
     def fileno(self) -> int:
-        """Return the descriptor that programs started by the code read from, which is empty."""
+        """Return the descriptor that programs of code read from, which is empty."""
         return 0
 
     def readline(self, size: int = -1) -> str:  # type: ignore[override]
         """Return the next line of the last answer, or of a new one; empty if nobody answers."""
-        self._fill()
-        end = self._rest.find("\n") + 1
+        self._ask_if_empty()
+        end = self._unread_text.find("\n") + 1
         end = end if size < 0 else min(size, end)
-        line, self._rest = self._rest[:end], self._rest[end:]
+        line, self._unread_text = self._unread_text[:end], self._unread_text[end:]
         return line
 
     def read(self, size: int | None = -1) -> str:
         """Return the rest of the last answer, or a new answer."""
-        self._fill()
-        end = len(self._rest) if size is None or size < 0 else size
-        text, self._rest = self._rest[:end], self._rest[end:]
+        self._ask_if_empty()
+        end = len(self._unread_text) if size is None or size < 0 else size
+        text, self._unread_text = self._unread_text[:end], self._unread_text[end:]
         return text
 
     def __iter__(self) -> Iterator[str]:  # type: ignore[override]
@@ -53,9 +53,9 @@ class StandardInput(io.TextIOBase):
     def close(self) -> None:
         """Stay open."""
 
-    def _fill(self) -> None:
-        if not self._rest:
+    def _ask_if_empty(self) -> None:
+        if not self._unread_text:
             try:
-                self._rest = self._ask("") + "\n"
+                self._unread_text = self._ask("") + "\n"
             except EOFError:
                 return

@@ -1,8 +1,8 @@
-"""Standard output and error of a kernel: in the order of the code, bounded, for the code of now.
+"""Standard output and error of a kernel: in order, limited, and sent for the running execution.
 
-Both streams, and a pipe behind each of the descriptors 1 and 2, end in one `Printer`. It sends text
-in chunks rather than per write, always for the execution that runs: what a thread or a program of
-an earlier one prints is shown there as well. What is printed while none runs waits for the next.
+Both streams, and a pipe behind each of the descriptors 1 and 2, lead to one `Printer`, which sends
+text in chunks. All text belongs to the running execution, even text of a thread or program that an
+earlier execution started. Between executions, text waits for the next one.
 """
 
 from __future__ import annotations
@@ -25,50 +25,55 @@ Parent = dict[str, Any]
 Publish = Callable[[dict[str, Any], Parent], None]
 
 PAUSE_SECONDS = 0.05
-"""How long printed text waits for more."""
+"""Time for which printed text waits for more text."""
 
 _NAMES = ("stdout", "stderr")
 _MAX_CHUNK_CHARACTERS = 32 * 1024
 _MAX_TAIL_BYTES = 32 * 1024
-# A tail that is sent before the end of the output is shorter by this factor.
+# Divides the length of a tail that is sent before the end of the output.
 _EARLY_TAIL_DIVISOR = 8
-# Stands for the number of missing characters, which is known at the end of the output only.
-_CUT_FROM_HERE = -1
+# Stands for the number of missing characters, which is known only at the end of the output.
+_UNKNOWN_CUT = -1
 _MAX_WAITING_BYTES = 64 * 1024
-# Beyond so many, text of the two streams keeps its order only from one sending to the next: each
-# change of the stream costs a message.
-_MAX_CHANGES = 2000
+# Each change between the two streams costs a message. After this many changes, the text of each
+# stream is joined before it is sent, which loses their mutual order.
+_MAX_STREAM_CHANGES = 2000
 _PIPE_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SET_PIPE_SIZE = 1031
 now = time.monotonic
-"""The clock as it is before code puts another in its place, which tests of what waits do."""
+"""The clock; a reference to it, as code (often in tests) may replace `time.monotonic`."""
 
 
-class _Share:
-    """One stream's part of an execution's output: its beginning, and its end if that is full."""
+class _StreamOutput:
+    """One stream's output of an execution, limited to a head and a tail.
+
+    The head is sent at once. If it is full, the latest text is kept as the tail.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._max_tail_bytes = min(_MAX_TAIL_BYTES, limit_bytes // 8)
-        # Twice: for the end of all, and for what comes before text of the other stream.
-        self._tail_left = 2 * self._max_tail_bytes
-        self._head_left = limit_bytes - self._tail_left
+        # For the tail at the end, and for shorter tails before text of the other stream.
+        self._remaining_tail_bytes = 2 * self._max_tail_bytes
+        self._remaining_head_bytes = limit_bytes - self._remaining_tail_bytes
         self._tail: collections.deque[str] = collections.deque()
         self._tail_bytes = 0
         self._cut_characters = 0
         self.is_cut = False
-        """Whether the head is full; then one notice follows."""
+        """Whether the head has just become full, so that a notice must follow."""
 
     def take_head(self, text: str) -> str:
-        """Return the part of a text to send now; the rest is kept as the end of the output."""
+        """Return the part of a text that fits into the head; the rest is kept for the tail."""
         if not self._tail and not self._cut_characters:
-            size = _size(text)
-            if size <= self._head_left:
-                self._head_left -= size
+            size = _measure_bytes(text)
+            if size <= self._remaining_head_bytes:
+                self._remaining_head_bytes -= size
                 return text
-            head = text[: self._head_left if text.isascii() else self._head_left // 4]
-            self.is_cut = self.is_cut or self._head_left > 0
-            self._head_left = 0
+            head = text[
+                : self._remaining_head_bytes if text.isascii() else self._remaining_head_bytes // 4
+            ]
+            self.is_cut = self.is_cut or self._remaining_head_bytes > 0
+            self._remaining_head_bytes = 0
             self._add_to_tail(text, len(head))
             return head
         self._add_to_tail(text, 0)
@@ -76,27 +81,29 @@ class _Share:
 
     def _add_to_tail(self, text: str, start: int) -> None:
         max_characters = self._max_tail_bytes if text.isascii() else self._max_tail_bytes // 4
-        first = max(start, len(text) - max_characters)
-        self._cut_characters += first - start
-        text = text[first:]
+        tail_start = max(start, len(text) - max_characters)
+        self._cut_characters += tail_start - start
+        text = text[tail_start:]
         self._tail.append(text)
-        self._tail_bytes += _size(text)
+        self._tail_bytes += _measure_bytes(text)
         while self._tail_bytes > self._max_tail_bytes:
             dropped = self._tail.popleft()
             excess = self._tail_bytes - self._max_tail_bytes
             if dropped.isascii() and len(dropped) > excess:
                 self._tail.appendleft(dropped[excess:])
                 dropped = dropped[:excess]
-            self._tail_bytes -= _size(dropped)
+            self._tail_bytes -= _measure_bytes(dropped)
             self._cut_characters += len(dropped)
 
     def take_tail(self, *, is_last: bool) -> tuple[str, int]:
-        """Return the kept end of the output, and the number of dropped characters before it.
+        """Return the tail, and the number of dropped characters before it.
 
-        Unless it `is_last`, the end is short, and returned only a few times.
+        Unless it `is_last`, the tail is short, and soon empty.
         """
         max_bytes = self._max_tail_bytes // (1 if is_last else _EARLY_TAIL_DIVISOR)
-        if not self._tail or not (is_last or self._tail_left >= self._max_tail_bytes + max_bytes):
+        if not self._tail or not (
+            is_last or self._remaining_tail_bytes >= self._max_tail_bytes + max_bytes
+        ):
             return "", 0
         text, cut_characters = "".join(self._tail), self._cut_characters
         max_bytes = max_bytes if text.isascii() else max_bytes // 4
@@ -107,21 +114,21 @@ class _Share:
             )
         if cut_characters and 0 <= (start := text.find("\n")) < len(text) - 1:
             text, cut_characters = text[start + 1 :], cut_characters + start + 1
-        self._tail_left -= _size(text)
+        self._remaining_tail_bytes -= _measure_bytes(text)
         self._tail.clear()
         self._tail_bytes = self._cut_characters = 0
         return text, cut_characters
 
 
-def _size(text: str) -> int:
+def _measure_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Printer:
-    """Sends printed text, in order, for the running execution."""
+    """Sends printed text, in order, as output of the running execution."""
 
     def __init__(self, publish: Publish, push_soon: Callable[[], None], limit_bytes: int) -> None:
-        """Keep text until an execution begins.
+        """Create the streams and pipes; text waits until an execution begins.
 
         Args:
             publish: sends the content of a `stream` message for an execution.
@@ -132,37 +139,39 @@ class Printer:
         self._push_soon = push_soon
         self._limit_bytes = limit_bytes
         self.owner_pid = os.getpid()
-        # Reentrant, because a signal handler may print, and read commands' output, during a read.
+        # Reentrant, because a signal handler may print, or wait for a program, during a read.
         self._lock = threading.RLock()
         self._is_reading = False
         self._parent: Parent | None = None
         self._muted_thread = 0
         self._pending_texts: list[tuple[str, str, int]] = []
         self._size = 0
-        self._changes = 0
-        self._sent_at = 0.0
-        self._shares = {name: _Share(_MAX_WAITING_BYTES) for name in _NAMES}
+        self._stream_changes = 0
+        self._send_time = 0.0
+        self._outputs = {name: _StreamOutput(_MAX_WAITING_BYTES) for name in _NAMES}
         self._epoll = select.epoll()
-        self.streams = tuple(Stream(self, name, number) for number, name in enumerate(_NAMES, 1))
+        self.streams = tuple(
+            Stream(self, name, descriptor) for descriptor, name in enumerate(_NAMES, 1)
+        )
         self._pipes = tuple(map(_Pipe, _NAMES))
         for pipe in self._pipes:
-            self._epoll.register(pipe.reading, select.EPOLLIN)
+            self._epoll.register(pipe.reader, select.EPOLLIN)
 
     def connect(self) -> None:
-        """Connect descriptors 1 and 2 to the pipes again, as code may have redirected them."""
-        for number, pipe in enumerate(self._pipes, 1):
-            os.dup2(pipe.writing, number, inheritable=True)
+        """Connect descriptors 1 and 2 to the pipes, as code may have redirected them."""
+        for descriptor, pipe in enumerate(self._pipes, 1):
+            os.dup2(pipe.writer, descriptor, inheritable=True)
 
     def begin(self, parent: Parent) -> None:
         """Send waiting and later text for this execution."""
         self.read()
         with self._lock:
-            self._end_shares()
+            self._take_tails()
             pending_texts, self._pending_texts = self._pending_texts, []
-            self._shares = {name: _Share(self._limit_bytes) for name in _NAMES}
-            self._parent, self._size, self._changes = parent, 0, 0
+            self._outputs = {name: _StreamOutput(self._limit_bytes) for name in _NAMES}
+            self._parent, self._size, self._stream_changes = parent, 0, 0
             for name, text, cut_characters in pending_texts:
-                self._add(name, self._shares[name].take_head(text), cut_characters)
+                self._add_pending(name, self._outputs[name].take_head(text), cut_characters)
         self.connect()
 
     def end(self) -> None:
@@ -172,14 +181,14 @@ class Printer:
             self.write(stream.name, pipe.decoder.decode(b"", final=True))
             self.write(stream.name, stream.buffer.decoder.decode(b"", final=True))
         with self._lock:
-            self._end_shares()
+            self._take_tails()
             self.push()
             self._parent = None
-            self._shares = {name: _Share(_MAX_WAITING_BYTES) for name in _NAMES}
+            self._outputs = {name: _StreamOutput(_MAX_WAITING_BYTES) for name in _NAMES}
 
     @contextlib.contextmanager
     def muted(self) -> Any:
-        """Drop text that this thread prints while it runs code of the bot."""
+        """Drop text that this thread prints, while it runs code of the bot."""
         self._muted_thread = threading.get_ident()
         try:
             yield
@@ -187,7 +196,7 @@ class Printer:
             self._muted_thread = 0
 
     def write(self, name: str, text: str) -> None:
-        """Add text of a stream, after the output of programs so far."""
+        """Add text of a stream, after reading the output of programs."""
         if not text or threading.get_ident() == self._muted_thread:
             return
         if self._epoll.poll(0):
@@ -196,55 +205,55 @@ class Printer:
 
     def _write(self, name: str, text: str) -> None:
         with self._lock:
-            if self._changes <= _MAX_CHANGES:
-                for other, share in self._shares.items():
+            if self._stream_changes <= _MAX_STREAM_CHANGES:
+                for other, output in self._outputs.items():
                     if other != name:
-                        self._add(other, *share.take_tail(is_last=False))
-            share = self._shares[name]
-            self._add(name, share.take_head(text), 0)
-            if share.is_cut:
-                share.is_cut = False
-                self._pending_texts.append((name, "", _CUT_FROM_HERE))
+                        self._add_pending(other, *output.take_tail(is_last=False))
+            output = self._outputs[name]
+            self._add_pending(name, output.take_head(text), 0)
+            if output.is_cut:
+                output.is_cut = False
+                self._pending_texts.append((name, "", _UNKNOWN_CUT))
             if self._size >= _MAX_CHUNK_CHARACTERS:
                 self.push()
                 return
         self._push_soon()
 
-    def _add(self, name: str, text: str, cut_characters: int) -> None:
+    def _add_pending(self, name: str, text: str, cut_characters: int) -> None:
         if text:
-            self._changes += bool(self._pending_texts) and self._pending_texts[-1][0] != name
+            self._stream_changes += bool(self._pending_texts) and self._pending_texts[-1][0] != name
             self._pending_texts.append((name, text, cut_characters))
             self._size += len(text)
 
-    def _end_shares(self) -> None:
-        for name, share in self._shares.items():
-            self._add(name, *share.take_tail(is_last=True))
+    def _take_tails(self) -> None:
+        for name, output in self._outputs.items():
+            self._add_pending(name, *output.take_tail(is_last=True))
 
     def flush(self) -> None:
-        """Send what waits, unless something was sent a moment ago."""
-        if os.getpid() == self.owner_pid and now() - self._sent_at > PAUSE_SECONDS:
+        """Send waiting text, unless some was sent a moment ago."""
+        if os.getpid() == self.owner_pid and now() - self._send_time > PAUSE_SECONDS:
             self.push()
 
     def push(self) -> None:
-        """Send what waits, if there is an execution to send it for."""
+        """Send waiting text, if an execution is running."""
         with self._lock:
             if self._parent is None or not self._pending_texts:
                 return
             parts, self._pending_texts, self._size = self._pending_texts, [], 0
-            self._sent_at = now()
-            if self._changes > _MAX_CHANGES:
+            self._send_time = now()
+            if self._stream_changes > _MAX_STREAM_CHANGES:
                 parts.sort(key=lambda part: part[0])
             start = 0
-            for place in range(1, len(parts) + 1):
+            for index in range(1, len(parts) + 1):
                 if (
-                    place < len(parts)
-                    and parts[place][0] == parts[start][0]
-                    and not parts[place][2]
+                    index < len(parts)
+                    and parts[index][0] == parts[start][0]
+                    and not parts[index][2]
                 ):
                     continue
                 name, _, cut_characters = parts[start]
-                self._send(name, "".join(text for _, text, _ in parts[start:place]), cut_characters)
-                start = place
+                self._send(name, "".join(text for _, text, _ in parts[start:index]), cut_characters)
+                start = index
 
     def _send(self, name: str, text: str, cut_characters: int) -> None:
         for start in range(0, max(len(text), 1), 2 * _MAX_CHUNK_CHARACTERS):
@@ -262,14 +271,14 @@ class Printer:
         return self._epoll.fileno()
 
     def read(self) -> None:
-        """Take what has been written to descriptors 1 and 2 so far."""
+        """Read all text that programs have written to descriptors 1 and 2."""
         with self._lock:
             if self._is_reading:
                 return
             self._is_reading = True
             try:
-                # Errors are read first and shown last: what was printed before one of them is in
-                # the other pipe by then.
+                # Errors are read first and shown last. So output that a program printed before an
+                # error is already in the other pipe, and is shown before the error.
                 errors = list(self._pipes[1].read())
                 for pipe, texts in zip(self._pipes, (self._pipes[0].read(), errors), strict=True):
                     for text in texts:
@@ -278,9 +287,9 @@ class Printer:
                 self._is_reading = False
 
     def read_after_programs(self) -> None:
-        """From now on, read what a program wrote as soon as code has waited for it.
+        """From now on, read a program's output whenever code has waited for the program.
 
-        So it is shown before what code prints afterwards.
+        Otherwise, text that code prints afterwards might be shown first.
         """
 
         def read_after(run: Callable[..., int]) -> Callable[..., int]:
@@ -289,7 +298,7 @@ class Printer:
                 try:
                     return run(*arguments, **options)
                 finally:
-                    # In a forked child, this would take what belongs to the kernel.
+                    # A forked child must not read the kernel's pipes.
                     if os.getpid() == self.owner_pid:
                         self.read()
 
@@ -297,12 +306,12 @@ class Printer:
 
         subprocess.Popen.wait = read_after(subprocess.Popen.wait)  # type: ignore[method-assign]
         os.system = read_after(os.system)
-        # Importable name, by which a variable that is this function is pickled.
+        # The importable name, by which variables with this function are pickled.
         os.system.__module__ = "os"
 
 
 class Stream(io.TextIOBase):
-    """`sys.stdout` or `sys.stderr` of a kernel. Nothing that code does to it closes it."""
+    """`sys.stdout` or `sys.stderr` of a kernel, which code cannot close."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -310,11 +319,11 @@ class Stream(io.TextIOBase):
     mode = "w"
 
     def __init__(self, printer: Printer, name: str, descriptor: int) -> None:
-        """Print to `descriptor` instead in a forked child."""
+        """Print to the printer, or in a forked child to `descriptor`."""
         self.name = name
         self._printer = printer
         self._descriptor = descriptor
-        self.buffer = _Bytes(self)
+        self.buffer = _ByteStream(self)
 
     def writable(self) -> bool:
         return True
@@ -327,7 +336,7 @@ class Stream(io.TextIOBase):
         return self._descriptor
 
     def write(self, text: str) -> int:
-        """Print text for the execution that runs."""
+        """Print text."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if os.getpid() != self._printer.owner_pid:
@@ -349,15 +358,15 @@ class Stream(io.TextIOBase):
         self.flush()
 
     def detach(self) -> Any:
-        """Return the stream of bytes, and stay as it is."""
+        """Return the stream of bytes, without detaching it."""
         return self.buffer
 
     def reconfigure(self, **_: Any) -> None:
-        """Stay as it is: every text can be printed, and is sent soon."""
+        """Do nothing, because the stream prints any text, and sends it soon."""
 
 
-class _Bytes(io.BufferedIOBase):
-    """`sys.stdout.buffer`: bytes in UTF-8, of which a character may come in two pieces."""
+class _ByteStream(io.BufferedIOBase):
+    """`sys.stdout.buffer`: bytes in UTF-8; a character may be split between two writes."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -365,7 +374,7 @@ class _Bytes(io.BufferedIOBase):
 
     @property
     def raw(self) -> Any:
-        """Itself: there is no buffer of its own."""
+        """This object, because it has no buffer."""
         return self
 
     def writable(self) -> bool:
@@ -384,7 +393,7 @@ class _Bytes(io.BufferedIOBase):
         self._stream.flush()
 
     def close(self) -> None:
-        """Stay open: what wraps it, such as `io.TextIOWrapper`, closes it when it is dropped."""
+        """Stay open: a wrapper, such as `io.TextIOWrapper`, closes its stream when it is freed."""
 
 
 class _Pipe:
@@ -393,17 +402,17 @@ class _Pipe:
     def __init__(self, name: str) -> None:
         self.name = name
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.reading, self.writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Writers block when the pipe is full; only its reader must not.
-        os.set_blocking(self.writing, True)
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # A full pipe must block writers; an empty one must not block the reader.
+        os.set_blocking(self.writer, True)
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
+            fcntl.fcntl(self.reader, _SET_PIPE_SIZE, _PIPE_BYTES)
 
     def read(self) -> Iterable[str]:
         """Read available bytes, but not more than a full pipe."""
         for _ in range(_PIPE_BYTES // _READ_BYTES):
             try:
-                data = os.read(self.reading, _READ_BYTES)
+                data = os.read(self.reader, _READ_BYTES)
             except BlockingIOError:
                 return
             yield self.decoder.decode(data)

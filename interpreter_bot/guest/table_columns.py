@@ -1,7 +1,7 @@
 """Columns of tables of pandas, polars and pyarrow, read without running a user's code.
 
-Only the libraries' own classes are read, never subclasses. The libraries are never imported here: a
-session that has a table has imported its library.
+Only the libraries' own classes are read, never subclasses. This module imports no library, because
+a session with a table has imported its library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import safe_reprs
 
 Kind: TypeAlias = Literal["number", "truth", "time", "text", "other"]
 Rows: TypeAlias = Any
-"""A slice from a row to another one, or a numpy array of positions."""
+"""A slice with start and stop, or a numpy array of positions."""
 
 _MASKED_ARRAYS = ("IntegerArray", "FloatingArray", "BooleanArray")
 _OTHER_ARRAYS = ("IntervalArray", "SparseArray", "StringArray")
@@ -36,14 +36,13 @@ class Column:
     """A column, or a level of an index.
 
     Attributes:
-        dtype: its type as the library names it.
-        kind: what can be done with it.
+        dtype: the library's name of its type.
+        kind: determines how it can be filtered and summarized.
         cells: returns the values of some rows as Python objects.
-        array: returns all values as a numpy array, and a mask of the missing ones (None if none is
-            missing, or floats are NaN). Times are integers; texts are objects that may be of a
-            hostile class.
+        array: returns all values as a numpy array, and a mask of missing values (None if there are
+            none, or they are NaN). Times are integers; texts may be objects of a hostile class.
         parse_time: turns a text into an integer of `array`.
-        ranks: returns an array to sort by instead of `array`.
+        ranks: returns a substitute for `array` by which the column is sorted.
     """
 
     dtype: str
@@ -58,7 +57,7 @@ class Column:
 class Source:
     """A table: its size and its columns, with columns of the index first.
 
-    There may be a million columns, so names and columns are read on request.
+    Names and columns are read on request, because there may be a million.
     """
 
     row_count: int
@@ -88,8 +87,8 @@ def read(table: Any) -> Source:
     raise ForeignTableError
 
 
-def heading(name: object) -> str:
-    """Return the name of a column, which may have several levels."""
+def format_heading(name: object) -> str:
+    """Return the text of a column's name, which may have several levels."""
     parts: Any = name if type(name) is tuple else (name,)
     return " / ".join(safe_reprs.text(part) or "" for part in parts)
 
@@ -111,24 +110,26 @@ def _read_pandas_table(table: Any, *, is_series: bool) -> Source:
     columns = index if is_series else table.columns
     if not all(safe_reprs.is_from(type(part), "pandas") for part in (index, columns)):
         raise ForeignTableError
-    levels = index.nlevels
-    count = 1 if is_series else len(columns)
-    # A copy without the frame's attrs, as `iloc` would copy them with the user's code.
-    bare = table if is_series else pandas.DataFrame(table)
+    level_count = index.nlevels
+    column_count = 1 if is_series else len(columns)
+    # A table without the original's attrs, because `iloc` copies attrs, which may run user code.
+    plain_frame = table if is_series else pandas.DataFrame(table)
 
     def name(number: int) -> str:
-        if number < levels:
+        if number < level_count:
             label = index.names[number]
         else:
-            label = table.name if is_series else columns[number - levels]
-        return "" if label is None else heading(label)
+            label = table.name if is_series else columns[number - level_count]
+        return "" if label is None else format_heading(label)
 
     def column(number: int) -> Column:
-        if number < levels:
+        if number < level_count:
             return _pandas_column(index.get_level_values(number).array)
-        return _pandas_column((bare if is_series else bare.iloc[:, number - levels]).array)
+        return _pandas_column(
+            (plain_frame if is_series else plain_frame.iloc[:, number - level_count]).array
+        )
 
-    return Source(len(index), levels + count, levels, name, column)
+    return Source(len(index), level_count + column_count, level_count, name, column)
 
 
 def _pandas_column(array: Any) -> Column:
@@ -148,12 +149,12 @@ def _pandas_column(array: Any) -> Column:
 
     if name in _MASKED_ARRAYS:
         column_kind: Kind = "truth" if name == "BooleanArray" else "number"
-        plain = array.dtype.numpy_dtype
+        plain_dtype = array.dtype.numpy_dtype
 
-        def masked() -> tuple[Any, Any]:
-            return array.to_numpy(plain, na_value=plain.type(0)), array.isna()
+        def read_masked() -> tuple[Any, Any]:
+            return array.to_numpy(plain_dtype, na_value=plain_dtype.type(0)), array.isna()
 
-        return Column(f"{array.dtype}", column_kind, cells, masked)
+        return Column(f"{array.dtype}", column_kind, cells, read_masked)
     if name in ("DatetimeArray", "TimedeltaArray", "PeriodArray"):
         return _pandas_time_column(array, name, cells)
     if name == "Categorical":
@@ -197,11 +198,11 @@ def _object_array(array: Any) -> tuple[Any, Any]:
 def _pandas_time_column(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> Column:
     pandas = sys.modules["pandas"]
 
-    def stamps() -> tuple[Any, Any]:
+    def read_times() -> tuple[Any, Any]:
         return array.asi8, array.isna()
 
     if name != "DatetimeArray":
-        return Column(name.removesuffix("Array").lower(), "other", cells, stamps)
+        return Column(name.removesuffix("Array").lower(), "other", cells, read_times)
     if not safe_reprs.is_known_zone(array.tz):
         return _opaque_column(name)
 
@@ -210,7 +211,7 @@ def _pandas_time_column(array: Any, name: str, cells: Callable[[Rows], list[Any]
         stamp = stamp.tz_localize(array.tz) if stamp.tz is None else stamp
         return int(stamp.as_unit(array.unit).to_datetime64().astype("int64"))
 
-    return Column(f"{array.dtype}", "time", cells, stamps, parse_time)
+    return Column(f"{array.dtype}", "time", cells, read_times, parse_time)
 
 
 def _categorical_column(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:
@@ -224,13 +225,13 @@ def _categorical_column(array: Any, cells: Callable[[Rows], list[Any]]) -> Colum
 def _read_polars_table(table: Any) -> Source:
     polars = sys.modules["polars"]
 
-    def series(number: int) -> Any:
+    def get_series(number: int) -> Any:
         return polars.DataFrame.to_series(table, number)
 
     return Source(
         *(table.height, table.width, 0),
-        lambda number: safe_reprs.clip(series(number).name),
-        lambda number: _polars_column(series(number)),
+        lambda number: safe_reprs.clip(get_series(number).name),
+        lambda number: _polars_column(get_series(number)),
     )
 
 
@@ -244,30 +245,39 @@ def _polars_column(series: Any) -> Column:
             return list(series.slice(rows.start, rows.stop - rows.start).to_list())
         return list(series.gather(rows).to_list())
 
-    name, base = safe_reprs.clip(f"{dtype}"), safe_reprs.class_name(dtype)
+    name, dtype_name = safe_reprs.clip(f"{dtype}"), safe_reprs.class_name(dtype)
 
-    def missing() -> Any:
+    def find_missing() -> Any:
         return series.is_null().to_numpy()
 
     if dtype.is_numeric():
-        cast = sys.modules["polars"].Float64 if base in ("Decimal", "Int128", "UInt128") else dtype
-        return Column(
-            name, "number", cells, lambda: (series.cast(cast).fill_null(0).to_numpy(), missing())
+        numeric_type = (
+            sys.modules["polars"].Float64
+            if dtype_name in ("Decimal", "Int128", "UInt128")
+            else dtype
         )
-    if base == "Boolean":
         return Column(
-            name, "truth", cells, lambda: (series.fill_null(value=False).to_numpy(), missing())
+            name,
+            "number",
+            cells,
+            lambda: (series.cast(numeric_type).fill_null(0).to_numpy(), find_missing()),
+        )
+    if dtype_name == "Boolean":
+        return Column(
+            name, "truth", cells, lambda: (series.fill_null(value=False).to_numpy(), find_missing())
         )
     if dtype.is_temporal():
-        unit = {"Datetime": getattr(dtype, "time_unit", ""), "Date": "D"}.get(base)
+        unit = {"Datetime": getattr(dtype, "time_unit", ""), "Date": "D"}.get(dtype_name)
         return Column(
             *(name, "time" if unit else "other", cells),
-            lambda: (series.to_physical().fill_null(0).to_numpy(), missing()),
+            lambda: (series.to_physical().fill_null(0).to_numpy(), find_missing()),
             _time_parser(unit) if unit else None,
         )
-    if base in ("String", "Categorical", "Enum"):
-        text = sys.modules["polars"].String
-        return Column(name, "text", cells, lambda: _object_array(series.cast(text).to_list()))
+    if dtype_name in ("String", "Categorical", "Enum"):
+        string_type = sys.modules["polars"].String
+        return Column(
+            name, "text", cells, lambda: _object_array(series.cast(string_type).to_list())
+        )
     return Column(name, "other", cells)
 
 
@@ -276,8 +286,10 @@ def _is_plain_polars(dtype: Any) -> bool:
         return False
     if not dtype.is_nested():
         return True
-    inner = [dtype.inner] if hasattr(dtype, "inner") else [field.dtype for field in dtype.fields]
-    return all(map(_is_plain_polars, inner))
+    inner_types = (
+        [dtype.inner] if hasattr(dtype, "inner") else [field.dtype for field in dtype.fields]
+    )
+    return all(map(_is_plain_polars, inner_types))
 
 
 # ---- pyarrow
@@ -290,23 +302,25 @@ def _arrow_column(column: Any) -> Column:
         return _opaque_column("extension")
 
     def cells(rows: Rows) -> list[Any]:
-        part = column[rows] if isinstance(rows, slice) else column.take(arrow.array(rows))
-        return list(part.to_pylist())
+        selection = column[rows] if isinstance(rows, slice) else column.take(arrow.array(rows))
+        return list(selection.to_pylist())
 
-    def filled(values: Any) -> tuple[Any, Any]:
+    def fill_missing(values: Any) -> tuple[Any, Any]:
         return values.fill_null(0).to_numpy(), column.is_null().to_numpy(zero_copy_only=False)
 
     name = safe_reprs.clip(f"{kind}")
     if types.is_boolean(kind):
-        return Column(name, "truth", cells, lambda: filled(column.cast(arrow.int8())))
+        return Column(name, "truth", cells, lambda: fill_missing(column.cast(arrow.int8())))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        cast = arrow.float64() if types.is_decimal(kind) else kind
-        return Column(name, "number", cells, lambda: filled(column.cast(cast)))
+        numeric_type = arrow.float64() if types.is_decimal(kind) else kind
+        return Column(name, "number", cells, lambda: fill_missing(column.cast(numeric_type)))
     if types.is_timestamp(kind) or types.is_date(kind):
-        days = types.is_date32(kind)
-        unit = kind.unit if types.is_timestamp(kind) else "D" if days else "ms"
-        whole = arrow.int32() if days else arrow.int64()
-        return Column(name, "time", cells, lambda: filled(column.cast(whole)), _time_parser(unit))
+        is_in_days = types.is_date32(kind)
+        unit = kind.unit if types.is_timestamp(kind) else "D" if is_in_days else "ms"
+        integer_type = arrow.int32() if is_in_days else arrow.int64()
+        return Column(
+            name, "time", cells, lambda: fill_missing(column.cast(integer_type)), _time_parser(unit)
+        )
     decoded = column.cast(kind.value_type) if types.is_dictionary(kind) else column
     if types.is_string(decoded.type) or types.is_large_string(decoded.type):
         return Column(
@@ -316,10 +330,10 @@ def _arrow_column(column: Any) -> Column:
 
 
 def is_plain_arrow(kind: Any) -> bool:
-    """Return whether a type of pyarrow is no extension type, nor contains one."""
+    """Return whether a type of pyarrow is no extension type, and contains none."""
     if isinstance(kind, sys.modules["pyarrow"].BaseExtensionType):
         return False
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    inner_types = [kind.field(number).type for number in range(kind.num_fields)]
     if hasattr(kind, "value_type"):
-        inner.append(kind.value_type)
-    return all(map(is_plain_arrow, inner))
+        inner_types.append(kind.value_type)
+    return all(map(is_plain_arrow, inner_types))

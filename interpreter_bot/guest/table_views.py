@@ -1,7 +1,7 @@
 """Parts of a live table for people: sorted, filtered, searched, summarized.
 
-Requests and answers are JSON. They run no code of the user, and requests that would take seconds
-are refused, because a stuck kernel would lose its variables.
+Requests and answers are JSON. No request runs code of the user, and those that would take seconds
+are refused, because a kernel that hangs is ended and loses its variables.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from . import safe_reprs, table_columns
 
 _MAX_CHARACTERS = 200_000
 _MIN_CELL_CHARACTERS = 20
-_MAX_SORTED = 10_000_000
-_MAX_TEXTS = 3_000_000
-_MAX_SEARCHED = 12_000_000
+_MAX_SORTED_ROWS = 10_000_000
+_MAX_COMPARED_TEXTS = 3_000_000
+_MAX_SEARCHED_CELLS = 12_000_000
 # Opening a column takes about as long as searching this many rows.
 _COLUMN_COST_ROWS = 500
 _SAMPLE_ROWS = 200_000
-_BINS = 24
+_BIN_COUNT = 24
 _TOP_COUNT = 5
 _MAX_CACHED_ORDERS = 4
 _MAX_CACHED_BYTES = 40_000_000
@@ -39,7 +39,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "≥": operator.ge,
 }
 _TRUTHS = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
-_LARGE = "This table is too large for that here. Let the code do it."
+_TOO_LARGE = "This table is too large for that here. Let the code do it."
 
 _orders: collections.OrderedDict[tuple[Any, ...], Any] = collections.OrderedDict()
 
@@ -68,7 +68,7 @@ def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str
                 "summaries": [_summarize(source, number) for number in request["summaries"]]
             }
         else:
-            result = _page(source, request, (*table_version, source.row_count))
+            result = _read_page(source, request, (*table_version, source.row_count))
     except table_columns.ForeignTableError:
         result = {"problem": "This table is of a class of its own: it can only be saved."}
     except (ViewError, ImportError) as error:
@@ -76,20 +76,20 @@ def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str
     return json.dumps(result, ensure_ascii=False)
 
 
-def _page(
+def _read_page(
     source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
 ) -> Any:
-    order = _row_order(source, request, table_version)
+    order = _find_row_order(source, request, table_version)
     count = source.row_count if order is None else len(order)
-    (first, rows), (first_column, columns) = request["rows"], request["columns"]
-    first = max(min(first, count - rows), 0)
-    last = min(first + rows, count)
-    places = slice(first, last) if order is None else order[first:last]
-    column_numbers = range(first_column, min(first_column + columns, source.column_count))
+    (first_row, row_count), (first_column, column_count) = request["rows"], request["columns"]
+    first_row = max(min(first_row, count - row_count), 0)
+    end_row = min(first_row + row_count, count)
+    positions = slice(first_row, end_row) if order is None else order[first_row:end_row]
+    column_numbers = range(first_column, min(first_column + column_count, source.column_count))
     page_columns = [source.column(number) for number in column_numbers]
-    cells = [list(map(safe_reprs.text, column.cells(places))) for column in page_columns]
+    cells = [list(map(safe_reprs.text, column.cells(positions))) for column in page_columns]
     return {
-        "first_row": first,
+        "first_row": first_row,
         "match_count": count,
         "rows": _shorten_cells([list(row) for row in zip(*cells, strict=True)]),
         "row_count": source.row_count,
@@ -104,7 +104,7 @@ def _page(
 
 
 def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
-    """Shorten long cells if all together are too long for one message."""
+    """Shorten long cells if all cells together are too long for one message."""
     count = sum(map(len, rows))
     if sum(len(cell) for row in rows for cell in row if cell) <= _MAX_CHARACTERS:
         return rows
@@ -118,10 +118,10 @@ def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
     ]
 
 
-# ---- which rows, in which order
+# ---- selection and order of rows
 
 
-def _row_order(
+def _find_row_order(
     source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
 ) -> Any:
     """Return the positions of the requested rows in order; None for all rows unsorted."""
@@ -134,10 +134,12 @@ def _row_order(
         return None
     key = (*table_version, json.dumps([sort, search, filters]))
     if key not in _orders:
-        if source.row_count > _MAX_SORTED:
-            raise ViewError(_LARGE)
-        for stale in [old for old in _orders if old[1] != table_version[1]]:
-            del _orders[stale]
+        if source.row_count > _MAX_SORTED_ROWS:
+            raise ViewError(_TOO_LARGE)
+        for stale_key in [
+            cached_key for cached_key in _orders if cached_key[1] != table_version[1]
+        ]:
+            del _orders[stale_key]
         _orders[key] = _select_rows(source, sort, search, filters)
         while len(_orders) > 1 and (
             len(_orders) > _MAX_CACHED_ORDERS
@@ -152,40 +154,40 @@ def _select_rows(source: table_columns.Source, sort: Any, search: str, filters: 
     numpy: Any = sys.modules["numpy"]
     is_selected = numpy.ones(source.row_count, dtype=bool)
     for number, operation, text in filters:
-        is_selected &= _rows_matching(source, number, operation, text)
+        is_selected &= _match_rows(source, number, operation, text)
     if search:
-        is_selected &= _rows_with_text(source, search)
+        is_selected &= _search_rows(source, search)
     rows = numpy.flatnonzero(is_selected)
     return rows if sort is None else _sort_rows(source, sort, rows)
 
 
-def _column(source: table_columns.Source, number: int) -> table_columns.Column:
+def _get_column(source: table_columns.Source, number: int) -> table_columns.Column:
     if number >= source.column_count:
         raise ViewError("The table has no such column any more.")
     return source.column(number)
 
 
 def _comparable_array(column: table_columns.Column) -> tuple[Any, Any]:
-    """Return the values of a column, and which are missing.
+    """Return the values of a column, and a mask of missing values.
 
     Raises:
-        ViewError: they cannot be compared.
+        ViewError: the values cannot be compared.
     """
     if column.array is None:
         raise ViewError("The values of this column have no order that could be used.")
-    values, missing = column.array()
+    values, is_missing = column.array()
     numpy: Any = sys.modules["numpy"]
     if values.dtype.kind == "O":
-        if len(values) > _MAX_TEXTS:
-            raise ViewError(_LARGE)
-        missing = numpy.array(_missing_texts(values.tolist()), dtype=bool)
-    elif missing is None:
+        if len(values) > _MAX_COMPARED_TEXTS:
+            raise ViewError(_TOO_LARGE)
+        is_missing = numpy.array(_find_missing(values.tolist()), dtype=bool)
+    elif is_missing is None:
         is_float = values.dtype.kind == "f"
-        missing = numpy.isnan(values) if is_float else numpy.zeros(len(values), dtype=bool)
-    return values, missing
+        is_missing = numpy.isnan(values) if is_float else numpy.zeros(len(values), dtype=bool)
+    return values, is_missing
 
 
-def _missing_texts(values: list[Any]) -> list[bool]:
+def _find_missing(values: list[Any]) -> list[bool]:
     if set(map(type, values)) <= {str, type(None)}:
         return [value is None for value in values]
     return [type(value) is not str and safe_reprs.text(value) is None for value in values]
@@ -194,22 +196,22 @@ def _missing_texts(values: list[Any]) -> list[bool]:
 def _sort_rows(source: table_columns.Source, sort: tuple[int, bool], rows: Any) -> Any:
     numpy: Any = sys.modules["numpy"]
     number, is_descending = sort
-    column = _column(source, number)
+    column = _get_column(source, number)
     values, missing = _comparable_array(column) if column.ranks is None else column.ranks()
     is_missing = missing[rows]
-    present, keys = rows[~is_missing], values[rows[~is_missing]]
+    present_rows, keys = rows[~is_missing], values[rows[~is_missing]]
     if keys.dtype.kind == "O":
-        keys = _ranks(keys)
+        keys = _rank_objects(keys)
     if is_descending:
-        # A stable sort, also in descending order.
-        places = len(keys) - 1 - numpy.argsort(keys[::-1], kind="stable")[::-1]
+        # Reversed twice, so that the descending sort is stable, too.
+        positions = len(keys) - 1 - numpy.argsort(keys[::-1], kind="stable")[::-1]
     else:
-        places = numpy.argsort(keys, kind="stable")
-    return numpy.concatenate([present[places], rows[is_missing]])
+        positions = numpy.argsort(keys, kind="stable")
+    return numpy.concatenate([present_rows[positions], rows[is_missing]])
 
 
-def _ranks(values: Any) -> Any:
-    """Number objects in order: numbers, then texts, then the rest, by their texts."""
+def _rank_objects(values: Any) -> Any:
+    """Return the ranks of objects: numbers come first, then texts, then others by their texts."""
     numpy: Any = sys.modules["numpy"]
     keys = values.tolist()
     distinct = set(keys) if set(map(type, keys)) == {str} else None
@@ -228,21 +230,21 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     return 2, safe_reprs.text(value) or ""
 
 
-def _rows_matching(source: table_columns.Source, number: int, operation: str, text: str) -> Any:
-    column = _column(source, number)
-    values, missing = _comparable_array(column)
+def _match_rows(source: table_columns.Source, number: int, operation: str, text: str) -> Any:
+    column = _get_column(source, number)
+    values, is_missing = _comparable_array(column)
     if operation in ("missing", "present"):
-        return missing if operation == "missing" else ~missing
+        return is_missing if operation == "missing" else ~is_missing
     if column.kind == "text":
-        return _texts_that_match(values, operation, text) & ~missing
-    return _OPERATORS[operation](values, _parse_operand(column, text)) & ~missing
+        return _match_texts(values, operation, text) & ~is_missing
+    return _OPERATORS[operation](values, _parse_operand(column, text)) & ~is_missing
 
 
 def _parse_operand(column: table_columns.Column, text: str) -> float:
-    """Parse what a person typed into a value to compare a column with.
+    """Parse a text that a person typed into a value of a column's type.
 
     Raises:
-        ViewError: it does not fit the column's type.
+        ViewError: the text does not fit the type.
     """
     text = text.strip()
     try:
@@ -259,11 +261,11 @@ def _parse_operand(column: table_columns.Column, text: str) -> float:
     raise ViewError("This column can only be asked for what is missing.")
 
 
-def _texts_that_match(values: Any, operation: str, text: str) -> Any:
+def _match_texts(values: Any, operation: str, text: str) -> Any:
     numpy: Any = sys.modules["numpy"]
-    folded = text.casefold()
+    folded_text = text.casefold()
     if operation == "contains":
-        is_matching: Callable[[str], Any] = lambda cell: folded in cell.casefold()  # noqa: E731
+        is_matching: Callable[[str], Any] = lambda cell: folded_text in cell.casefold()  # noqa: E731
     elif operation in ("=", "≠"):
         is_matching = lambda cell: (cell == text) is (operation == "=")  # noqa: E731
     else:
@@ -280,59 +282,63 @@ def _texts_that_match(values: Any, operation: str, text: str) -> Any:
     return numpy.fromiter(map(is_match, values), bool, len(values))
 
 
-def _rows_with_text(source: table_columns.Source, search: str) -> Any:
-    """Return which rows contain a text, or have it as a number or date."""
+def _search_rows(source: table_columns.Source, search: str) -> Any:
+    """Return a mask of the rows that contain a text, or have it as a number or date."""
     numpy: Any = sys.modules["numpy"]
-    is_found = numpy.zeros(source.row_count, dtype=bool)
-    if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MAX_SEARCHED:
-        raise ViewError(_LARGE)
+    has_text = numpy.zeros(source.row_count, dtype=bool)
+    if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MAX_SEARCHED_CELLS:
+        raise ViewError(_TOO_LARGE)
     for number in range(source.column_count):
         column = source.column(number)
         if column.array is None or column.kind == "other":
             continue
         try:
             operation = "contains" if column.kind == "text" else "="
-            is_found |= _rows_matching(source, number, operation, search)
+            has_text |= _match_rows(source, number, operation, search)
         except ViewError:
             # The text does not fit the column's type, so no row matches.
             continue
-    return is_found
+    return has_text
 
 
 # ---- summaries of columns
 
 
 def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:
-    """Summarize a column: how many values are missing, and the distribution of the others."""
+    """Summarize a column: the number of missing values, and the distribution of the others."""
     numpy: Any = sys.modules["numpy"]
-    column = _column(source, number)
+    column = _get_column(source, number)
     step = max(source.row_count // _SAMPLE_ROWS, 1)
     summary: dict[str, Any] = {"column": number, "is_sampled": step > 1}
     if column.kind in ("number", "time"):
-        values, missing = _comparable_array(column)
-        summary["missing"] = int(missing.sum())
-        places = numpy.flatnonzero(~missing)
-        summary |= _summarize_numbers(column, values[places], places) if len(places) else {}
+        values, is_missing = _comparable_array(column)
+        summary["missing"] = int(is_missing.sum())
+        positions = numpy.flatnonzero(~is_missing)
+        summary |= (
+            _summarize_numbers(column, values[positions], positions) if len(positions) else {}
+        )
         return summary
     # A sample, because reading all texts of a large table would take seconds.
-    sampled = column.cells(numpy.arange(0, source.row_count, step)) if source.row_count else []
-    texts = [safe_reprs.text(value) for value in sampled]
+    sample = column.cells(numpy.arange(0, source.row_count, step)) if source.row_count else []
+    texts = [safe_reprs.text(value) for value in sample]
     counts = collections.Counter(value for value in texts if value is not None)
     summary["missing"] = (len(texts) - counts.total()) * step
     summary["distinct"] = len(counts)
-    summary["top"] = [[value[:80], times * step] for value, times in counts.most_common(_TOP_COUNT)]
+    summary["top"] = [[value[:80], count * step] for value, count in counts.most_common(_TOP_COUNT)]
     return summary
 
 
-def _summarize_numbers(column: table_columns.Column, values: Any, places: Any) -> dict[str, Any]:
-    """Return a histogram, with the texts of the least and the greatest value."""
+def _summarize_numbers(column: table_columns.Column, values: Any, positions: Any) -> dict[str, Any]:
+    """Return a histogram, and the texts of the smallest and the largest value."""
     numpy: Any = sys.modules["numpy"]
     sample = values[:: max(len(values) // _SAMPLE_ROWS, 1)].astype("float64")
-    finite = sample[numpy.isfinite(sample)]
-    extremes = [int(places[position]) for position in (values.argmin(), values.argmax())]
+    finite_values = sample[numpy.isfinite(sample)]
+    extremes = [int(positions[position]) for position in (values.argmin(), values.argmax())]
     texts = [
         safe_reprs.text(column.cells(slice(position, position + 1))[0]) or ""
         for position in extremes
     ]
-    counts = numpy.histogram(finite, bins=_BINS)[0].tolist() if len(finite) else []
+    counts = (
+        numpy.histogram(finite_values, bins=_BIN_COUNT)[0].tolist() if len(finite_values) else []
+    )
     return {"bins": counts, "minimum": texts[0], "maximum": texts[1]}

@@ -1,8 +1,8 @@
-"""Tools of servers outside as Python: `from tools.jira import search_issues`.
+"""Tools of MCP servers as Python functions: `from tools.jira import search_issues`.
 
-The bot decides which functions exist and which may be called. It is asked over the channel of
-`input()`, so a call can wait for a person while the time limit is paused.
-Nothing here is a wall.
+The bot decides which functions exist, and which calls are allowed. Requests to the bot use the
+channel of `input()`, so that a call can wait for a person while the time limit is paused. This
+module is no wall.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import zmq
 
 PACKAGE = "tools"
 CHANNEL_LOCK = threading.RLock()
-"""Lock of the channel to the bot: one question waits at a time."""
+"""Lock of the channel to the bot, for one request at a time."""
 _POLL_MILLISECONDS = 100
 _MAX_CHARACTERS = 256 * 1024
-_MAX_FOUND = 10
+_MAX_MATCHES = 10
 _PICTURE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
 _TYPES = {
     "string": "str",
@@ -48,13 +48,13 @@ class ToolError(Exception):
 
 
 class Data(NamedTuple):
-    """What a tool returned that is neither text nor a picture that can be displayed."""
+    """A part of a tool's result that is neither text nor a picture that can be displayed."""
 
     media_type: str
     content: bytes
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class ToolFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `tools` and its modules, if the bot has tools for this conversation."""
 
     def __init__(self, kernel: Any) -> None:
@@ -68,8 +68,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if not server:
             home = self._kernel.home
-            own = [entry for entry in sys.path if not entry or entry.startswith(home)]
-            if importlib.machinery.PathFinder.find_spec(PACKAGE, own):
+            user_paths = [entry for entry in sys.path if not entry or entry.startswith(home)]
+            if importlib.machinery.PathFinder.find_spec(PACKAGE, user_paths):
                 return None
             self._refresh()
         elif server not in self._servers:
@@ -97,26 +97,26 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.exec_module(module)
 
     def find(self, words: str = "") -> list[str]:
-        """Return the tools that fit some words best, each as it is called; all without words."""
+        """Return the calls of the tools that match some words best; without words, of all tools."""
         search_words = set(re.findall(r"\w+", words.lower()))
-        scored = []
+        scored_lines = []
         for server, server_info in self._servers.items():
             for tool in server_info["tools"]:
                 text = f"{server} {tool['function']} {tool['description']}".lower()
                 title = f"{server} {tool['function']}".lower()
                 score = sum((word in text) + 2 * (word in title) for word in search_words)
                 if score or not search_words:
-                    first = tool["description"].strip().partition("\n")[0][:160]
-                    scored.append((-score, f"{_call_text(server, tool)}: {first}"))
-        scored.sort(key=lambda scored_line: scored_line[0])
-        return [line for _, line in (scored[:_MAX_FOUND] if search_words else scored)]
+                    summary = tool["description"].strip().partition("\n")[0][:160]
+                    scored_lines.append((-score, f"{_format_call(server, tool)}: {summary}"))
+        scored_lines.sort(key=lambda scored_line: scored_line[0])
+        return [line for _, line in (scored_lines[:_MAX_MATCHES] if search_words else scored_lines)]
 
     def describe(self, name: str) -> str:
-        """Return how a tool is called, and what for; `name` is as `find_tools` writes it."""
+        """Return a tool's call and its documentation; `name` is as `find_tools` writes it."""
         server, _, function = name.partition("(")[0].removeprefix(f"{PACKAGE}.").partition(".")
         for tool in self._servers.get(server, {}).get("tools", ()):
             if tool["function"] == function:
-                return f"{_call_text(server, tool)}\n\n{_docstring(tool)}"
+                return f"{_format_call(server, tool)}\n\n{_format_docstring(tool)}"
         raise ToolError(_NO_TOOL.format(name=name))
 
     def _refresh(self) -> None:
@@ -126,19 +126,19 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             self._servers = {}
 
     def _fill(self, module: types.ModuleType, server: str) -> None:
-        described = self._servers.get(server, {"instructions": "", "tools": ()})
-        module.__doc__ = described["instructions"]
+        server_info = self._servers.get(server, {"instructions": "", "tools": ()})
+        module.__doc__ = server_info["instructions"]
         for name, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType) and hasattr(value, "tool"):
                 delattr(module, name)
-        for tool in described["tools"]:
+        for tool in server_info["tools"]:
             setattr(module, tool["function"], _make_function(self._kernel, server, tool))
 
 
 class _Module(types.ModuleType):
-    """A module that asks the bot again for a missing name: the tool may be allowed by now."""
+    """A module that asks the bot again if a name is missing, as the tool may be allowed by now."""
 
-    def __init__(self, name: str, finder: Finder) -> None:
+    def __init__(self, name: str, finder: ToolFinder) -> None:
         super().__init__(name)
         self.__dict__["_finder"] = finder
 
@@ -157,10 +157,10 @@ def ask(kernel: Any, request: dict[str, Any]) -> Any:
     """Ask the bot.
 
     Raises:
-        ToolError: it cannot be asked now, or refuses.
+        ToolError: the bot cannot be asked now, or refuses.
     """
     parent = kernel.get_parent("shell")
-    text = json.dumps(request, default=_plain)
+    text = json.dumps(request, default=_encode_value)
     if len(text) > _MAX_CHARACTERS:
         size = f"{len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
         raise ToolError(f"The call is too large: {size}. Put the data into a file, or send less.")
@@ -172,26 +172,26 @@ def ask(kernel: Any, request: dict[str, Any]) -> Any:
 
 
 def _send_and_wait(kernel: Any, parent: Any, text: str) -> Any:
-    execution = parent.get("header", {}).get("msg_id")
+    execution_id = parent.get("header", {}).get("msg_id")
     # A child that code forked has the same sockets, and must not use them.
     if os.getpid() != kernel.session.pid:
         raise ToolError(_NOT_NOW)
-    if not kernel.may_ask or kernel.execution != execution:
+    if not kernel.may_ask or kernel.execution_id != execution_id:
         raise ToolError(_NOT_NOW)
     content = {"prompt": {"tools": text}, "password": False}
     channel, identity = kernel.stdin_socket, kernel.requester
-    question = kernel.session.send(channel, "input_request", content, parent, ident=identity)
-    # A thread that waits must not keep the channel from the next execution.
-    while kernel.execution == execution:
+    request = kernel.session.send(channel, "input_request", content, parent, ident=identity)
+    # A waiting thread of an earlier execution must free the channel for the next one.
+    while kernel.execution_id == execution_id:
         if channel.poll(_POLL_MILLISECONDS):
             _, reply = kernel.session.recv(channel, zmq.NOBLOCK)
-            if reply and reply["parent_header"].get("msg_id") == question["header"]["msg_id"]:
+            if reply and reply["parent_header"].get("msg_id") == request["header"]["msg_id"]:
                 return json.loads(reply["content"]["value"])
     raise ToolError(_NOT_NOW)
 
 
-def _plain(value: Any) -> Any:
-    """Return what stands for a value in JSON: dates as text, numbers and arrays of numpy."""
+def _encode_value(value: Any) -> Any:
+    """Convert a value that JSON lacks: dates to texts, values of numpy to numbers and lists."""
     if isinstance(value, datetime.date | datetime.time | os.PathLike):
         return str(value) if isinstance(value, os.PathLike) else value.isoformat()
     for method in ("tolist", "item"):
@@ -203,27 +203,29 @@ def _plain(value: Any) -> Any:
 
 
 def _make_function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
-    signature = _signature(tool)
-    names = {parameter["python_name"]: parameter["name"] for parameter in tool["parameters"]}
+    signature = _build_signature(tool)
+    names_by_parameter = {
+        parameter["python_name"]: parameter["name"] for parameter in tool["parameters"]
+    }
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             values = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"{error}. It is called as {_call_text(server, tool)}") from None
-        arguments = {names[name]: value for name, value in values.items()}
+            raise TypeError(f"{error}. It is called as {_format_call(server, tool)}") from None
+        arguments = {names_by_parameter[name]: value for name, value in values.items()}
         call = {"server": server, "tool": tool["name"], "arguments": arguments}
         return _convert_result(ask(kernel, {"do": "call", "id": secrets.token_hex(16), **call}))
 
     function.__name__ = function.__qualname__ = tool["function"]
     function.__module__ = f"{PACKAGE}.{server}"
-    function.__doc__ = _docstring(tool)
+    function.__doc__ = _format_docstring(tool)
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.tool = tool["name"]  # type: ignore[attr-defined]
     return function  # type: ignore[return-value]
 
 
-def _signature(tool: dict[str, Any]) -> inspect.Signature:
+def _build_signature(tool: dict[str, Any]) -> inspect.Signature:
     return inspect.Signature(
         [
             inspect.Parameter(
@@ -236,30 +238,32 @@ def _signature(tool: dict[str, Any]) -> inspect.Signature:
     )
 
 
-def _call_text(server: str, tool: dict[str, Any]) -> str:
-    return f"{PACKAGE}.{server}.{tool['function']}{_signature(tool)}"
+def _format_call(server: str, tool: dict[str, Any]) -> str:
+    return f"{PACKAGE}.{server}.{tool['function']}{_build_signature(tool)}"
 
 
-def _docstring(tool: dict[str, Any]) -> str:
+def _format_docstring(tool: dict[str, Any]) -> str:
     lines = [tool["description"]]
     if tool["parameters"]:
         lines += ["", "Args:"]
     for parameter in tool["parameters"]:
-        kind = parameter["kind"] if isinstance(parameter["kind"], list) else [parameter["kind"]]
-        kinds = " | ".join(_TYPES.get(name, "any") for name in kind)
-        lines.append(f"    {parameter['python_name']} ({kinds}): {parameter['description']}")
+        schema_types = (
+            parameter["kind"] if isinstance(parameter["kind"], list) else [parameter["kind"]]
+        )
+        type_text = " | ".join(_TYPES.get(name, "any") for name in schema_types)
+        lines.append(f"    {parameter['python_name']} ({type_text}): {parameter['description']}")
     return "\n".join(lines)
 
 
 def _convert_result(answer: dict[str, Any]) -> Any:
-    """Return what a tool returned: its structured value, else its text or picture, or a list."""
+    """Return a tool's structured value, or else its text, its picture, or a list of its parts."""
     parts = [_convert_part(part) for part in answer["parts"]]
     if answer["is_error"]:
         message = "\n".join(part for part in parts if isinstance(part, str))
         raise ToolError(message or "The tool failed, and says no more.")
     if answer["structured"] is not None:
         value = answer["structured"]
-        # Servers wrap results that are not objects.
+        # Servers wrap results that are no JSON objects.
         return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
     if all(isinstance(part, str) for part in parts):
         return "\n".join(parts)
@@ -279,4 +283,4 @@ def _convert_part(part: dict[str, str]) -> Any:
 
 def install(kernel: Any) -> None:
     """Let imports find the tools."""
-    sys.meta_path.insert(0, Finder(kernel))
+    sys.meta_path.insert(0, ToolFinder(kernel))

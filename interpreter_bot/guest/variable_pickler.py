@@ -1,9 +1,9 @@
 """A pickler for the variables of a session, which replaces objects that cannot be pickled.
 
-Functions of cells use the new namespace instead of a copy of the old one, and still share variables
-of outer functions. An object that cannot be pickled becomes a placeholder, so that a dict of models
-with a generator somewhere inside is still restored. A view of an array that is a variable stays a
-view. cloudpickle does the rest, above all classes of cells.
+Restored functions of cells use the new namespace instead of a copy of the old one, and still share
+variables of outer functions. An object that cannot be pickled becomes a placeholder: a dict of
+models, for example, is restored even if one of them contains a generator. A view of an array that
+is a variable stays a view. cloudpickle does the rest, such as classes of cells.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ import cloudpickle
 from . import snapshot_files
 
 PROTOCOL = 5
-# Pickles refer to rebuilding functions by this module name, as the real name depends on the
-# release.
-_MODULE = "interpreter_bot_variables"
+# Pickles refer to rebuilding functions by this module name, because the real module may be renamed.
+_REBUILDER_MODULE = "interpreter_bot_variables"
 _NESTED_TOO_DEEPLY = "it is nested too deeply"
 
 # Objects of these types cannot be pickled; people read the descriptions.
@@ -70,7 +69,7 @@ _FUNCTION_ATTRIBUTES = (
     *("__defaults__", "__kwdefaults__"),
     *(["__type_params__"] if hasattr(types.FunctionType, "__type_params__") else ()),
 )
-# Types whose objects need not stay shared between variables, because equal objects do as well.
+# Variables need not share objects of these types after a restore, as equal objects are as good.
 _VALUE_TYPES = (
     *(int, float, complex, bool, type(None), range, slice, tuple, frozenset, enum.Enum),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, re.Pattern, pathlib.PurePath),
@@ -81,13 +80,13 @@ _MAX_VALUE_LENGTH = 64 * 1024
 
 
 class LostObject:
-    """Placeholder of an object that could not be kept; any use raises an error that names it."""
+    """Placeholder for an object that could not be saved; any use raises an error that says so."""
 
     def __init__(self, description: str, reason: str) -> None:
-        self.__dict__.update(_what=description, _why=reason)
+        self.__dict__.update(_description=description, _reason=reason)
 
     def __repr__(self) -> str:
-        return f"<not kept: {self._what}>"
+        return f"<not kept: {self._description}>"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -95,7 +94,9 @@ class LostObject:
         return self()
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError(f"{self._what} was not kept{self._why and f': {self._why}'}")
+        raise RuntimeError(
+            f"{self._description} was not kept{self._reason and f': {self._reason}'}"
+        )
 
     __iter__ = __len__ = __getitem__ = __call__
 
@@ -106,40 +107,42 @@ class _Namespace:
 
 _NAMESPACE = _Namespace()
 # The namespace of the session that this process restores.
-_namespace: dict[str, Any] = {}
+_restored_namespace: dict[str, Any] = {}
 
 
-def describe(kind: type) -> str:
+def describe_type(kind: type) -> str:
     """Describe an object of a type for people, with an article."""
-    for unpicklable_type, words in _UNPICKLABLE.items():
+    for unpicklable_type, description in _UNPICKLABLE.items():
         if issubclass(kind, unpicklable_type):
-            return words
+            return description
     try:
-        words = f"an object of type {kind.__module__}.{kind.__qualname__}"
-        return _TYPE_DESCRIPTIONS.get(kind.__name__, words)[: snapshot_files.MAX_REASON_CHARACTERS]
+        description = f"an object of type {kind.__module__}.{kind.__qualname__}"
+        return _TYPE_DESCRIPTIONS.get(kind.__name__, description)[
+            : snapshot_files.MAX_REASON_CHARACTERS
+        ]
     except Exception:
         # A metaclass of a cell may raise anything.
         return "an object"
 
 
-def reason(error: BaseException) -> str:
-    """Return an exception's name and text, even if its own methods raise."""
-    # cloudpickle raises another error from the recursion error.
+def describe_error(error: BaseException) -> str:
+    """Return an exception's name and text, even if its methods raise."""
+    # cloudpickle raises another error from a recursion error.
     cause = BaseException.__dict__["__cause__"].__get__(error)
     if any(issubclass(type(exception), RecursionError) for exception in (error, cause)):
         return _NESTED_TOO_DEEPLY
     if issubclass(type(error), (snapshot_files.TooLargeError, snapshot_files.DamagedError)):
         return str(error)
     with contextlib.suppress(Exception):
-        # Any exception: code may have defined the method.
+        # Any exception: `__str__` may be the user's.
         return f"{type(error).__name__}: {error}"[: snapshot_files.MAX_REASON_CHARACTERS]
     return type(error).__name__[: snapshot_files.MAX_REASON_CHARACTERS]
 
 
-def restore_into(namespace: dict[str, Any]) -> None:
+def set_restored_namespace(namespace: dict[str, Any]) -> None:
     """Set the namespace of functions that are unpickled from now on."""
-    global _namespace
-    _namespace = namespace
+    global _restored_namespace
+    _restored_namespace = namespace
 
 
 def is_shareable(obj: Any) -> bool:
@@ -156,12 +159,12 @@ def is_shareable(obj: Any) -> bool:
 
 
 def _is_found_by_name(obj: Any) -> bool:
-    """Return whether a function or class is pickled by its name, as it belongs to a library."""
+    """Return whether a function or class belongs to a library, and so is pickled by its name."""
     module = getattr(obj, "__module__", None)
     if type(module) is not str or module == "__main__":
         return False
     if module == "builtins":
-        # Some types, as of functions and modules, cannot be found by name, but pickle knows them.
+        # Some types, such as that of functions, cannot be found by name, but pickle knows them.
         return True
     value: Any = sys.modules.get(module)
     for name in str(getattr(obj, "__qualname__", "")).split("."):
@@ -183,7 +186,7 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
         arrays: Iterable[Any],
         take_buffer: Callable[[pickle.PickleBuffer], bool],
     ) -> None:
-        """Pickle nothing yet.
+        """Prepare the pickler; `dump` pickles.
 
         Args:
             file: to write pickles to.
@@ -197,7 +200,7 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._array_ids = {id(array) for array in arrays}
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce an object for pickle; if its own methods raise, replace it."""
+        """Reduce an object for pickle; if its methods raise, replace the object."""
         kind = type(obj)
         if kind is _Namespace:
             return _current_namespace, ()
@@ -222,13 +225,13 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return obj.__reduce_ex__(PROTOCOL)
         except Exception as error:
             if issubclass(type(error), RecursionError):
-                # Replace an outer object, as this one may be pickled elsewhere, less deeply nested.
+                # Let an outer object be replaced, as this one may be less deeply nested elsewhere.
                 raise
-            return self.replace(obj, reason(error))
+            return self.replace(obj, describe_error(error))
 
     def replace(self, obj: Any, reason: str = "", description: str = "") -> tuple[Any, ...]:
-        """Reduce an object to a placeholder for it, and record the loss."""
-        description = description or describe(type(obj))
+        """Reduce an object to a placeholder, and record the loss."""
+        description = description or describe_type(type(obj))
         self.losses[id(obj)] = description, reason
         return _make_lost_object, (description, reason)
 
@@ -254,7 +257,7 @@ def _reduce_function(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def _reduce_cell(_: VariablePickler, cell: types.CellType) -> tuple[Any, ...]:
-    # The content is set later, as it may be the function that uses the cell.
+    # The content is set later, because it may be the function that uses the cell.
     try:
         content = cell.cell_contents
     except ValueError:
@@ -271,7 +274,7 @@ def _reduce_file(pickler: VariablePickler, file: Any) -> tuple[Any, ...]:
     if "r" in mode and "+" not in mode and not file.closed and os.path.isfile(str(file.name)):
         encoding = getattr(file, "encoding", None)
         return _reopen_file, (str(file.name), mode, encoding, file.tell())
-    # cloudpickle would flush the kernel's unwritten data, and lose the file.
+    # Not by cloudpickle, which would flush the kernel's unwritten data, and lose the file.
     return pickler.replace(file, "it is not opened for reading only")
 
 
@@ -289,7 +292,7 @@ def _reduce_database(pickler: VariablePickler, database: sqlite3.Connection) -> 
 
 _REDUCERS: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
     # An object that an earlier snapshot lost stays lost.
-    LostObject: lambda pickler, lost: pickler.replace(lost, lost._why, lost._what),
+    LostObject: lambda pickler, lost: pickler.replace(lost, lost._reason, lost._description),
     types.CellType: _reduce_cell,
     types.CodeType: _reduce_code,
     _CACHED_FUNCTION: lambda _, cached: (
@@ -305,7 +308,7 @@ _REDUCERS: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
 
 
 def _current_namespace() -> dict[str, Any]:
-    return _namespace
+    return _restored_namespace
 
 
 def _make_lost_object(description: str, reason: str) -> LostObject:
@@ -369,7 +372,7 @@ def _rebuild_view(root: Any, start: int, shape: Any, strides: Any, dtype: Any) -
 
 def _publish_rebuilders() -> None:
     """Make the rebuilding functions importable under a constant module name."""
-    module: Any = types.ModuleType(_MODULE)
+    module: Any = types.ModuleType(_REBUILDER_MODULE)
     for rebuilder in (
         *(
             _rebuild_cached_function,
@@ -389,9 +392,9 @@ def _publish_rebuilders() -> None:
             _rebuild_view,
         ),
     ):
-        rebuilder.__module__ = _MODULE
+        rebuilder.__module__ = _REBUILDER_MODULE
         setattr(module, rebuilder.__name__, rebuilder)
-    sys.modules[_MODULE] = module
+    sys.modules[_REBUILDER_MODULE] = module
 
 
 _publish_rebuilders()

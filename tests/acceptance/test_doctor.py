@@ -17,7 +17,7 @@ from interpreter_bot.kernels.provisioning import cgroups
 FORBID = """
 import errno, os, struct, sys
 from interpreter_bot.guest import seccomp, syscalls
-number = seccomp._DENIED[sys.argv[1]][os.uname().machine == "aarch64"]
+number = seccomp._DENIED_CALLS[sys.argv[1]][os.uname().machine == "aarch64"]
 program = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, number)
 program += seccomp._fail(errno.EPERM) + seccomp._ALLOW
 syscalls.forbid_new_privileges()

@@ -132,7 +132,7 @@ async def test_child_programs_inherit_standard_streams_only(run):
         "print(subprocess.check_output([sys.executable, '-c', code], close_fds=False, text=True))"
     )
 
-    own_directories = seccomp.PINNED if boxes.IN_CONTAINER else ()
+    own_directories = seccomp.PINNED_DESCRIPTORS if boxes.IN_CONTAINER else ()
     assert [int(word) for word in ran.text.split()] == [0, 1, 2, *own_directories]
 
 

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def files(tmp_path):
-    snapshot_files.create(str(tmp_path), 1)
+    snapshot_files.create_generation(str(tmp_path), 1)
     return snapshot_files.Writer(str(tmp_path), 1, 1 << 30, 0)
 
 

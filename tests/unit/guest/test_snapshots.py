@@ -49,7 +49,7 @@ class Session:
     def save(self, number=1, seconds=20.0, max_bytes=1 << 30):
         """Save, and return the manifest; if nothing was saved, raise what it says."""
         names = [name for name in self.names if not name.startswith("__")]
-        child = snapshots.begin(
+        child = snapshots.start_saving(
             self.names, names, self.directory, number, seconds=seconds, max_bytes=max_bytes
         )
         os.waitpid(child, 0)
@@ -1214,7 +1214,7 @@ def few_descriptors(free):
 def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snapshot(session, free):
     saved = session("x = 1")
     with few_descriptors(free):
-        child = snapshots.begin(
+        child = snapshots.start_saving(
             saved.names, ["x"], saved.directory, 1, seconds=20.0, max_bytes=1 << 20
         )
     os.waitpid(child, 0)
@@ -1230,11 +1230,11 @@ import numpy
 globals().update({f"array_{n}": numpy.full(600_000, n) for n in range(12)})
 """)
     with few_descriptors(10):
-        child = snapshots.begin(
+        child = snapshots.start_saving(
             saved.names, ["array_0"], saved.directory, 1, seconds=20.0, max_bytes=1 << 30
         )
         names = [f"array_{n}" for n in range(12)]
-        other = snapshots.begin(
+        other = snapshots.start_saving(
             saved.names, names, saved.directory, 2, seconds=20.0, max_bytes=1 << 30
         )
     os.waitpid(child, 0)
@@ -1461,15 +1461,17 @@ class Slow:
         while True: pass
 x = Slow()
 """)
-    child = snapshots.begin(saved.names, ["x"], saved.directory, 1, seconds=60.0, max_bytes=1 << 20)
+    child = snapshots.start_saving(
+        saved.names, ["x"], saved.directory, 1, seconds=60.0, max_bytes=1 << 20
+    )
     while len(_group(child)) < 2:
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
-    snapshot_children.end(child)
+    snapshot_children.kill_leader(child)
     deadline = time.monotonic() + 30
     while set(_group(child)) - {"Z"}:
         assert time.monotonic() < deadline
-    assert snapshot_children.has_ended(child)
-    assert snapshot_children.has_ended(child), "code may have waited for it"
+    assert snapshot_children.has_leader_ended(child)
+    assert snapshot_children.has_leader_ended(child), "code may have waited for it"
     assert not saved.path("manifest.json").exists()
 
 
@@ -1484,7 +1486,9 @@ class Starts:
         return list, ()
 x = Starts()
 """)
-    child = snapshots.begin(saved.names, ["x"], saved.directory, 1, seconds=20.0, max_bytes=1 << 20)
+    child = snapshots.start_saving(
+        saved.names, ["x"], saved.directory, 1, seconds=20.0, max_bytes=1 << 20
+    )
     os.waitpid(child, 0)
     assert saved.path("manifest.json").exists()
     started = int((tmp_path / "started").read_text()) if is_apart else child
@@ -1503,7 +1507,7 @@ x, small = Deadly(), 1
 """)
     before = signal.signal(signal.SIGCHLD, handler)
     try:
-        child = snapshots.begin(
+        child = snapshots.start_saving(
             saved.names, ["small", "x"], saved.directory, 1, seconds=9.0, max_bytes=1 << 20
         )
         deadline = time.monotonic() + 30
@@ -1512,7 +1516,7 @@ x, small = Deadly(), 1
             time.sleep(0.01)
     finally:
         signal.signal(signal.SIGCHLD, before)
-        snapshot_children.has_ended(child)
+        snapshot_children.has_leader_ended(child)
     assert saved.restored()["small"] == 1
 
 
@@ -1562,7 +1566,7 @@ def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(ses
 def test_saving_ends_in_time_where_code_blocks_signals():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     try:
-        child = snapshot_children.begin(lambda: time.sleep(60), print, 0.3)
+        child = snapshot_children.start_leader(lambda: time.sleep(60), print, 0.3)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert os.waitpid(child, 0)[1] == signal.SIGALRM

@@ -25,7 +25,7 @@ if not saver:
     names = {"__name__": "__main__"}
     exec(compile(snapshot_edge_cases.CODE, "<cell 1>", "exec"), names)
     wanted = [name for name in names if not name.startswith("__")]
-    child = snapshots.begin(names, wanted, directory, 1, seconds=100.0, max_bytes=1 << 30)
+    child = snapshots.start_saving(names, wanted, directory, 1, seconds=100.0, max_bytes=1 << 30)
     os.waitpid(child, 0)
     os._exit(0)
 os.waitpid(saver, 0)
