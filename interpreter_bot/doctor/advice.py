@@ -1,6 +1,6 @@
 """Advice: how to get a sandbox on this machine.
 
-Whether a protection works is decided in `diagnosis`; files of /proc only choose the sentences.
+Trials decide whether a protection works (`diagnosis`). Files of /proc only choose the advice.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from interpreter_bot.wording import doctor_words
 _PROC: Final = pathlib.Path("/proc")
 
 
-def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
-    """Return how to make the sandbox work on this machine, after it failed for `reason`."""
-    steps = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
+def advise(reason: str, sandbox: settings.Sandbox) -> str:
+    """Return steps that make the sandbox work on this machine, after it failed for `reason`."""
+    steps = [*_namespace_steps(), *_reason_steps(reason), *_id_steps(sandbox)]
     if not steps and is_container():
         steps.append(doctor_words.DOCKER)
     if not steps:
@@ -28,20 +28,20 @@ def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
     return " ".join(steps)
 
 
-def _about_namespaces() -> list[str]:
+def _namespace_steps() -> list[str]:
     steps = []
     if not (_PROC / "self/ns/user").exists():
         steps.append(doctor_words.NO_USER_NAMESPACES)
-    if _sysctl("user/max_user_namespaces") == "0":
+    if _read_sysctl("user/max_user_namespaces") == "0":
         steps.append(doctor_words.allow_namespaces_by_sysctl("user.max_user_namespaces=15000"))
-    if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
+    if os.geteuid() != 0 and _read_sysctl("kernel/unprivileged_userns_clone") == "0":
         steps.append(doctor_words.allow_namespaces_by_sysctl("kernel.unprivileged_userns_clone=1"))
-    if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+    if os.geteuid() != 0 and _read_sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         steps.append(doctor_words.APPARMOR)
     return steps
 
 
-def _about_reason(reason: str) -> list[str]:
+def _reason_steps(reason: str) -> list[str]:
     steps = []
     if "Function not implemented" in reason:
         steps.append(doctor_words.KERNEL_TOO_OLD)
@@ -50,7 +50,7 @@ def _about_reason(reason: str) -> list[str]:
     return steps
 
 
-def _about_ids(sandbox: settings.Sandbox) -> list[str]:
+def _id_steps(sandbox: settings.Sandbox) -> list[str]:
     uid_map = _PROC / "self/uid_map"
     try:
         lines = uid_map.read_text("ascii").splitlines()
@@ -58,13 +58,13 @@ def _about_ids(sandbox: settings.Sandbox) -> list[str]:
         return []
     if subordinate_ids.within_namespace(sandbox, uid_map) is not sandbox:
         return []  # The sandbox uses another range of ids.
-    last = sandbox.first_uid + sandbox.uid_count - 1
-    ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+    last_uid = sandbox.first_uid + sandbox.uid_count - 1
+    ranges = [(int(first_id), int(count)) for first_id, _, count in map(str.split, lines)]
     if os.geteuid() != 0 or any(
-        first <= sandbox.first_uid and last < first + count for first, count in ranges
+        first_id <= sandbox.first_uid and last_uid < first_id + count for first_id, count in ranges
     ):
         return []
-    return [doctor_words.no_ids_in_namespace(sandbox.first_uid, last)]
+    return [doctor_words.no_ids_in_namespace(sandbox.first_uid, last_uid)]
 
 
 def is_container() -> bool:
@@ -72,7 +72,7 @@ def is_container() -> bool:
     return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
 
 
-def _sysctl(name: str) -> str:
+def _read_sysctl(name: str) -> str:
     try:
         return (_PROC / "sys" / name).read_text("ascii").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Trials of the Slack and Discord tokens: each network is asked whose token it is."""
+"""Trials of the Slack and Discord tokens: each network is asked about its token."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from interpreter_bot.wording import doctor_words
 
 
 def check(config: settings.Settings) -> tuple[diagnosis.Finding, ...]:
-    """Try the tokens that are set, all at once; runs an event loop of its own."""
+    """Try all configured tokens at once, in an event loop of its own."""
     return asyncio.run(_check(config))
 
 
 async def _check(config: settings.Settings) -> tuple[diagnosis.Finding, ...]:
     trials = []
     if config.slack.bot_token.get_secret_value():
-        trials.append(_slack_bot(config.slack))
+        trials.append(_check_slack_bot(config.slack))
     if config.slack.transport == "socket" and config.slack.app_token.get_secret_value():
-        trials.append(_slack_app(config.slack))
+        trials.append(_check_slack_app(config.slack))
     if config.discord.token.get_secret_value():
-        trials.append(_discord(config.discord))
+        trials.append(_check_discord(config.discord))
     return tuple(finding for findings in await asyncio.gather(*trials) for finding in findings)
 
 
-async def _slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
+async def _check_slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
     from interpreter_bot.platforms.slack import startup
 
     name = "Slack bot token"
     try:
-        identity, missing = await startup.check_bot_token(config)
+        identity, missing_scopes = await startup.check_bot_token(config)
     except errors.BotError as error:
-        return [_refused(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, error)]
-    detail = doctor_words.missing(missing) if missing else doctor_words.ALL_SCOPES
+        return [_refusal_finding(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, error)]
+    detail = doctor_words.missing(missing_scopes) if missing_scopes else doctor_words.ALL_SCOPES
     return [
         diagnosis.Finding(name, True, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, identity),
         diagnosis.Finding(
             "Slack scopes",
-            not missing,
+            not missing_scopes,
             doctor_words.MISSING_FEATURES_ON_SLACK,
             doctor_words.FIX_SCOPES,
             detail,
@@ -46,14 +46,14 @@ async def _slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
     ]
 
 
-async def _slack_app(config: settings.Slack) -> list[diagnosis.Finding]:
+async def _check_slack_app(config: settings.Slack) -> list[diagnosis.Finding]:
     from interpreter_bot.platforms.slack import startup
 
     name = "Slack app token"
     try:
         await startup.check_app_token(config)
     except errors.BotError as error:
-        return [_refused(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_APP, error)]
+        return [_refusal_finding(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_APP, error)]
     return [
         diagnosis.Finding(
             name, True, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_APP, doctor_words.SOCKET_MODE
@@ -61,14 +61,14 @@ async def _slack_app(config: settings.Slack) -> list[diagnosis.Finding]:
     ]
 
 
-async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
+async def _check_discord(config: settings.Discord) -> list[diagnosis.Finding]:
     from interpreter_bot.platforms.discord import startup
 
     name = "Discord token"
     try:
         application = await startup.check_token(config.token.get_secret_value())
     except errors.BotError as error:
-        return [_refused(name, doctor_words.NO_DISCORD, doctor_words.FIX_DISCORD, error)]
+        return [_refusal_finding(name, doctor_words.NO_DISCORD, doctor_words.FIX_DISCORD, error)]
     findings = [
         diagnosis.Finding(
             name,
@@ -95,8 +95,14 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
     return findings
 
 
-def _refused(name: str, consequence: str, fix: str, error: errors.BotError) -> diagnosis.Finding:
-    is_lost = isinstance(error, errors.PlatformLostError)
+def _refusal_finding(
+    name: str, consequence: str, fix: str, error: errors.BotError
+) -> diagnosis.Finding:
+    is_network_problem = isinstance(error, errors.PlatformLostError)
     return diagnosis.Finding(
-        name, False, consequence, doctor_words.CHECK_NETWORK if is_lost else fix, str(error)
+        name,
+        False,
+        consequence,
+        doctor_words.CHECK_NETWORK if is_network_problem else fix,
+        str(error),
     )

@@ -35,7 +35,7 @@ def check(
 
     Args:
         environment: variables with the secrets that the settings name.
-        fleet: returns the addresses of a fleet's hosts; may raise `BotError`. None without a fleet.
+        fleet: returns the addresses of a fleet's hosts, or raises `BotError`; None without a fleet.
 
     Raises:
         SettingsError: a data connection cannot be used.
@@ -67,26 +67,26 @@ async def _check_connections(
 async def _probe_connection(
     service: connection_service.ConnectionService, name: str
 ) -> list[diagnosis.Finding]:
-    """Connect, and check which rights the login has to write and to call functions."""
+    """Connect, and check whether the login may write, or call functions."""
     title = f"connection {name}"
     try:
-        reachable_detail, writable, functions = await service.pool.probe(name)
+        server_description, write_rights, functions = await service.pool.probe(name)
     except errors.BotError as error:
         return [
             diagnosis.Finding(
                 title, False, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, str(error)
             )
         ]
-    reachable = diagnosis.Finding(
-        title, True, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, reachable_detail
+    connection_finding = diagnosis.Finding(
+        title, True, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, server_description
     )
-    findings = [reachable]
-    if writable is not None:
-        detail = doctor_words.can_write(writable) if writable else doctor_words.READS_ONLY
+    findings = [connection_finding]
+    if write_rights is not None:
+        detail = doctor_words.can_write(write_rights) if write_rights else doctor_words.READS_ONLY
         name = f"{title}, read only"
         findings.append(
             diagnosis.Finding(
-                name, not writable, doctor_words.CAN_WRITE, doctor_words.FIX_WRITABLE, detail
+                name, not write_rights, doctor_words.CAN_WRITE, doctor_words.FIX_WRITABLE, detail
             )
         )
     if functions:
@@ -98,19 +98,19 @@ async def _probe_connection(
 
 
 def _check_packages(config: settings.Settings) -> list[diagnosis.Finding]:
-    """Ask the index for a package, and check the directory of installed layers."""
+    """Ask the index for a package, and check the directory of installed packages."""
     environment = python_environments.inspect_environment(kernel_environment.python(config))
-    with tempfile.TemporaryDirectory() as temporary:
-        staging = pathlib.Path(temporary, "staging")
+    with tempfile.TemporaryDirectory() as temporary_directory:
+        staging = pathlib.Path(temporary_directory, "staging")
         staging.mkdir()
-        uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(temporary))
+        uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(temporary_directory))
         return [asyncio.run(_ask_index(config.package_index, uv, staging)), _check_layers(config)]
 
 
 async def _ask_index(
     config: settings.PackageIndex, uv: uv_commands.Uv, staging: pathlib.Path
 ) -> diagnosis.Finding:
-    began = time.monotonic()
+    start_time = time.monotonic()
     try:
         await uv.resolve([requirements.Requirement(doctor_words.TRIAL_PACKAGE)], {}, staging)
         outcome = doctor_words.INDEX_ANSWERED
@@ -122,7 +122,7 @@ async def _ask_index(
                 "package index", False, doctor_words.NO_PACKAGES, doctor_words.FIX_INDEX, detail
             )
         outcome = doctor_words.INDEX_LACKS_TRIAL
-    duration = quantities.duration(time.monotonic() - began)
+    duration = quantities.duration(time.monotonic() - start_time)
     policy = doctor_words.index_policy(
         config.allow, config.deny, config.cooldown_days, config.missing
     )
@@ -134,9 +134,11 @@ async def _ask_index(
 
 def _check_layers(config: settings.Settings) -> diagnosis.Finding:
     directory = package_installations.packages_directory(config)
-    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
-        detail = doctor_words.not_writable(existing)
+    existing_directory = next(
+        path for path in (directory, *directory.absolute().parents) if path.exists()
+    )
+    if not os.access(existing_directory, os.W_OK | os.X_OK):
+        detail = doctor_words.not_writable(existing_directory)
         return diagnosis.Finding(
             "kept packages", False, doctor_words.NO_PACKAGES, doctor_words.FIX_LAYERS, detail
         )

@@ -1,7 +1,7 @@
 """Diagnosis of the sandbox on this machine, by trying to break it.
 
-Two kernels try to get through every wall. Each wall gets a finding: whether it holds, what is
-lost without it, how to get it, and details of the trial.
+Code in two kernels tries to get through every wall. The finding about a wall says whether it holds,
+what is lost without it, how to get it, and what the trial showed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import doctor_words, host_words
 
-# Linux counts descriptors in flight in socket messages by user id. A session with the bot's id may
-# have `MAX_OPEN_FILES` of them in flight, so the bot's limit must hold those of several sessions.
+# Linux counts descriptors in unread socket messages by user id. Each session with the bot's id may
+# have `MAX_OPEN_FILES` of them, so the bot's limit must suffice for several sessions.
 _SESSIONS_WITHIN_BOT_LIMIT: Final = 4
-# Measuring the data directory stops here, so that it takes two seconds at most.
+# Limits on measuring the data directory, so that it takes two seconds at most.
 _MAX_MEASURED_BYTES: Final = 2**60
 _MAX_MEASURED_FILES: Final = 200_000
-_MAX_LISTED: Final = 3
+_MAX_LISTED_NAMES: Final = 3
 _CHECKS_AT_EVERY_LEVEL: Final = {
     "files": "files",
     "environment": "environment",
@@ -63,7 +63,7 @@ CHECKS: Final = {
         **_CHECKS_AT_EVERY_LEVEL,
     },
 }
-"""By kind of walls: name of finding to the name of the check that runs in kernels."""
+"""By kind of walls, and by name of a finding: the name of the check that runs in kernels."""
 _NOT_WALLS: Final = {
     "core dumps",
     "doors",
@@ -71,12 +71,12 @@ _NOT_WALLS: Final = {
     "python",
     "second wall of files",
 }
-_WALLS_SEEN_FROM_HOST: Final = {
+_WALLS_CHECKED_FROM_HOST: Final = {
     forkserver_clients.Walls.NAMESPACES: {"user namespace", "namespaces"},
     forkserver_clients.Walls.CONTAINER: set(),
 }
 _WALLS: Final = {
-    walls: {*kernel_checks, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
+    walls: {*kernel_checks, *_WALLS_CHECKED_FROM_HOST[walls]} - _NOT_WALLS
     for walls, kernel_checks in CHECKS.items()
 }
 
@@ -103,11 +103,16 @@ class Finding:
 def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     """Run all checks in about two seconds, in an event loop of its own.
 
-    Tries the walls even if `sandbox.enabled` is false. A missing wall is a finding, no exception.
+    The walls are tried even if `sandbox.enabled` is false. A missing wall is a finding, no error.
     """
     host_findings = (
-        *(_libraries(config), disk_finding(config), _memory_reserve(config), open_files_finding()),
-        *_skills(config),
+        *(
+            _libraries_finding(config),
+            disk_finding(config),
+            _memory_finding(config),
+            open_files_finding(),
+        ),
+        *_skill_findings(config),
         *tool_findings(config),
         *login_findings(config),
     )
@@ -117,26 +122,26 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     try:
         results = asyncio.run(trial_kernels.probe(config))
     except (errors.BotError, OSError) as error:
-        return (_no_sandbox(error, collector.messages, config.sandbox), *host_findings)
+        return (_missing_sandbox_finding(error, collector.messages, config.sandbox), *host_findings)
     finally:
         logger.removeHandler(collector)
     return (*evaluate(results, config), *host_findings)
 
 
 def level(findings: Sequence[Finding]) -> str:
-    """Summarize as "full", "standard", "container" or "none".
+    """Return the level of protection.
 
-    Full is every wall and a control group for each session; standard is every wall; container is
-    every wall that needs no namespaces; none is anything less.
+    "full" means all walls, and a control group for each session; "standard" all walls; "container"
+    all walls that need no namespaces; "none" anything less.
     """
-    active = {finding.name for finding in findings if finding.is_active}
-    if active >= _WALLS[forkserver_clients.Walls.NAMESPACES]:
-        return "full" if "control group" in active else "standard"
-    return "container" if active >= _WALLS[forkserver_clients.Walls.CONTAINER] else "none"
+    active_names = {finding.name for finding in findings if finding.is_active}
+    if active_names >= _WALLS[forkserver_clients.Walls.NAMESPACES]:
+        return "full" if "control group" in active_names else "standard"
+    return "container" if active_names >= _WALLS[forkserver_clients.Walls.CONTAINER] else "none"
 
 
 class _ErrorCollector(logging.Handler):
-    """Log handler that collects errors, because only the log says why a kernel did not start."""
+    """Log handler that collects errors, as only the log says why a kernel did not start."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -146,142 +151,154 @@ class _ErrorCollector(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def _finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
-    consequence, known_fix = doctor_words.CHECKS[name]
-    return Finding(name, is_active, consequence, fix or known_fix, detail)
+def _create_finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
+    consequence, default_fix = doctor_words.CHECKS[name]
+    return Finding(name, is_active, consequence, fix or default_fix, detail)
 
 
-def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.Sandbox) -> Finding:
-    reason = "; ".join([str(error).removesuffix(host_words.SEE_DOCTOR), *complaints])
+def _missing_sandbox_finding(
+    error: Exception, log_messages: Sequence[str], sandbox: settings.Sandbox
+) -> Finding:
+    reason = "; ".join([str(error).removesuffix(host_words.SEE_DOCTOR), *log_messages])
     if isinstance(error, errors.SettingsError):
         fix = doctor_words.SET_DIRECTORIES
-    elif isinstance(error, errors.KernelStartError) and not complaints:
-        # Python failed before any wall was built.
+    elif isinstance(error, errors.KernelStartError) and not log_messages:
+        # Without a log message, Python failed before any wall was built.
         fix = doctor_words.SET_PYTHON
     else:
-        fix = advice.advice_for(reason, sandbox)
-    return _finding("sandbox", False, reason, fix=fix)
+        fix = advice.advise(reason, sandbox)
+    return _create_finding("sandbox", False, reason, fix=fix)
 
 
 def evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
     if results.walls is forkserver_clients.Walls.NAMESPACES:
-        findings = [_user_namespace(results), _namespaces(results)]
+        findings = [_user_namespace_finding(results), _namespaces_finding(results)]
     else:
-        findings = [_no_namespaces(results, config.sandbox)]
+        findings = [_missing_namespaces_finding(results, config.sandbox)]
     for name, check in CHECKS[results.walls].items():
         breaches, detail = results.check_results.get(check, ([doctor_words.NO_CHECK_RESULT], ""))
-        findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
-    findings.append(_uid_per_session(results))
-    findings.append(_finding("control group", results.groups_version > 0, results.groups_reason))
+        findings.append(_create_finding(name, not breaches, "; ".join(breaches) or detail))
+    findings.append(_uid_finding(results))
+    findings.append(
+        _create_finding("control group", results.groups_version > 0, results.groups_reason)
+    )
     if not results.can_freeze:
-        findings.append(_finding("idle sessions", None, doctor_words.NOT_FROZEN))
+        findings.append(_create_finding("idle sessions", None, doctor_words.NOT_FROZEN))
     if results.walls is forkserver_clients.Walls.CONTAINER:
-        findings += _missing_in_container()
+        findings += _namespace_only_findings()
     return findings
 
 
-def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
-    bot_namespace = trial_kernels.own_namespaces()["user"]
+def _user_namespace_finding(results: trial_kernels.ProbeResults) -> Finding:
+    bot_namespace = trial_kernels.read_bot_namespaces()["user"]
     uids = sorted({uid for session in results.host_views for uid in session.uids})
     session_namespaces = [session.namespaces.get("user", "") for session in results.host_views]
     is_apart = all(namespace not in ("", bot_namespace) for namespace in session_namespaces)
     detail = doctor_words.host_users(uids, is_apart=is_apart)
-    return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
+    return _create_finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
-def _namespaces(results: trial_kernels.ProbeResults) -> Finding:
-    shared = []
+def _namespaces_finding(results: trial_kernels.ProbeResults) -> Finding:
+    shared_kinds = []
     first, second = (session.namespaces for session in results.host_views)
-    for kind, bot_namespace in trial_kernels.own_namespaces().items():
+    for kind, bot_namespace in trial_kernels.read_bot_namespaces().items():
         identities = {bot_namespace, first.get(kind, ""), second.get(kind, "")} - {""}
         if len(identities) < 3:
-            shared.append(kind)
-    detail = doctor_words.shared_namespaces(shared) if shared else doctor_words.SEPARATE_NAMESPACES
-    return _finding("namespaces", not shared, detail)
+            shared_kinds.append(kind)
+    detail = (
+        doctor_words.shared_namespaces(shared_kinds)
+        if shared_kinds
+        else doctor_words.SEPARATE_NAMESPACES
+    )
+    return _create_finding("namespaces", not shared_kinds, detail)
 
 
-def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
+def _missing_namespaces_finding(
+    results: trial_kernels.ProbeResults, sandbox: settings.Sandbox
+) -> Finding:
     if not results.refusal:
         fix, detail = doctor_words.ALLOW_NAMESPACES, doctor_words.SWITCHED_OFF
     else:
-        fix = advice.advice_for(results.refusal, sandbox)
+        fix = advice.advise(results.refusal, sandbox)
         detail = doctor_words.refused(results.refusal)
     return Finding("namespaces", False, doctor_words.WITHOUT_NAMESPACES, fix, detail)
 
 
-def _missing_in_container() -> Iterator[Finding]:
-    """Report what needs namespaces and does not apply."""
+def _namespace_only_findings() -> Iterator[Finding]:
+    """Report protections that need namespaces, and so do not apply."""
     for name, detail in doctor_words.DIFFERENT_IN_CONTAINERS.items():
-        yield _finding(name, None, detail, fix=doctor_words.STRONGER)
+        yield _create_finding(name, None, detail, fix=doctor_words.STRONGER)
 
 
-def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
+def _uid_finding(results: trial_kernels.ProbeResults) -> Finding:
     first, second = (session.uid for session in results.host_views)
     is_active = len({first, second, os.geteuid()}) == 3
     detail = f"{first} and {second}" if is_active else doctor_words.same_user(first)
     if is_active or results.walls is forkserver_clients.Walls.NAMESPACES:
-        return _finding("user id per session", is_active, detail)
+        return _create_finding("user id per session", is_active, detail)
     detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
     return Finding("user id per session", False, *doctor_words.SHARED_ID_IN_CONTAINER, detail)
 
 
-def _libraries(config: settings.Settings) -> Finding:
+def _libraries_finding(config: settings.Settings) -> Finding:
     problem = kernel_environment.problem(config)
     built_libraries = doctor_words.libraries_of_release(kernel_environment.name(config))
     detail = problem or str(config.kernels.python or built_libraries)
-    return _finding("libraries for code", not problem, detail)
+    return _create_finding("libraries for code", not problem, detail)
 
 
 def disk_finding(config: settings.Settings) -> Finding:
-    data = config.paths.data
-    existing = _nearest_existing(data)
-    free = shutil.disk_usage(existing).free
-    detail = doctor_words.free_disk(data, free, _largest_parts(data))
-    needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
-    is_active = free >= needed
+    data_directory = config.paths.data
+    directory = _find_existing_directory(data_directory)
+    free_bytes = shutil.disk_usage(directory).free
+    detail = doctor_words.free_disk(
+        data_directory, free_bytes, _measure_largest_entries(data_directory)
+    )
+    needed_bytes = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
+    is_active = free_bytes >= needed_bytes
     if not is_active:
-        detail += doctor_words.disk_needed(needed)
-    if not os.access(existing, os.W_OK | os.X_OK):
-        is_active, detail = False, doctor_words.not_writable(existing)
-    return _finding("disk", is_active, detail)
+        detail += doctor_words.disk_needed(needed_bytes)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        is_active, detail = False, doctor_words.not_writable(directory)
+    return _create_finding("disk", is_active, detail)
 
 
-def _largest_parts(data: pathlib.Path) -> list[tuple[str, int]]:
+def _measure_largest_entries(data_directory: pathlib.Path) -> list[tuple[str, int]]:
     """Return names and sizes of the largest entries of the data directory."""
     sizes = {}
     with contextlib.suppress(OSError):
-        for path in data.iterdir():
+        for path in data_directory.iterdir():
             if path.is_symlink() or not path.is_dir():
                 sizes[path.name] = path.lstat().st_blocks * 512
                 continue
-            directory = workspace_io.open_root(path)
+            descriptor = workspace_io.open_root(path)
             try:
                 usage = directory_contents.measure(
-                    directory, max_bytes=_MAX_MEASURED_BYTES, max_files=_MAX_MEASURED_FILES
+                    descriptor, max_bytes=_MAX_MEASURED_BYTES, max_files=_MAX_MEASURED_FILES
                 )
                 sizes[path.name] = usage.bytes
             finally:
-                os.close(directory)
-    return sorted(sizes.items(), key=lambda entry: entry[1], reverse=True)[:_MAX_LISTED]
+                os.close(descriptor)
+    return sorted(sizes.items(), key=lambda entry: entry[1], reverse=True)[:_MAX_LISTED_NAMES]
 
 
-def _memory_reserve(config: settings.Settings) -> Finding:
+def _memory_finding(config: settings.Settings) -> Finding:
     free_bytes = machine_exhaustion.machine_memory().free_bytes
     reserve_bytes = config.limits.memory_reserve_bytes
     detail = doctor_words.memory_left(free_bytes, reserve_bytes)
     is_active = 0 < reserve_bytes < free_bytes
-    return _finding("memory of the machine", is_active, detail)
+    return _create_finding("memory of the machine", is_active, detail)
 
 
 def open_files_finding() -> Finding:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _SESSIONS_WITHIN_BOT_LIMIT * start_parameters.MAX_OPEN_FILES
-    is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
-    detail = doctor_words.open_files(hard_limit, _SESSIONS_WITHIN_BOT_LIMIT, needed)
-    return _finding("open files of the bot", is_active, detail)
+    needed_limit = _SESSIONS_WITHIN_BOT_LIMIT * start_parameters.MAX_OPEN_FILES
+    is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed_limit
+    detail = doctor_words.open_files(hard_limit, _SESSIONS_WITHIN_BOT_LIMIT, needed_limit)
+    return _create_finding("open files of the bot", is_active, detail)
 
 
-def _skills(config: settings.Settings) -> Iterator[Finding]:
+def _skill_findings(config: settings.Settings) -> Iterator[Finding]:
     """Report which of the configured skills are on."""
     if not config.skills.directories:
         return
@@ -289,15 +306,18 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
     try:
         statuses = skills.statuses()
     except errors.BotError as error:
-        yield _finding("skills", False, str(error))
+        yield _create_finding("skills", False, str(error))
         return
-    inactive = [status for status in statuses if status.standing is not acceptance.Standing.ON]
-    off = [
-        f"{status.name!r} ({status.reason or status.standing})" for status in inactive[:_MAX_LISTED]
+    inactive_skills = [
+        status for status in statuses if status.standing is not acceptance.Standing.ON
     ]
-    count = quantities.count(len(statuses), "skill")
-    detail = doctor_words.switched_on(len(statuses) - len(inactive), count, off)
-    yield _finding("skills", not inactive, detail)
+    descriptions = [
+        f"{status.name!r} ({status.reason or status.standing})"
+        for status in inactive_skills[:_MAX_LISTED_NAMES]
+    ]
+    total = quantities.count(len(statuses), "skill")
+    detail = doctor_words.switched_on(len(statuses) - len(inactive_skills), total, descriptions)
+    yield _create_finding("skills", not inactive_skills, detail)
 
 
 def tool_findings(config: settings.Settings) -> Iterator[Finding]:
@@ -305,41 +325,47 @@ def tool_findings(config: settings.Settings) -> Iterator[Finding]:
     if not config.mcp_servers:
         return
     definitions = accepted_definitions.AcceptedDefinitions(config.paths.data)
-    inactive, count, total = [], 0, 0
+    inactive_tools, active_count, total_count = [], 0, 0
     for server in config.mcp_servers:
         standings = definitions.usable(server.name).standings
         tools = {tool: standing for tool, standing in standings.items() if tool}
-        total += len(tools)
-        on = [tool for tool, standing in tools.items() if standing is acceptance.Standing.ON]
-        count += len(on)
-        inactive += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
-        inactive += [] if tools else [doctor_words.tools_not_listed(server.name)]
+        total_count += len(tools)
+        active_tools = [
+            tool for tool, standing in tools.items() if standing is acceptance.Standing.ON
+        ]
+        active_count += len(active_tools)
+        inactive_tools += [
+            f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in active_tools
+        ]
+        inactive_tools += [] if tools else [doctor_words.tools_not_listed(server.name)]
     detail = doctor_words.switched_on(
-        count, quantities.count(total, "tool"), inactive[:_MAX_LISTED]
+        active_count, quantities.count(total_count, "tool"), inactive_tools[:_MAX_LISTED_NAMES]
     )
-    yield _finding("tools", not inactive, detail)
+    yield _create_finding("tools", not inactive_tools, detail)
 
 
 def login_findings(config: settings.Settings) -> Iterator[Finding]:
-    """Report whether people can log in at the servers that want it."""
+    """Report whether people can log in at the servers that require it."""
     names = [server.name for server in config.mcp_servers if server.authorization == "person"]
     if not names:
         return
     try:
         keys = encryption.KeyRing.from_settings(config)
-        # This reads keys and creates none: the bot's own user has to create them.
+        # This only reads keys, because the bot's user has to create them.
         keys.is_current("")
     except errors.BotError as error:
-        yield _finding("logins at tools", False, str(error))
+        yield _create_finding("logins at tools", False, str(error))
         return
     is_remote = config.slack.is_on or bool(config.discord.token.get_secret_value())
     if is_remote and not config.tool_logins.public_url:
         detail = doctor_words.only_local_logins(names[0])
-        yield _finding("logins at tools", False, detail)
+        yield _create_finding("logins at tools", False, detail)
         return
     address = config.tool_logins.public_url or doctor_words.local_port(config.tool_logins.port)
-    yield _finding("logins at tools", True, f"{', '.join(names)}, by {address}; {keys.location}")
+    yield _create_finding(
+        "logins at tools", True, f"{', '.join(names)}, by {address}; {keys.location}"
+    )
 
 
-def _nearest_existing(path: pathlib.Path) -> pathlib.Path:
-    return next(place for place in (path, *path.absolute().parents) if place.exists())
+def _find_existing_directory(path: pathlib.Path) -> pathlib.Path:
+    return next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())

@@ -1,7 +1,7 @@
 """Checks of the walls without namespaces; run in a kernel after `in_kernel_walls`.
 
-Without namespaces, paths and process ids of the bot and of another session are visible, so each
-check tries its wall on them. No attempt would do harm if it succeeded.
+Without namespaces, a kernel knows paths and process ids of the bot and of another session, so each
+check tries its wall on them. An attempt that succeeds does no harm.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         writable_settings,
     )
 
-_LAST_FAMILY = 45
+_MAX_FAMILY = 45
 _TGKILL = (234, 131)
-# (number on x86_64, on aarch64) and arguments, as in `in_kernel_walls`.
+# Number on x86_64 and on aarch64, and harmless arguments, as in `in_kernel_walls`.
 _SYSTEM_V_CALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
     "shmget": ((29, 194), (1, 4096, 0)),
     "shmat": ((30, 196), (0, 0, 0)),
@@ -49,22 +49,24 @@ _SYSTEM_V_CALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
 
 
 def changes(facts: Facts) -> CheckResult:
-    """Try to change files outside the session; the bot then checks whether its own changed."""
+    """Try to change files outside the session; the bot then checks its own files for changes."""
     libraries = [f"{prefix}/lib" for prefix in (sys.prefix, sys.base_prefix)]
-    places = ["/", "/usr", "/etc", "/dev", "/tmp", "/var/tmp", *libraries]  # noqa: S108
-    places += facts["foreign_directories"]
-    answers = {place: attempt(lambda: create_file(place)) for place in places}  # noqa: B023
+    directories = ["/", "/usr", "/etc", "/dev", "/tmp", "/var/tmp", *libraries]  # noqa: S108
+    directories += facts["foreign_directories"]
+    answers = {directory: attempt(lambda: create_file(directory)) for directory in directories}  # noqa: B023
     breaches = [
-        f"{place} can be written to" for place, answer in answers.items() if answer == ALLOWED
+        f"{directory} can be written to"
+        for directory, answer in answers.items()
+        if answer == ALLOWED
     ]
     for path in facts["foreign_files"]:
-        for change in _changes(path):
+        for change in _list_changes(path):
             attempt(change)
     refusals = " ".join(sorted({*answers.values()}))
     return breaches, f"no new file in {len(answers)} places ({refusals}); others' stay as they are"
 
 
-def _changes(path: str) -> list[Callable[[], object]]:
+def _list_changes(path: str) -> list[Callable[[], object]]:
     return [
         lambda: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
         lambda: os.truncate(path, 1),
@@ -80,21 +82,23 @@ def _changes(path: str) -> list[Callable[[], object]]:
 def other_processes(facts: Facts) -> CheckResult:
     """Try to read processes of the bot and of another session, and to change their limits."""
     breaches = writable_settings()
-    # Files that show only names and ids are left out: sessions share the container's process list.
-    files = ("cwd", "environ", "exe", "maps", "mem", "root")
+    # Files with names and ids are left out, because sessions share the container's process list.
+    file_names = ("cwd", "environ", "exe", "maps", "mem", "root")
     for name, pid in facts["processes_of_others"].items():
         breaches += [
-            f"/proc/{pid}/{file} of {name} can be read"
-            for file in files
-            if can_read(f"/proc/{pid}/{file}")
+            f"/proc/{pid}/{file_name} of {name} can be read"
+            for file_name in file_names
+            if can_read(f"/proc/{pid}/{file_name}")
         ]
-        tries: dict[str, Callable[[], object]] = {
+        actions: dict[str, Callable[[], object]] = {
             "limits": lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE),  # noqa: B023
             "priority": lambda: os.setpriority(0, pid, os.getpriority(0, pid)),  # noqa: B023
             "processors": lambda: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),  # noqa: B023
         }
         breaches += [
-            f"{target} of {name}" for target, action in tries.items() if attempt(action) == ALLOWED
+            f"{target} of {name}"
+            for target, action in actions.items()
+            if attempt(action) == ALLOWED
         ]
     names = ", ".join(facts["processes_of_others"])
     return breaches, f"{names}: names and numbers show, and nothing else can be read or changed"
@@ -104,14 +108,16 @@ def signals(facts: Facts) -> CheckResult:
     """Try to send signal 0, which does nothing, to the bot and to another session."""
     breaches = []
     for name, pid in facts["processes_of_others"].items():
-        tries: dict[str, Callable[[], object]] = {
+        actions: dict[str, Callable[[], object]] = {
             "kill": lambda: os.kill(pid, 0),  # noqa: B023
             "a descriptor": lambda: _signal_by_descriptor(pid),  # noqa: B023
         }
         breaches += [
-            f"{name}, by {way}" for way, action in tries.items() if attempt(action) == ALLOWED
+            f"{name}, by {method}"
+            for method, action in actions.items()
+            if attempt(action) == ALLOWED
         ]
-        # A group of another pid namespace shows as 0, and killpg(1) would signal every process.
+        # The id is 0 for a group of another pid namespace; killpg(1) would signal every process.
         group = os.getpgid(pid)
         if group > 1 and attempt(lambda: os.killpg(group, 0)) == ALLOWED:  # noqa: B023
             breaches.append(f"{name}, by killpg")
@@ -129,26 +135,28 @@ def _signal_by_descriptor(pid: int) -> None:
 
 
 def network(facts: Facts) -> CheckResult:
-    """Try to make sockets of every kind, and to connect to the bot's."""
+    """Try to create sockets of every kind, and to connect to the bot's."""
     breaches = []
-    # Sockets of this kind reach nothing but doors.
+    # Sockets of this kind can only connect to doors.
     door_socket = (socket.AF_INET, socket.SOCK_STREAM) if facts["doors"] else None
     kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET)
-    for family in range(_LAST_FAMILY + 1):
+    for family in range(_MAX_FAMILY + 1):
         for kind in kinds:
             is_allowed = family == socket.AF_UNIX and kind in (kinds[0], kinds[3])
             is_allowed |= (family, kind) == door_socket
             if not is_allowed and attempt(lambda: socket.socket(family, kind).close()) == ALLOWED:  # noqa: B023
                 breaches.append(f"there are sockets of family {family} and kind {int(kind)}")
     for name, address in (("abstract", f"\0{facts['abstract']}"), ("named", facts["socket_file"])):
-        with socket.socket(socket.AF_UNIX) as unix:
-            if not unix.connect_ex(address):
+        with socket.socket(socket.AF_UNIX) as unix_client:
+            if not unix_client.connect_ex(address):
                 breaches.append(f"the bot's {name} socket can be reached")
     for address in ("127.0.0.1", "127.0.0.2", "0.0.0.0"):  # noqa: S104 - nobody listens.
         if attempt(lambda: _connect(address, facts["port"])) == ALLOWED:  # noqa: B023
             breaches.append(f"the container's {address} can be reached")
-    foreign = _foreign_sockets()
-    breaches += [f"{foreign} of the sockets it was given are of a network"] if foreign else []
+    foreign_count = _count_foreign_sockets()
+    breaches += (
+        [f"{foreign_count} of the sockets it was given are of a network"] if foreign_count else []
+    )
     return (
         breaches,
         "no sockets but those between the session's own processes, and of doors; nothing connects",
@@ -178,14 +186,14 @@ def doors(facts: Facts) -> CheckResult:
     return breaches, f"{detail}each connection, and are open where `egress` lists something"
 
 
-def _foreign_sockets() -> int:
-    foreign = 0
+def _count_foreign_sockets() -> int:
+    count = 0
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"
         if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
             with socket.socket(fileno=os.dup(int(name))) as open_socket:
-                foreign += open_socket.family != socket.AF_UNIX
-    return foreign
+                count += open_socket.family != socket.AF_UNIX
+    return count
 
 
 def shared_objects(facts: Facts) -> CheckResult:
@@ -193,9 +201,11 @@ def shared_objects(facts: Facts) -> CheckResult:
     answers = {
         name: system_call(numbers, *args) for name, (numbers, args) in _SYSTEM_V_CALLS.items()
     }
-    denied = (errno.EPERM, errno.ENOSYS, errno.EACCES)
+    denial_errors = (errno.EPERM, errno.ENOSYS, errno.EACCES)
     breaches = [
-        f"{name}: {error_name(number)}" for name, number in answers.items() if number not in denied
+        f"{name}: {error_name(error_number)}"
+        for name, error_number in answers.items()
+        if error_number not in denial_errors
     ]
     if attempt(lambda: os.listdir("/dev/shm")) == ALLOWED:  # noqa: S108
         breaches.append("/dev/shm can be listed")  # noqa: S108

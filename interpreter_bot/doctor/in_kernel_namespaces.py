@@ -24,20 +24,22 @@ _SO_NETNS_COOKIE = 71
 
 
 def read_only_root(_: Facts) -> CheckResult:
-    """Try to write in read-only places."""
+    """Try to write in read-only directories."""
     libraries = [f"{prefix}/lib" for prefix in (sys.prefix, sys.base_prefix)]
-    places = dict.fromkeys(["/", "/usr", "/etc", "/dev", *libraries])
-    answers = {place: attempt(lambda: create_file(place)) for place in places}  # noqa: B023
-    # Only EROFS proves a read-only mount; file modes would refuse too, but not their owner. Some
-    # kernels do not report the mount in statvfs().
+    directories = dict.fromkeys(["/", "/usr", "/etc", "/dev", *libraries])
+    answers = {directory: attempt(lambda: create_file(directory)) for directory in directories}  # noqa: B023
+    # Only EROFS proves a read-only mount, since modes do not bind owners. Some versions of
+    # Linux do not report such mounts in statvfs().
     breaches = [
-        f"{place} is not read-only" for place, answer in answers.items() if answer != "EROFS"
+        f"{directory} is not read-only"
+        for directory, answer in answers.items()
+        if answer != "EROFS"
     ]
-    return breaches, ", ".join(f"{place}: {answer}" for place, answer in answers.items())
+    return breaches, ", ".join(f"{directory}: {answer}" for directory, answer in answers.items())
 
 
 def landlock(facts: Facts) -> CheckResult:
-    """Try to read a file that is mounted and that only Landlock forbids."""
+    """Try to read a mounted file to which only Landlock denies access."""
     result = attempt(lambda: os.close(os.open("/.host/canary", os.O_RDONLY)))
     abi = facts["landlock_abi"]
     detail = f"Landlock, ABI {abi}" if abi else "the host's kernel has no Landlock"
@@ -45,11 +47,13 @@ def landlock(facts: Facts) -> CheckResult:
 
 
 def proc(facts: Facts) -> CheckResult:
-    """Look for processes of the host, and for writable files of its kernel."""
+    """Look for processes of the host, and for writable settings of its Linux."""
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    bot = bytes.fromhex(facts["cmdline"])
+    bot_command = bytes.fromhex(facts["cmdline"])
     breaches = [
-        f"the bot shows as {pid}" for pid in pids if read_start(f"/proc/{pid}/cmdline") == bot
+        f"the bot shows as {pid}"
+        for pid in pids
+        if read_start(f"/proc/{pid}/cmdline") == bot_command
     ]
     breaches += writable_settings()
     return breaches, f"{len(pids)} processes to be seen; core_pattern cannot be written"
@@ -66,16 +70,16 @@ def network(facts: Facts) -> CheckResult:
     """Try to connect to listeners of the bot on this machine."""
     names = [name for _, name in socket.if_nameindex()]
     breaches = [f"there is an interface {name}" for name in names if name != "lo"]
-    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
-        tcp.settimeout(1)
-        tcp_answer = tcp.connect_ex(("127.0.0.1", facts["port"]))
+    with socket.socket() as tcp_client, socket.socket(socket.AF_UNIX) as unix_client:
+        tcp_client.settimeout(1)
+        tcp_answer = tcp_client.connect_ex(("127.0.0.1", facts["port"]))
         if not tcp_answer:
             breaches.append("the host's 127.0.0.1 can be reached")
-        if not unix.connect_ex("\0" + facts["abstract"]):
+        if not unix_client.connect_ex("\0" + facts["abstract"]):
             breaches.append("the host's abstract sockets can be reached")
-        foreign = _foreign_sockets(tcp)
-    if foreign:
-        breaches.append(f"{foreign} of the sockets it was given are of another network")
+        foreign_count = _count_foreign_sockets(tcp_client)
+    if foreign_count:
+        breaches.append(f"{foreign_count} of the sockets it was given are of another network")
     detail = (
         f"interfaces: {' '.join(names) or 'none'}; the host's loopback: {error_name(tcp_answer)}"
     )
@@ -83,31 +87,31 @@ def network(facts: Facts) -> CheckResult:
 
 
 def doors(facts: Facts) -> CheckResult:
-    """Connect to the ports at which the bot listens in this namespace, and try to bind them."""
+    """Connect to the ports where the bot listens in this namespace, and try to bind them."""
     breaches = []
     for port in facts["doors"]:
         with socket.socket() as client, socket.socket() as server:
             client.settimeout(1)
-            if number := client.connect_ex(("127.0.0.1", port)):
-                breaches.append(f"port {port} does not answer: {error_name(number)}")
+            if error_number := client.connect_ex(("127.0.0.1", port)):
+                breaches.append(f"port {port} does not answer: {error_name(error_number)}")
             if attempt(lambda: server.bind(("127.0.0.1", port))) == ALLOWED:  # noqa: B023
                 breaches.append(f"code can listen on port {port}")
     detail = f"ports {' and '.join(map(str, facts['doors']))} of its loopback are the bot's"
     return breaches, f"{detail}, and open where `egress` lists something"
 
 
-def _foreign_sockets(fresh: socket.socket) -> int:
+def _count_foreign_sockets(new_socket: socket.socket) -> int:
     """Count inherited sockets whose network namespace is not that of a new socket."""
-    foreign = 0
+    count = 0
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"
         if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
             with socket.socket(fileno=os.dup(int(name))) as open_socket:
-                foreign += _network_of(open_socket) != _network_of(fresh)
-    return foreign
+                count += _network_cookie(open_socket) != _network_cookie(new_socket)
+    return count
 
 
-def _network_of(open_socket: socket.socket) -> bytes:
+def _network_cookie(open_socket: socket.socket) -> bytes:
     try:
         return open_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8)
     except OSError:  # Linux before 5.14 does not tell.

@@ -1,8 +1,8 @@
 """Checks of a kernel's walls at any level; `trial_kernels` runs this file's source in a kernel.
 
-Every check tries what its wall forbids and returns (breaches, detail): the wall holds if there
-are no breaches. Checks need only the standard library and connect to nothing beyond this machine's
-loopback. The other files of checks run after this one, as cells of the same kernel.
+Each check tries to break a wall, and returns breaches and a detail; the wall holds if there are no
+breaches. Checks need only the standard library, and connect only to this machine's loopback. The
+other files of checks run after this one, as cells of the same kernel.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MIB = 1024 * 1024
 ALLOWED = "allowed"
 _NEW_USER_NAMESPACE = 0x10000000
 _EXPECTED_PATHS = ("/dev/null", "/dev/urandom", "/dev/shm/", "/proc/")  # noqa: S108
-# (number on x86_64, on aarch64), and harmless arguments: a call that the filter lets through mostly
-# fails with another error than that of a denied one.
-_CALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
+# Number on x86_64 and on aarch64, and harmless arguments, with which a call that is not denied
+# usually fails with another error.
+_DENIED_CALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
     "unshare": ((272, 97), (1,)),
     "clone3": ((435, 435), (0, 0)),
     "setns": ((308, 268), (-1, 0)),
@@ -48,12 +48,12 @@ def system_call(numbers: tuple[int, int], *arguments: int) -> int:
     number = numbers[0 if platform.machine() == "x86_64" else 1]
     result: int = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
     if result == 0 and numbers == _CLONE:
-        os._exit(0)  # The child of a clone that should have been refused.
+        os._exit(0)  # This is the child of a clone that should have been denied.
     return ctypes.get_errno() if result < 0 else 0
 
 
-def error_name(number: int) -> str:
-    return errno.errorcode.get(number, str(number)) if number else ALLOWED
+def error_name(error_number: int) -> str:
+    return errno.errorcode.get(error_number, str(error_number)) if error_number else ALLOWED
 
 
 def attempt(action: Callable[[], object]) -> str:
@@ -75,13 +75,16 @@ def files(facts: Facts) -> CheckResult:
     """Try to read files that exist on the host, by every path to them."""
     roots = ("", "/proc/1/root", "/proc/self/root", "/proc/1/cwd", "/mnt/data/../..")
     breaches = [
-        f"{r}{path} can be read" for path in facts["files"] for r in roots if can_read(r + path)
+        f"{root}{path} can be read"
+        for path in facts["files"]
+        for root in roots
+        if can_read(root + path)
     ]
     try:
-        root = f"/ holds {' '.join(sorted(os.listdir('/')))}"
+        root_note = f"/ holds {' '.join(sorted(os.listdir('/')))}"
     except OSError as error:
-        root = f"/ cannot be listed: {error_name(error.errno or errno.EIO)}"
-    return breaches, f"{len(facts['files'])} files of the host cannot be read; {root}"
+        root_note = f"/ cannot be listed: {error_name(error.errno or errno.EIO)}"
+    return breaches, f"{len(facts['files'])} files of the host cannot be read; {root_note}"
 
 
 def can_read(path: str) -> bool:
@@ -100,7 +103,7 @@ def writable_settings() -> list[str]:
     """List writable settings of the machine's Linux kernel."""
     breaches = []
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"):
-        # Opening for writing changes nothing.
+        # Opening a file for writing does not change it.
         result = attempt(lambda: os.close(os.open(path, os.O_WRONLY)))  # noqa: B023
         if result == ALLOWED and not os.path.samestat(os.stat(path), os.stat("/dev/null")):
             breaches.append(f"{path} can be opened for writing")
@@ -132,14 +135,14 @@ def descriptors(facts: Facts) -> CheckResult:
     return breaches, f"{len(numbers)} descriptors, all of them the kernel's own"
 
 
-def status() -> dict[str, str]:
+def read_status() -> dict[str, str]:
     lines = (line.split(":", 1) for line in read_start("/proc/self/status").decode().splitlines())
     return {key: value.strip() for key, value in lines}
 
 
 def privileges(_: Facts) -> CheckResult:
     """Read capabilities and NoNewPrivs."""
-    lines = status()
+    lines = read_status()
     sets = [name for name in lines if name.startswith("Cap")]
     breaches = [f"{name} is {lines[name]}" for name in sets if int(lines[name], 16)]
     breaches += [] if sets else ["capabilities are not told"]
@@ -150,18 +153,18 @@ def privileges(_: Facts) -> CheckResult:
 
 def system_calls(_: Facts) -> CheckResult:
     """Make calls that the seccomp filter denies."""
-    answers = {name: system_call(numbers, *args) for name, (numbers, args) in _CALLS.items()}
+    answers = {name: system_call(numbers, *args) for name, (numbers, args) in _DENIED_CALLS.items()}
     denied = (errno.EPERM, errno.ENOSYS)
     breaches = [
         f"{name}: {error_name(number)}" for name, number in answers.items() if number not in denied
     ]
-    if (seccomp := status().get("Seccomp")) != "2":
+    if (seccomp := read_status().get("Seccomp")) != "2":
         breaches.append(f"Seccomp is {seccomp}")
     return breaches, f"Seccomp is 2; denied: {' '.join(answers)}"
 
 
 def nested(facts: Facts) -> CheckResult:
-    """Try to make a user namespace, which the seccomp filter and a limit of 0 namespaces forbid."""
+    """Try to create a user namespace, which the seccomp filter and a limit of 0 prevent."""
     number = system_call(_CLONE, _NEW_USER_NAMESPACE | signal.SIGCHLD, 0, 0, 0, 0)
     breaches = [] if number else ["a user namespace was made"]
     detail = f"clone: {error_name(number)}"
@@ -177,7 +180,7 @@ def nested(facts: Facts) -> CheckResult:
 
 
 def core_dumps(_: Facts) -> CheckResult:
-    """Check that a crash starts no program of the host; a core limit of 0 would not prevent it."""
+    """Check that a crash starts no program of the host, even with a core limit of 0."""
     pattern = read_start("/proc/sys/kernel/core_pattern").decode("utf-8", "replace").strip()
     limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
     is_open = pattern.startswith("@") or (pattern.startswith("|") and limit != 1)

@@ -19,7 +19,7 @@ _MAX_MODELS: Final = 10
 def check(
     config: settings.Settings, environment: Mapping[str, str]
 ) -> tuple[diagnosis.Finding, ...]:
-    """Ask each model that is configured or found by its key in `environment`; costs some tokens."""
+    """Ask each model that is configured, or found by its key in `environment`; uses few tokens."""
     return asyncio.run(_check(config, environment))
 
 
@@ -62,14 +62,14 @@ async def _check(
 async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:
     """Ask one model for a word."""
     name = f"model {model.title}" if not model.title.startswith("model ") else model.title
-    began = time.monotonic()
+    start_time = time.monotonic()
     try:
         await model_choice.require_answer(catalogue, model.title)
     except errors.BotError as error:
         return diagnosis.Finding(
             name, False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)
         )
-    duration = quantities.duration(time.monotonic() - began)
+    duration = quantities.duration(time.monotonic() - start_time)
     return diagnosis.Finding(
         name,
         True,

@@ -33,7 +33,7 @@ _MAX_SECRETS: Final = 50
 _NAMESPACE_KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
 _SHARED_MEMORY: Final = pathlib.Path("/dev/shm")  # noqa: S108
 # Files of checks by kind of walls. The first file defines helpers that the others use.
-_CHECKS: Final = {
+_CHECK_FILES: Final = {
     forkserver_clients.Walls.NAMESPACES: ("walls", "namespaces"),
     forkserver_clients.Walls.CONTAINER: ("walls", "container_walls"),
 }
@@ -74,10 +74,10 @@ class ProbeResults:
         refusal: why namespaces were refused; empty if they were not.
         shared_id_reason: why sessions without namespaces have the bot's user id; empty if they
             have their own.
-        check_results: by name of a check in the files `in_kernel_*`: (breaches, detail).
-        host_views: two sessions.
+        check_results: breaches and detail of each check in the files `in_kernel_*`, by its name.
+        host_views: of two sessions.
         can_freeze: whether idle sessions can be frozen.
-        groups_version: version of cgroups; 0 without.
+        groups_version: version of cgroups; 0 if there are none.
         groups_reason: where the cgroups are, or why there are none.
     """
 
@@ -92,14 +92,14 @@ class ProbeResults:
 
 
 async def probe(config: settings.Settings) -> ProbeResults:
-    """Start two small kernels, run all checks and remove every trace.
+    """Start two small kernels, run all checks, and remove all files.
 
     Raises:
-        BotError, OSError: no kernel could be started.
+        BotError, OSError: a kernel could not be started.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
         trial = trial_settings(config, pathlib.Path(name))
-        with canaries(pathlib.Path(name), trial, config) as facts:
+        with create_canaries(pathlib.Path(name), trial, config) as facts:
             async with pools.Pool.open(trial) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 return await _probe_kernels(pool.kernels["one"], pool.kernels["two"], facts)
@@ -119,8 +119,8 @@ def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settin
     return config.model_copy(update=changes)
 
 
-def _secret_files(config: settings.Settings) -> list[str]:
-    """List the existing files of the bot's data directory and those that the settings name."""
+def _list_secret_files(config: settings.Settings) -> list[str]:
+    """List files of the bot's data directory, and private files that the settings name."""
     paths = [*config.private_paths]
     with contextlib.suppress(OSError):
         paths += sorted(config.paths.data.iterdir())[:_MAX_SECRETS]
@@ -128,11 +128,11 @@ def _secret_files(config: settings.Settings) -> list[str]:
 
 
 @contextlib.contextmanager
-def canaries(
+def create_canaries(
     directory: pathlib.Path, trial: settings.Settings, config: settings.Settings
 ) -> Iterator[dict[str, Any]]:
-    """Create what kernels must not find: files, a variable, a descriptor, three listeners."""
-    # Open to all users, so that the check meets the wall and not a file mode.
+    """Create files, a variable, a descriptor and three listeners, which kernels must not find."""
+    # Accessible to all users, so that checks fail because of a wall, not because of file modes.
     directory.chmod(0o711)
     open_directory = directory / "open"
     open_directory.mkdir()
@@ -154,13 +154,13 @@ def canaries(
             listener.bind(address)
             listener.listen()
         pathlib.Path(socket_file).chmod(0o777)
-        shared_memory = stack.enter_context(_shared_memory(variable))
+        shared_memory = stack.enter_context(_create_shared_memory(variable))
         os.environ[variable] = "canary"
         try:
             yield {
                 "mark": variable,
                 "variable": variable,
-                "files": [str(file), *_secret_files(config), "/etc/shadow", "/etc/fstab"],
+                "files": [str(file), *_list_secret_files(config), "/etc/shadow", "/etc/fstab"],
                 "foreign_files": [str(file)],
                 "foreign_directories": [
                     str(open_directory),
@@ -174,7 +174,7 @@ def canaries(
                 ],
                 "shared_memory": shared_memory,
                 "host_name": os.uname().nodename,
-                "landlock_abi": _landlock_abi(),
+                "landlock_abi": _read_landlock_abi(),
                 "inode": [status.st_dev, status.st_ino],
                 "port": tcp.getsockname()[1],
                 "abstract": variable,
@@ -186,7 +186,7 @@ def canaries(
 
 
 @contextlib.contextmanager
-def _shared_memory(name: str) -> Iterator[str]:
+def _create_shared_memory(name: str) -> Iterator[str]:
     """Yield the path of a new private file in shared memory, or "" if none can be created."""
     path = _SHARED_MEMORY / name
     try:
@@ -205,32 +205,32 @@ async def _probe_kernels(
     second: live_kernels.Kernel,
     facts: dict[str, Any],
 ) -> ProbeResults:
-    host_views = (_view_from_host(first.provisioner), _view_from_host(second.provisioner))
+    host_views = (_inspect_from_host(first.provisioner), _inspect_from_host(second.provisioner))
     context = first.provisioner.host_context
     groups, walls = context.groups, context.server.walls
     facts = facts | {
         "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
         "has_own_ids": context.uids.are_own,
         "doors_refusal": context.server.doors_refusal,
-        "own_places": (*_own_places(first, walls), *facts["shared_places"]),
+        "own_places": (*_list_kernel_directories(first, walls), *facts["shared_places"]),
     }
-    facts |= await _foreign_targets(second, facts)
+    facts |= await _describe_foreign_targets(second, facts)
     if walls is forkserver_clients.Walls.NAMESPACES:
-        # Without namespaces, an image may hold the bot's modules beside those that code imports.
+        # Without namespaces, this file may be readable, if an image has it beside code's libraries.
         facts["files"].append(settings.__file__)
-    before = _file_states(facts["foreign_files"])
+    initial_states = _read_file_states(facts["foreign_files"])
     check_results: dict[str, tuple[list[str], str]] = {}
     with _listen_at_doors(first.provisioner) as ports:
-        for name in _CHECKS[walls]:
+        for name in _CHECK_FILES[walls]:
             check_results |= await run_checks(
                 first, f"in_kernel_{name}.py", facts | {"doors": ports}
             )
-    if changed := [
+    if changed_paths := [
         path
-        for path, state in _file_states(facts["foreign_files"]).items()
-        if state != before[path]
+        for path, state in _read_file_states(facts["foreign_files"]).items()
+        if state != initial_states[path]
     ]:
-        check_results["changes"] = ([f"{path} was changed" for path in changed], "")
+        check_results["changes"] = ([f"{path} was changed" for path in changed_paths], "")
     return ProbeResults(
         walls=walls,
         refusal=context.server.refusal,
@@ -243,15 +243,19 @@ async def _probe_kernels(
     )
 
 
-def _own_places(kernel: live_kernels.Kernel, walls: forkserver_clients.Walls) -> tuple[str, ...]:
-    """List directories in which a kernel has files open, by the paths that the kernel sees."""
+def _list_kernel_directories(
+    kernel: live_kernels.Kernel, walls: forkserver_clients.Walls
+) -> tuple[str, ...]:
+    """List directories in which a kernel may have open files, by the paths that it sees."""
     if walls is forkserver_clients.Walls.NAMESPACES or kernel.workspace is None:
         return ("/tmp/", "/mnt/data")  # noqa: S108
     tools = kernel.provisioner.host_context.runtime / "tools-"
     return str(kernel.workspace.directory.parent), str(tools)
 
 
-async def _foreign_targets(kernel: live_kernels.Kernel, facts: Mapping[str, Any]) -> dict[str, Any]:
+async def _describe_foreign_targets(
+    kernel: live_kernels.Kernel, facts: Mapping[str, Any]
+) -> dict[str, Any]:
     """Describe files and processes of the bot and of another kernel that checks try to reach."""
     await _execute(kernel, "open('neighbour', 'w').write('neighbour')")
     assert kernel.workspace is not None, "it was taken for a session"  # noqa: S101
@@ -269,12 +273,12 @@ async def _foreign_targets(kernel: live_kernels.Kernel, facts: Mapping[str, Any]
     }
 
 
-def _file_states(paths: Iterable[str]) -> dict[str, object]:
+def _read_file_states(paths: Iterable[str]) -> dict[str, object]:
     """Describe files, to detect changes."""
-    return {path: _file_state(path) for path in paths}
+    return {path: _read_file_state(path) for path in paths}
 
 
-def _file_state(path: str) -> object:
+def _read_file_state(path: str) -> object:
     try:
         status, attributes = os.stat(path), os.listxattr(path)
     except OSError as error:
@@ -292,7 +296,7 @@ def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list
     *sockets, process = doors
     for door in sockets:
         if door.family == socket.AF_UNIX:
-            # This asks the keeper for a connection.
+            # Any message requests a connection from the keeper.
             door.send(b"{}")
         else:
             door.listen()
@@ -307,10 +311,10 @@ def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list
 async def run_checks(
     kernel: live_kernels.Kernel, file: str, facts: dict[str, Any]
 ) -> dict[str, tuple[list[str], str]]:
-    """Run one file of checks in a kernel; the result lacks checks that did not answer."""
+    """Run one file of checks in a kernel; return the results of those that answered."""
     source = pathlib.Path(__file__).with_name(file).read_text("utf-8")
-    _, printed = await _execute(kernel, f"{source}\n{_RUN_CHECKS}\n_doctor({facts!r})")
-    for line in printed.splitlines():
+    _, output = await _execute(kernel, f"{source}\n{_RUN_CHECKS}\n_doctor({facts!r})")
+    for line in output.splitlines():
         if line.startswith(facts["mark"]):
             results = json.loads(line.removeprefix(facts["mark"]))
             return {name: (breaches, detail) for name, (breaches, detail) in results.items()}
@@ -318,17 +322,17 @@ async def run_checks(
 
 
 async def _execute(kernel: live_kernels.Kernel, code: str) -> tuple[values.Finished, str]:
-    printed: list[str] = []
+    texts: list[str] = []
 
     def show(output: values.Output) -> None:
         if isinstance(output, values.Text) and output.stream == "stdout":
-            printed.append(output.text)
+            texts.append(output.text)
 
     finished = await kernel.execute(code, show=show)
-    return finished, "".join(printed)
+    return finished, "".join(texts)
 
 
-def _view_from_host(provisioner: provisioners.ForkProvisioner) -> HostView:
+def _inspect_from_host(provisioner: provisioners.ForkProvisioner) -> HostView:
     """Inspect the init and the kernel of a session that has run no code yet.
 
     Raises:
@@ -337,31 +341,31 @@ def _view_from_host(provisioner: provisioners.ForkProvisioner) -> HostView:
     pids = list(provisioner.usage().clocks())
     if len(pids) < 2:
         raise errors.KernelStartError
-    # Init's namespaces are unreadable; the kernel has the same or nested ones.
-    namespaces = {kind: _namespace(pids[-1], kind) for kind in _NAMESPACE_KINDS}
-    uids = _uids(pids[-1])
-    return HostView(_uids(pids[0]) | uids, max(uids), namespaces)
+    # The init's namespaces are unreadable, but the kernel is in the same ones, or in nested ones.
+    namespaces = {kind: _read_namespace(pids[-1], kind) for kind in _NAMESPACE_KINDS}
+    uids = _read_uids(pids[-1])
+    return HostView(_read_uids(pids[0]) | uids, max(uids), namespaces)
 
 
-def _uids(pid: int) -> frozenset[int]:
+def _read_uids(pid: int) -> frozenset[int]:
     """Return the real, effective, saved and file system user ids, numbered as on the host."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
     line = next(line for line in text.splitlines() if line.startswith("Uid:"))
     return frozenset(subordinate_ids.on_host(int(uid)) for uid in line.split()[1:])
 
 
-def _namespace(pid: int | str, kind: str) -> str:
+def _read_namespace(pid: int | str, kind: str) -> str:
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     return ""
 
 
-def _landlock_abi() -> int:
+def _read_landlock_abi() -> int:
     create_ruleset, version = 444, 1
     abi: int = ctypes.CDLL(None).syscall(create_ruleset, None, ctypes.c_size_t(0), version)
     return max(0, abi)
 
 
-def own_namespaces() -> dict[str, str]:
-    """Return the bot's own namespaces, for comparison."""
-    return {kind: _namespace("self", kind) for kind in _NAMESPACE_KINDS}
+def read_bot_namespaces() -> dict[str, str]:
+    """Return the identities of the bot's namespaces by kind."""
+    return {kind: _read_namespace("self", kind) for kind in _NAMESPACE_KINDS}

@@ -16,7 +16,7 @@ from interpreter_bot.doctor import advice, diagnosis, in_kernel_walls, trial_ker
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import forkserver_clients
 
-OWN = trial_kernels.own_namespaces()
+OWN = trial_kernels.read_bot_namespaces()
 
 Walls = forkserver_clients.Walls
 CHECKS = diagnosis.CHECKS[Walls.NAMESPACES]
@@ -259,20 +259,20 @@ def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
 def test_range_of_ids_that_root_does_not_have_is_named():
     there = settings.Sandbox()
     beyond = settings.Sandbox(first_uid=2**32 - 2000, uid_count=10_000)
-    assert "Root has no user ids" not in advice.advice_for("…", there)
-    assert "Root has no user ids" in advice.advice_for("…", beyond)
+    assert "Root has no user ids" not in advice.advise("…", there)
+    assert "Root has no user ids" in advice.advise("…", beyond)
 
 
 def test_old_kernel_is_named():
     reason = "[Errno 38] mount_setattr: Function not implemented"
-    assert "5.12" in advice.advice_for(reason, settings.Sandbox())
+    assert "5.12" in advice.advise(reason, settings.Sandbox())
 
 
 def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     """A probe that finds nothing anywhere would prove nothing."""
     bot = settings.Settings()
     trial = trial_kernels.trial_settings(bot, tmp_path)
-    with trial_kernels.canaries(tmp_path, trial, bot) as told:
+    with trial_kernels.create_canaries(tmp_path, trial, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["privileges", "system_calls", "nested", "python", "core_dumps"]
         left_out += ["read_only_root", "changes"]
@@ -289,7 +289,9 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
 def test_probe_leaves_the_environment_as_it_was(tmp_path):
     before = dict(os.environ)
     bot = settings.Settings()
-    with trial_kernels.canaries(tmp_path, trial_kernels.trial_settings(bot, tmp_path), bot) as told:
+    with trial_kernels.create_canaries(
+        tmp_path, trial_kernels.trial_settings(bot, tmp_path), bot
+    ) as told:
         assert told["variable"] in os.environ
     assert dict(os.environ) == before
 
