@@ -133,20 +133,20 @@ class ConnectionService:
     def note_refusal(self, key: str, name: str, sql: str, reason: str) -> None:
         """Record a statement that a person refused, with the reason as a sentence."""
         record = code_activity.Query(
-            *(key, "", self._people_of(key)[0], name, sql[:_MAX_RECORDED_CHARACTERS], reason)
+            *(key, "", self._find_people(key)[0], name, sql[:_MAX_RECORDED_CHARACTERS], reason)
         )
         self.turns.add_query(record)
         self._record(record)
 
     def _rules_for(self, key: str) -> dict[str, configured_connections.Rule]:
-        session, (_, people) = values.parse_key(key), self._people_of(key)
+        session, (_, people) = values.parse_key(key), self._find_people(key)
         return {
             name: rule
             for name, rule in self.pool.rules.items()
             if rule.is_usable_by(session, people)
         }
 
-    def _people_of(self, key: str) -> tuple[str, frozenset[str]]:
+    def _find_people(self, key: str) -> tuple[str, frozenset[str]]:
         """Return the person of a session's turn, and all people whose code may run there."""
         return self._session_people.get(key, ("", frozenset(("",))))
 
@@ -299,7 +299,7 @@ class ConnectionService:
     ) -> AsyncIterator[code_activity.Query]:
         """Wait until a session may run a query; yield its record, and report it at the end."""
         record = code_activity.Query(
-            *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
+            *(call.key, call.kernel_id, self._find_people(call.key)[0], rule.name),
             statement=statement[:_MAX_RECORDED_CHARACTERS],
             reason=data_words.QUERY_STOPPED,
         )
@@ -336,10 +336,10 @@ class ConnectionService:
 
     def _record(self, record: code_activity.Query) -> None:
         """Log and report a finished query."""
-        recent = self._recent_queries.setdefault(
+        recent_queries = self._recent_queries.setdefault(
             record.key, collections.deque(maxlen=_MAX_RECENT_QUERIES)
         )
-        recent.append(record)
+        recent_queries.append(record)
         if self.on_query is not None:
             self.on_query(record)
         _log.info(

@@ -1,6 +1,6 @@
-"""Access of kernels' code to the outside: the bot's end of their doors.
+"""Access of code in kernels to outside hosts: the bot's end of their doors.
 
-Here belong the policy of each conversation, the proxy that code uses, the one check of every
-address before it is dialled, and the secrets that are added to requests. Never: decisions about
-policies (the settings and, through sessions, people make them), or storage.
+Here belong the policy of each conversation, the proxy that code uses, the only check of addresses
+before they are dialled, and the secrets that are added to requests. Policies are decided elsewhere:
+by the settings and, through sessions, by people. Nothing is stored here.
 """

@@ -62,7 +62,7 @@ class Broker:
         """
         self._rules = policies.compile_rules(config.egress, environment)
         for rule in self._rules:
-            logs.add_secrets(echoed_secrets.secrets_of(rule.headers))
+            logs.add_secrets(echoed_secrets.find_secrets(rule.headers))
         self._limits = config.egress_limits
         self.services = services
         """Services offered to code besides outside hosts."""

@@ -15,7 +15,7 @@ _MIN_SECRET_CHARACTERS: Final = 6
 _PARTIAL_STATUSES: Final = (206, 226)
 
 
-def secrets_of(headers: Mapping[str, str]) -> list[str]:
+def find_secrets(headers: Mapping[str, str]) -> list[str]:
     """Return the secrets in headers: their values, also without a first word such as Bearer."""
     parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
     return [part for part in parts if len(part) >= _MIN_SECRET_CHARACTERS]

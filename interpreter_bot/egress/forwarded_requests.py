@@ -125,7 +125,7 @@ async def exchange(
     transfer = _Transfer(
         client, server, traffic, contact, asyncio.timeout(idle_seconds), idle_seconds
     )
-    secret_filter = echoed_secrets.SecretFilter(echoed_secrets.secrets_of(secret_headers), host)
+    secret_filter = echoed_secrets.SecretFilter(echoed_secrets.find_secrets(secret_headers), host)
     try:
         async with asyncio.timeout(opaque_tunnels.MAX_REQUEST_SECONDS), transfer.idle_timeout:
             target = request.target
@@ -153,17 +153,17 @@ class _Transfer:
         rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         """Pass on the body of a request, and the response to it."""
-        sending = asyncio.create_task(self._send(), name="egress request")
-        receiving = asyncio.create_task(
+        send_task = asyncio.create_task(self._send(), name="egress request")
+        receive_task = asyncio.create_task(
             self._receive(request, secret_filter, rewrite), name="egress response"
         )
-        tasks = {sending, receiving}
+        tasks = {send_task, receive_task}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # If a response comes before the request is complete, the response takes precedence.
-            if sending.done() and isinstance(refusal := sending.exception(), policies.Refusal):
+            if send_task.done() and isinstance(refusal := send_task.exception(), policies.Refusal):
                 raise refusal
-            await receiving
+            await receive_task
         finally:
             for task in tasks:
                 task.cancel()

@@ -142,21 +142,21 @@ class HttpStream:
         Raises:
             MalformedError: it is not valid HTTP.
         """
-        pending = bytearray()
+        pending_data = bytearray()
         while not isinstance(event := await self._next_event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
-                pending += event.data
+                pending_data += event.data
                 continue
             if event is not h11.NEED_DATA:
                 raise MalformedError
             self._report_bytes(count_bytes)
-            if pending:
-                yield bytes(pending)
-                pending.clear()
+            if pending_data:
+                yield bytes(pending_data)
+                pending_data.clear()
             await self._receive_bytes()
         self._report_bytes(count_bytes)
-        if pending:
-            yield bytes(pending)
+        if pending_data:
+            yield bytes(pending_data)
 
     def _report_bytes(self, count_bytes: Callable[[int], None]) -> None:
         byte_count, self._uncounted_bytes = self._uncounted_bytes, 0

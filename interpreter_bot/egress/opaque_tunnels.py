@@ -132,13 +132,13 @@ async def read_client_hello(client: StreamPair, host: str, first_bytes: bytes) -
             pass  # The handshake always fails; only the name matters.
         if not names:
             raise policies.Refusal(network_words.not_tls(host))
-    if not _is_name_of(names[0], host):
+    if not _matches_host(names[0], host):
         client.writer.write(alert.read())
         raise policies.Refusal(network_words.other_name(host))
     return hello
 
 
-def _is_name_of(name: str | None, host: str) -> bool:
+def _matches_host(name: str | None, host: str) -> bool:
     """Return whether the name in a client hello is the host's; an address has none."""
     if name is None:
         return host_names.parse_address(host) is not None

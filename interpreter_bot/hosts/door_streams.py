@@ -34,28 +34,34 @@ async def relay(endpoint: socket.socket, peer: Peer, *, max_seconds: float | Non
     `endpoint` is connected and non-blocking. After the peer's end, the endpoint may
     still send for `max_seconds`.
     """
-    sending = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
-    receiving = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
+    send_task = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
+    receive_task = asyncio.create_task(
+        _receive(endpoint, peer), name="bytes to a door's connection"
+    )
     is_complete = False
     try:
-        completed, pending = await asyncio.wait(
-            {sending, receiving}, return_when=asyncio.FIRST_COMPLETED
+        done_tasks, pending_tasks = await asyncio.wait(
+            {send_task, receive_task}, return_when=asyncio.FIRST_COMPLETED
         )
-        if pending and all(task.exception() is None for task in completed):
-            await asyncio.wait(pending, timeout=max_seconds if receiving in completed else None)
-        is_complete = all(task.done() and task.exception() is None for task in (sending, receiving))
+        if pending_tasks and all(task.exception() is None for task in done_tasks):
+            await asyncio.wait(
+                pending_tasks, timeout=max_seconds if receive_task in done_tasks else None
+            )
+        is_complete = all(
+            task.done() and task.exception() is None for task in (send_task, receive_task)
+        )
     finally:
-        for task in (sending, receiving):
+        for task in (send_task, receive_task):
             task.cancel()
         try:
             # Unlike `asyncio.wait`, this waits for both even if it is cancelled meanwhile.
-            await asyncio.gather(sending, receiving, return_exceptions=True)
+            await asyncio.gather(send_task, receive_task, return_exceptions=True)
         finally:
             if is_complete:
                 endpoint.close()
             else:
                 reset(endpoint)
-        for task in (sending, receiving):
+        for task in (send_task, receive_task):
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.debug("a relayed connection broke off: %r", error)
         await peer.close()

@@ -204,7 +204,7 @@ class Executions:
         self.is_draining = False
         self._journals = journals or execution_journals.Journals()
         self._input_seconds = input_seconds
-        self._running: dict[str, _Execution] = {}
+        self._running_executions: dict[str, _Execution] = {}
         self._kernel_locks: weakref.WeakKeyDictionary[live_kernels.Kernel, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
@@ -241,14 +241,14 @@ class Executions:
         """Add ends to journals of dead hosts; return whether no other host is alive."""
         is_only_host = await self._journals.take_over()
         for journal in self._journals:
-            if journal.ended_at is None and journal.id not in self._running:
+            if journal.ended_at is None and journal.id not in self._running_executions:
                 end = _lost_end(max(time.time() - journal.began_at, 0.0))
                 journal.append(messages.pack(end), is_end=True)
         return is_only_host
 
     def __len__(self) -> int:
         """Return the number of running executions."""
-        return len(self._running)
+        return len(self._running_executions)
 
     def begin(
         self,
@@ -272,7 +272,7 @@ class Executions:
         if len(self._known_ids) > _MAX_KNOWN_IDS:
             del self._known_ids[next(iter(self._known_ids))]
         questions = Questions(self._input_seconds)
-        execution = self._running[execution_id] = _Execution(kernel, questions)
+        execution = self._running_executions[execution_id] = _Execution(kernel, questions)
         ask = questions.ask if can_ask else None
         running = self._run(
             execution, journal, code, ask=ask, seconds=seconds, is_bot_code=is_bot_code
@@ -308,7 +308,7 @@ class Executions:
                 # This task was cancelled, because the process ends at once.
                 end = _lost_end(time.monotonic() - started_at)
             journal.append(messages.pack(end), is_end=True)
-            del self._running[journal.id]
+            del self._running_executions[journal.id]
 
     async def find(self, execution_id: str) -> execution_journals.Journal:
         """Return the journal of an execution, even if its host has just ended.
@@ -334,7 +334,7 @@ class Executions:
 
     def questions(self, execution_id: str) -> Questions | None:
         """Return the questions of a running execution; None for others."""
-        execution = self._running.get(execution_id)
+        execution = self._running_executions.get(execution_id)
         return None if execution is None else execution.questions
 
     async def follow(
@@ -374,7 +374,7 @@ class Executions:
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or prevent its start."""
-        execution = self._running.get(execution_id)
+        execution = self._running_executions.get(execution_id)
         if execution is None:
             return
         if execution.stop_reason is None:
@@ -384,13 +384,15 @@ class Executions:
 
     def acknowledge(self, execution_id: str) -> None:
         """Forget an execution that has ended."""
-        if execution_id not in self._running:
+        if execution_id not in self._running_executions:
             self._journals.remove(execution_id)
 
     async def close(self) -> None:
         """End all running executions."""
         tasks = {
-            execution.task for execution in self._running.values() if execution.task is not None
+            execution.task
+            for execution in self._running_executions.values()
+            if execution.task is not None
         }
         # Cancel all at once, because each may take seconds to end.
         for task in tasks:

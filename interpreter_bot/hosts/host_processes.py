@@ -88,12 +88,12 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
 
 async def drain_others(path: pathlib.Path) -> None:
     """Drain all hosts but the new one at a socket, which gets their sessions when they end."""
-    for other in await asyncio.to_thread(host_sockets.list_sockets, path.parent):
-        if other != path:
+    for other_path in await asyncio.to_thread(host_sockets.list_sockets, path.parent):
+        if other_path != path:
             try:
-                await drain(other, is_urgent=False)
+                await drain(other_path, is_urgent=False)
             except errors.KernelError:
-                _log.info("the host at %s is gone", other)
+                _log.info("the host at %s is gone", other_path)
 
 
 def fingerprint(config: settings.Settings) -> str:

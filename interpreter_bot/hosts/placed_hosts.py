@@ -339,7 +339,7 @@ class PlacedHosts(session_router.SessionRouter):
         """All hosts that were connected and are not given up."""
         return self._hosts.values()
 
-    async def host_of(self, key: str) -> remote_host.RemoteHost:
+    async def find_host(self, key: str) -> remote_host.RemoteHost:
         """Return the host of a session, after placing it if it has none."""
         return (await self._place(key))[0]
 
@@ -361,14 +361,14 @@ class PlacedHosts(session_router.SessionRouter):
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, on the same machine."""
-        host = await self.host_of(key)
+        host = await self.find_host(key)
         new_host, placement = await self._place(new_key, preferred_host=host)
         new_epoch = placement.epoch if new_host.connection is host.connection else 0
         return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[remote_host.RemoteLease]:
-        async with (await self.host_of(key)).lease(key, person=person) as lease:
+        async with (await self.find_host(key)).lease(key, person=person) as lease:
             yield lease
 
     async def follow(
@@ -402,12 +402,14 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files, also those on former hosts."""
-        host = await self.host_of(key)
+        host = await self.find_host(key)
         await host.forget(key)
-        others = [
-            other for other in self._connected_hosts() if other.connection is not host.connection
+        other_hosts = [
+            other_host
+            for other_host in self._connected_hosts()
+            if other_host.connection is not host.connection
         ]
-        await remote_host.ask_all(others, lambda other: other.forget(key))
+        await remote_host.ask_all(other_hosts, lambda other_host: other_host.forget(key))
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         by_key: dict[str, int] = {}

@@ -267,20 +267,24 @@ class TunneledDoors:
         return self.open_result.result() and not self._close_requested.is_set()
 
     async def _relay_until_closed(self, link: aiohttp.ClientWebSocketResponse) -> None:
-        closing = asyncio.create_task(self._close_requested.wait(), name="end of relayed doors")
-        accepting = asyncio.create_task(self._accept_connections(link), name="connections of code")
-        moving = asyncio.create_task(self._wait_for_move(), name="move of the session")
+        close_task = asyncio.create_task(self._close_requested.wait(), name="end of relayed doors")
+        accept_task = asyncio.create_task(
+            self._accept_connections(link), name="connections of code"
+        )
+        move_task = asyncio.create_task(self._wait_for_move(), name="move of the session")
         try:
-            await asyncio.wait({closing, accepting, moving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {close_task, accept_task, move_task}, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
-            tasks = {closing, accepting, moving, *self._streams}
+            tasks = {close_task, accept_task, move_task, *self._streams}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             for queue in self._accept_queues:
                 while not queue.empty():
                     queue.get_nowait().close()
-        for task in (accepting, moving):
+        for task in (accept_task, move_task):
             if not task.cancelled():
                 task.result()
 

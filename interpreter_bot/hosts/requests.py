@@ -81,9 +81,13 @@ class Request:
         """Call a method that answers this request, with an instance of `arguments`."""
         fields = dataclasses.fields(arguments)
         # By position, because implementations may name their parameters differently.
-        positional = [getattr(arguments, field.name) for field in fields if not field.kw_only]
-        named = {field.name: getattr(arguments, field.name) for field in fields if field.kw_only}
-        return method(*positional, **named)
+        positional_arguments = [
+            getattr(arguments, field.name) for field in fields if not field.kw_only
+        ]
+        keyword_arguments = {
+            field.name: getattr(arguments, field.name) for field in fields if field.kw_only
+        }
+        return method(*positional_arguments, **keyword_arguments)
 
 
 class Sender(Protocol):

@@ -172,7 +172,7 @@ class RollingHosts(session_router.SessionRouter):
         """All hosts, the newest first."""
         return self._hosts
 
-    async def host_of(self, key: str) -> remote_host.RemoteHost:
+    async def find_host(self, key: str) -> remote_host.RemoteHost:
         """Return the host that has a session's kernel, else the newest."""
         await self._refresh()
         for host in self._hosts[1:]:
@@ -197,7 +197,7 @@ class RollingHosts(session_router.SessionRouter):
             async def lease_at(host: remote_host.RemoteHost) -> ports.Lease:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
-            find_host = functools.partial(self.host_of, key)
+            find_host = functools.partial(self.find_host, key)
             rolling_lease = RollingLease(await find_host(), lease_at, find_host)
             await rolling_lease.begin()
             yield rolling_lease

@@ -28,7 +28,7 @@ class SessionRouter(ports.Hosts):
         self.on_loss: ports.OnLoss | None = None
 
     @abc.abstractmethod
-    async def host_of(self, key: str) -> remote_host.RemoteHost:
+    async def find_host(self, key: str) -> remote_host.RemoteHost:
         """Return the host that has a session, or that gets a new session.
 
         Raises:
@@ -67,10 +67,10 @@ class SessionRouter(ports.Hosts):
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
         """Send a request about one session to the host that has it."""
-        return await (await self.host_of(arguments.key)).send_request(request, arguments)
+        return await (await self.find_host(arguments.key)).send_request(request, arguments)
 
     async def workspace(self, key: str) -> ports.Workspace:
-        return await (await self.host_of(key)).workspace(key)
+        return await (await self.find_host(key)).workspace(key)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
         self.on_loss = on_loss

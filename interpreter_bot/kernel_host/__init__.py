@@ -1,6 +1,6 @@
-"""The process of a host: kernels that outlive the bot, offered to it over a socket.
+"""The process of a host: its kernels outlive the bot, which uses them over a socket.
 
-It runs a local host of `hosts` and puts a journal beside each execution. Never here: people,
-models, the store, secrets: the settings that it gets are those of kernels. The bot's end of the
-wire is `hosts.remote_host`.
+It runs a local host of `hosts`, with a journal for each execution. It knows no people, models,
+store or secrets, and gets only the settings of kernels. The bot's end of the connection is
+`hosts.remote_host`.
 """

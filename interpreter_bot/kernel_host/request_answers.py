@@ -166,18 +166,18 @@ async def _await_while_connected(request: web.Request, answering: Coroutine[Any,
     """
     if request.transport is None:
         raise web.HTTPBadRequest
-    answer = asyncio.create_task(answering, name="answer to a bot")
+    answer_task = asyncio.create_task(answering, name="answer to a bot")
     with request.transport.get_extra_info("socket").dup() as peer:
-        disconnecting = asyncio.create_task(_wait_readable(peer), name="end of a bot")
+        disconnect_task = asyncio.create_task(_wait_readable(peer), name="end of a bot")
         try:
-            await asyncio.wait({answer, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (answer, disconnecting):
+            for task in (answer_task, disconnect_task):
                 task.cancel()
-            await asyncio.wait({answer, disconnecting})
-    if answer.cancelled():
+            await asyncio.wait({answer_task, disconnect_task})
+    if answer_task.cancelled():
         raise errors.KernelError
-    return answer.result()
+    return answer_task.result()
 
 
 async def _wait_readable(peer: socket.socket) -> None:

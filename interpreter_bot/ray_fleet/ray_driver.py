@@ -89,17 +89,15 @@ class RayDriver:
             node["NodeID"]: node["NodeManagerAddress"]
             for node in [node for node in live_nodes if RESOURCE in node["Resources"]] or live_nodes
         }
-        for node_id in (
-            self._pending_reports.keys() | self._latest_reports.keys()
-        ) - addresses.keys():
+        known_ids = self._pending_reports.keys() | self._latest_reports.keys()
+        for node_id in known_ids - addresses.keys():
             self._pending_reports.pop(node_id, None)
             self._latest_reports.pop(node_id, None)
         self._kill_other_actors({_actor_name(node_id) for node_id in addresses})
         for node_id, address in addresses.items():
             if node_id not in self._pending_reports:
-                self._pending_reports[node_id] = self._ensure_node_actor(
-                    node_id, address
-                ).report.remote()
+                actor = self._ensure_node_actor(node_id, address)
+                self._pending_reports[node_id] = actor.report.remote()
         ready, _ = ray.wait(
             list(self._pending_reports.values()),
             num_returns=len(self._pending_reports),

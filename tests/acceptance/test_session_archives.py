@@ -90,7 +90,7 @@ def manifests(bucket, key):
 
 async def archived(hosts, key):
     """Wait until a session that was just used is archived as it is."""
-    host = await hosts.host_of(key)
+    host = await hosts.find_host(key)
     async with asyncio.timeout(60):
         while not await host.save(key):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -261,7 +261,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         await workspace.put("a.csv", chunks(b"1,2"))
         assert await ran(hosts, key, "y = open('a.csv').read(); print(y)") == "1,2"
         former = await machine_of(hosts, database, machines, key)
-        host = await hosts.host_of(key)
+        host = await hosts.find_host(key)
         await host.drain(is_urgent=False)
         await until(lambda: host.connection.status.is_draining)
         for _ in range(60):

@@ -294,4 +294,4 @@ async def opened(config):
 
 
 async def hosts_used(hosts, keys):
-    return {(await hosts.host_of(key)).connection.address for key in keys}
+    return {(await hosts.find_host(key)).connection.address for key in keys}

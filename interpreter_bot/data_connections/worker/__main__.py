@@ -142,8 +142,8 @@ def _receive_requests(
     endpoint: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]
 ) -> None:
     """Receive requests until the bot disconnects, then end the process."""
-    while (received := worker_messages.receive_frame(endpoint)) is not None:
-        request = worker_messages.read_note(received[1])
+    while (frame := worker_messages.receive_frame(endpoint)) is not None:
+        request = worker_messages.read_note(frame[1])
         if request["do"] == "cancel":
             worker.cancel()
         else:
@@ -154,17 +154,17 @@ def _receive_requests(
 def main() -> None:
     """Answer requests until the bot disconnects."""
     endpoint = socket.socket(fileno=0)
-    received = worker_messages.receive_frame(endpoint)
-    if received is None:
+    frame = worker_messages.receive_frame(endpoint)
+    if frame is None:
         return
-    worker = Worker(endpoint, ports.Specification(**worker_messages.read_note(received[1])))
+    worker = Worker(endpoint, ports.Specification(**worker_messages.read_note(frame[1])))
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(
         target=_receive_requests, args=(endpoint, worker, requests), daemon=True
     ).start()
     while True:
         request = requests.get()
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             reply = worker.answer(request)
         except ports.ConnectError as error:
@@ -172,7 +172,7 @@ def main() -> None:
         except Exception as error:
             # Drivers raise any exception; people see its message.
             reply = {"error": _error_text(error)}
-        reply["seconds"] = round(time.monotonic() - began, 3)
+        reply["seconds"] = round(time.monotonic() - started_at, 3)
         endpoint.sendall(worker_messages.pack_note(reply))
 
 
