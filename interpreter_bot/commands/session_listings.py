@@ -200,7 +200,7 @@ async def _find_sizes(
         for host in hosts if config.host.fleet else hosts[:1]:
             sizes |= await host.snapshot_sizes(keys)
         return sizes
-    all_workspaces = await open_workspaces(config).existing()
+    all_workspaces = await open_workspaces(config).list_all()
     return await snapshot_retention.measure(all_workspaces, keys)
 
 

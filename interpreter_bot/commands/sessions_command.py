@@ -202,7 +202,7 @@ async def _delete_workspace(workspace: workspaces.Workspace) -> None:
     Raises:
         KernelError: a bot uses the session.
     """
-    async with session_locks.SessionLocks().locked_if_unused(workspace) as is_unused:
+    async with session_locks.SessionLocks().lock_if_unused(workspace) as is_unused:
         if not is_unused:
             raise errors.KernelError(operator_words.USED_BY_BOT)
         await workspace.remove()

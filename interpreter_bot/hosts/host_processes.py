@@ -145,7 +145,7 @@ async def _delete_files(keys: Collection[str], config: settings.Settings) -> Non
     for key in keys:
         try:
             workspace = await files.ensure(key)
-            async with session_locks.SessionLocks().locked_if_unused(workspace) as is_unused:
+            async with session_locks.SessionLocks().lock_if_unused(workspace) as is_unused:
                 if is_unused:
                     await workspace.remove()
         except errors.WorkspaceError:

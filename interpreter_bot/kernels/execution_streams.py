@@ -181,7 +181,7 @@ class ExecutionStream:
             if isinstance(result, Exception):
                 raise result
 
-    async def _receive(self, channel: clients.Name) -> jupyter_messages.Message:
+    async def _receive(self, channel: clients.ChannelName) -> jupyter_messages.Message:
         """Return the next message of a channel about this execution's request."""
         malformed_count = 0
         while True:
@@ -205,7 +205,7 @@ class ExecutionStream:
             except sockets.LostSocket:
                 await self._reconnect_or_end(channel)
 
-    async def _reconnect_or_end(self, channel: clients.Name) -> None:
+    async def _reconnect_or_end(self, channel: clients.ChannelName) -> None:
         """Reconnect the output channel; end the kernel if another channel is lost."""
         self._renewal_count += 1
         if channel == "iopub" and self._renewal_count <= _MAX_RENEWALS:

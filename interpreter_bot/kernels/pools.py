@@ -188,7 +188,7 @@ class Pool:
 
     async def stored_workspaces(self) -> tuple[workspaces.Workspace, ...]:
         """List all workspaces, also of sessions without a kernel."""
-        return await self._workspaces.existing()
+        return await self._workspaces.list_all()
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[Lease]:

@@ -223,7 +223,7 @@ class SessionArchives:
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
         """Scan the files and variables of a session that can be archived."""
         limits = self._pool.settings.limits
-        with workspace_io.opened(workspace.directory) as root:
+        with workspace_io.root_descriptor(workspace.directory) as root:
             entries = directory_contents.scan(root, limits.workspace_files).entries
         remaining_bytes, files = _MAX_SPARSE_FACTOR * limits.workspace_bytes, []
         for entry in entries:
@@ -233,7 +233,7 @@ class SessionArchives:
         snapshot = self._pool.snapshots.generations.find(workspace)
         variables: list[directory_contents.Entry] = []
         if snapshot is not None:
-            with workspace_io.opened(workspace.variables) as root:
+            with workspace_io.root_descriptor(workspace.variables) as root:
                 variables = snapshot_generations.list_entries(root, snapshot)
         pointer = "" if snapshot is None else snapshot_generations.read_pointer(workspace)
         return _SessionState(files, variables, pointer, _read_text(workspace.packages_file))
@@ -385,7 +385,7 @@ class _Uploads:
 
 
 def _open_file(root: pathlib.Path, path: bytes) -> BinaryIO:
-    with workspace_io.opened(root) as directory:
+    with workspace_io.root_descriptor(root) as directory:
         return os.fdopen(safe_open.open_file(directory, path), "rb")
 
 

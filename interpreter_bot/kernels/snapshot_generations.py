@@ -295,8 +295,8 @@ class Generations:
         if record is None or snapshot is None:
             return False
         with (
-            workspace_io.opened(source.variables) as source_root,
-            workspace_io.opened(target.variables) as target_root,
+            workspace_io.root_descriptor(source.variables) as source_root,
+            workspace_io.root_descriptor(target.variables) as target_root,
         ):
             limits = file_copies.CopyLimits(self._max_bytes, _MAX_FILES, reserve_bytes)
             file_copies.copy_entries(
@@ -366,7 +366,7 @@ def _delete_unneeded(
     blobs = {blob for snapshot in needed_snapshots for blob in snapshot.blobs}
     with (
         contextlib.suppress(FileNotFoundError),
-        workspace_io.opened(workspace.variables) as root,
+        workspace_io.root_descriptor(workspace.variables) as root,
     ):
         names = os.listdir(root)
         if not names:

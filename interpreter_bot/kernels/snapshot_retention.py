@@ -46,7 +46,7 @@ async def expire(
     stored_snapshots = []
     for workspace in all_workspaces:
         try:
-            async with locks.locked_if_unused(workspace) as is_unused:
+            async with locks.lock_if_unused(workspace) as is_unused:
                 if is_unused:
                     await session_snapshots.tidy(workspace)
                     await workspace_io.in_thread(_remove_old_staging, workspace.staging)
@@ -63,7 +63,7 @@ async def expire(
     for workspace in await workspace_io.in_thread(_choose_expired, stored_snapshots, config):
         with contextlib.suppress(errors.WorkspaceError):
             async with (
-                locks.locked_if_unused(workspace) as is_unused,
+                locks.lock_if_unused(workspace) as is_unused,
                 session_snapshots.lock(workspace),
             ):
                 if is_unused:

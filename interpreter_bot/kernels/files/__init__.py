@@ -1,5 +1,5 @@
-"""A session's directory, which hostile code writes to at any moment.
+"""Access to a session's directory, which hostile code may write to at any moment.
 
-No path is trusted twice: everything is opened relative to a descriptor, below the directory, and
-never through a link. No other package of the bot opens a session's files.
+Code may change a path between two uses. So everything is opened relative to a descriptor, below the
+directory, and never through a link. No other package of the bot opens a session's files.
 """

@@ -1,10 +1,9 @@
-"""Checkpoints of a session: its state before code ran, so that it can return to it. Functions
-block.
+"""Checkpoints of a session: its states before code ran, to go back to. Functions block.
 
 Checkpoints are in a directory out of reach of code. Each is a file that names a copy of the
 session's files and has the signed pointer to the generation of variables that was current. If no
 file changed between two checkpoints, they share a copy. If files are too many, too large or cannot
-be copied, a checkpoint has only variables and says why.
+be copied, a checkpoint has only variables, and records why.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
-_PARTIAL: Final = ".partial"
+_PARTIAL_FILE_NAME: Final = ".partial"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _UNLIMITED: Final = 1 << 60
-# Two changes of a file within one tick of the kernel's clock bear the same time.
+# Two changes of a file within one tick of Linux's clock get the same time.
 _TICK_NS: Final = 20_000_000
 
 
@@ -48,7 +47,7 @@ class Checkpoint:
         missed_runs: number of executions between that generation and the checkpoint.
         flaw: sentence that says why it has no files; empty if it has.
         copy: name of the directory of its files; empty if it has none.
-        version: of its files, the same only if none changed; empty if that is not known.
+        version: of its files; equal versions mean that no file changed; empty if unknown.
     """
 
     at_ns: int
@@ -86,30 +85,32 @@ def write(
         KernelError: the name is not valid.
         OSError: it cannot be written.
     """
-    final, partial = _state_file(directory, name), directory / _PARTIAL
+    final_file, partial_file = _state_file(directory, name), directory / _PARTIAL_FILE_NAME
     directory.mkdir(mode=0o700, exist_ok=True)
     checkpoint = Checkpoint(time.time_ns(), pointer, missed_runs)
     version = ""
     if not may_change_unseen:
-        version = _version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
-    earlier = [latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version]
-    if version and earlier:
-        checkpoint = dataclasses.replace(checkpoint, copy=earlier[0].copy, version=version)
+        version = _compute_version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
+    same_checkpoints = [
+        latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version
+    ]
+    if version and same_checkpoints:
+        checkpoint = dataclasses.replace(checkpoint, copy=same_checkpoints[0].copy, version=version)
     else:
         copy = f"files-{checkpoint.at_ns}"
-        if flaw := _copy(files, directory / copy, limits):
+        if flaw := _copy_files(files, directory / copy, limits):
             checkpoint = dataclasses.replace(checkpoint, flaw=flaw)
         else:
             checkpoint = dataclasses.replace(checkpoint, copy=copy, version=version)
-    partial.write_text(json.dumps(dataclasses.asdict(checkpoint)))
-    partial.rename(final)
-    kept = _all_checkpoints(directory)
-    _remove(directory, kept[max_count:])
-    while used_bytes(directory) > limits.max_bytes and len(kept) > 1:
-        _remove(directory, [kept.pop()])
+    partial_file.write_text(json.dumps(dataclasses.asdict(checkpoint)))
+    partial_file.rename(final_file)
+    checkpoints = _all_checkpoints(directory)
+    _remove(directory, checkpoints[max_count:])
+    while used_bytes(directory) > limits.max_bytes and len(checkpoints) > 1:
+        _remove(directory, [checkpoints.pop()])
 
 
-def _copy(files: pathlib.Path, target: pathlib.Path, limits: file_copies.CopyLimits) -> str:
+def _copy_files(files: pathlib.Path, target: pathlib.Path, limits: file_copies.CopyLimits) -> str:
     """Copy files; return why not all could be copied."""
     target.mkdir(mode=0o700)
     try:
@@ -121,13 +122,13 @@ def _copy(files: pathlib.Path, target: pathlib.Path, limits: file_copies.CopyLim
         return file_words.COPY_FAILED
 
 
-def _version(files: pathlib.Path, max_files: int, *, before_ns: int) -> str:
-    """Return what differs after each change of files; empty if one changed since `before_ns`."""
+def _compute_version(files: pathlib.Path, max_files: int, *, before_ns: int) -> str:
+    """Return a hash that differs after each change; empty if a file changed since `before_ns`."""
     try:
-        with workspace_io.opened(files) as root:
+        with workspace_io.root_descriptor(files) as root:
             scan = directory_contents.scan(root, max_files)
     except (errors.WorkspaceError, OSError):
-        # The copy fails too, and says why.
+        # Copying fails too, and reports why.
         return ""
     if scan.is_truncated or any(entry.identity[-1] > before_ns for entry in scan.entries):
         return ""
@@ -136,19 +137,19 @@ def _version(files: pathlib.Path, max_files: int, *, before_ns: int) -> str:
 
 
 def _remove(directory: pathlib.Path, entries: list[tuple[pathlib.Path, Checkpoint]]) -> None:
-    """Delete checkpoints, copies that none needs, and what a power cut left incomplete."""
+    """Delete checkpoints, and files that no checkpoint needs, such as those left by a power cut."""
     for file, _ in entries:
         file.unlink()
-    needed = set()
+    needed_paths = set()
     for file, checkpoint in _all_checkpoints(directory):
-        needed |= {file, directory / (checkpoint.copy or file)}
-    for surplus in set(directory.iterdir()) - needed:
-        safe_open.remove(surplus)
+        needed_paths |= {file, directory / (checkpoint.copy or file)}
+    for path in set(directory.iterdir()) - needed_paths:
+        safe_open.remove(path)
 
 
 def used_bytes(directory: pathlib.Path) -> int:
     """Measure the disk usage of a session's checkpoints."""
-    with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
+    with contextlib.suppress(FileNotFoundError), workspace_io.root_descriptor(directory) as root:
         return directory_contents.measure(root, max_bytes=_UNLIMITED, max_files=_UNLIMITED).bytes
     return 0
 
@@ -186,7 +187,7 @@ def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
             continue
         with (
             contextlib.suppress(errors.FileMissingError, FileNotFoundError),
-            workspace_io.opened(directory / checkpoint.copy) as root,
+            workspace_io.root_descriptor(directory / checkpoint.copy) as root,
         ):
             file = safe_open.open_file(root, path)
             sizes[state_file.stem] = os.fstat(file).st_size

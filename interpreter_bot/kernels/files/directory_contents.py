@@ -1,8 +1,8 @@
-r"""Scan of a directory that hostile code writes to: its entries and its size. Functions block.
+r"""Scan of a directory that hostile code writes to, for its entries and its size. Functions block.
 
 People and models see a path as `display_name(path)`. Control, format and bidirectional characters,
-look-alikes of the slash, bytes that are not UTF-8 and the backslash itself become `\xNN`. This is
-reversible: every file can be read by the name it is listed under, and names are unique.
+look-alikes of the slash, bytes that are not UTF-8 and the backslash itself become `\xNN`. The
+conversion is reversible: every file can be read by its listed name, and names are unique.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MISSING_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UNREADABLE_ERRORS = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
 
 Identity: TypeAlias = tuple[int, int, int, int]
-"""Inode, bytes, and the times of change and of inode change in ns: new after each write."""
+"""Inode, size, and times of change of content and of inode in ns: differs after each write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Entry:
     """A scanned file: a regular file with one name, or a refused entry.
 
     Attributes:
-        info: for people; only the name is meaningful if the entry is refused.
-        path: the true relative path.
-        identity: differs after each change.
+        info: description for people; if the entry is refused, only its name is meaningful.
+        path: relative path, in the bytes of the file system.
+        identity: of the file; differs after each change.
         refusal: why the entry cannot be read; empty for a readable file.
         is_link: whether it is refused as a symbolic link.
         disk_bytes: disk usage of the file.
@@ -81,7 +81,7 @@ class DirectoryUsage:
         is_partial: whether counting stopped early, so that the figures are lower bounds.
         is_over_limit: whether a limit is exceeded, or something cannot be counted.
         is_uncountable: whether something is nested too deeply or unreadable; unknown if counting
-            stopped early because a limit is far exceeded.
+            stopped early at a limit.
     """
 
     bytes: int
@@ -92,7 +92,7 @@ class DirectoryUsage:
 
 
 def display_name(path: bytes) -> str:
-    """Return a path made safe to show, reversibly; see the module."""
+    """Return a path in a form that is safe to show and reversible; see the module."""
     text = path.decode("utf-8", "surrogateescape")
     if all(map(file_names.is_plain, text)):
         return text
@@ -105,7 +105,7 @@ def _escape(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def path_of_name(name: str) -> bytes:
+def parse_display_name(name: str) -> bytes:
     """Return the path that `display_name` shows as `name`.
 
     Raises:
@@ -121,49 +121,49 @@ def path_of_name(name: str) -> bytes:
 
 
 def scan(root: int, max_entries: int) -> Scan:
-    """Scan the directory `root`, top first, at most `max_entries` entries."""
+    """Scan the directory `root` from the top, at most `max_entries` entries."""
     entries: list[Entry] = []
     folders: list[bytes] = []
-    pending = collections.deque([b""])
-    budget = max_entries
-    while pending:
-        directory = pending.popleft()
+    pending_directories = collections.deque([b""])
+    entries_left = max_entries
+    while pending_directories:
+        directory = pending_directories.popleft()
         try:
             descriptor = safe_open.open_directory(root, directory)
-        except OSError as e:
-            if directory and e.errno in _UNREADABLE_ERRORS:
-                entries.append(_refused_entry(directory, file_words.FOLDER_UNREADABLE))
-            elif not directory or e.errno not in _MISSING_ERRORS:
+        except OSError as error:
+            if directory and error.errno in _UNREADABLE_ERRORS:
+                entries.append(_make_refused_entry(directory, file_words.FOLDER_UNREADABLE))
+            elif not directory or error.errno not in _MISSING_ERRORS:
                 raise
             continue
         if directory:
             folders.append(directory)
-        with _listing(descriptor) as items:
+        with _scan_and_close(descriptor) as items:
             for item in items:
-                if not budget:
+                if not entries_left:
                     return Scan(tuple(entries), tuple(folders), is_truncated=True)
-                budget -= 1
+                entries_left -= 1
                 path = os.path.join(directory, os.fsencode(item.name))
                 with contextlib.suppress(FileNotFoundError, PermissionError):
-                    entry = _entry(path, item.stat(follow_symlinks=False))
+                    entry = _make_entry(path, item.stat(follow_symlinks=False))
                     if entry:
                         entries.append(entry)
                     else:
-                        pending.append(path)
+                        pending_directories.append(path)
     return Scan(tuple(entries), tuple(folders), is_truncated=False)
 
 
-def _entry(path: bytes, status: os.stat_result) -> Entry | None:
+def _make_entry(path: bytes, status: os.stat_result) -> Entry | None:
     """Return a file or a refused entry; None for a directory to scan."""
     if _is_too_deep(path):
-        return _refused_entry(path, file_words.NESTED_TOO_DEEPLY)
+        return _make_refused_entry(path, file_words.NESTED_TOO_DEEPLY)
     if stat.S_ISDIR(status.st_mode):
         return None
     return Entry(
         info=values.FileInfo(display_name(path), status.st_size, status.st_mtime_ns),
         path=path,
         identity=(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
-        refusal=safe_open.refusal(status),
+        refusal=safe_open.refusal_reason(status),
         is_link=stat.S_ISLNK(status.st_mode),
         disk_bytes=disk_bytes(status),
     )
@@ -174,8 +174,8 @@ def disk_bytes(status: os.stat_result) -> int:
     return min(status.st_blocks * 512, status.st_size)
 
 
-def _refused_entry(path: bytes, reason: str) -> Entry:
-    """Build the entry of an unreadable path, without times, which vary with a directory's files."""
+def _make_refused_entry(path: bytes, reason: str) -> Entry:
+    """Build the entry of an unreadable path, without times: a directory's change with its files."""
     name = display_name(path[:MAX_PATH_BYTES]) + "…" * (len(path) > MAX_PATH_BYTES)
     return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 
@@ -190,31 +190,31 @@ def measure(
     """Count the blocks and entries below `root`.
 
     Counting stops when a figure exceeds `overshoot_factor` times its limit. A directory that its
-    owner may not read gets another mode, so that it hides nothing. Deleted files that are still
-    open are not counted.
+    owner may not read is made readable first, so that code cannot hide files in it. Deleted files
+    that are still open are not counted.
     """
-    used_bytes, files, has_unreadable = 0, 0, False
+    used_bytes, file_count, has_unreadable = 0, 0, False
     counted_inodes: set[tuple[int, int]] = set()
-    pending = [b""]
-    while pending:
-        directory = pending.pop()
+    pending_directories = [b""]
+    while pending_directories:
+        directory = pending_directories.pop()
         try:
             descriptor = safe_open.open_directory(root, directory, is_forced=True)
-        except OSError as e:
-            if e.errno in _UNREADABLE_ERRORS:
+        except OSError as error:
+            if error.errno in _UNREADABLE_ERRORS:
                 has_unreadable = True
-            elif e.errno not in _MISSING_ERRORS:
+            elif error.errno not in _MISSING_ERRORS:
                 raise
             continue
-        with _listing(descriptor) as items:
+        with _scan_and_close(descriptor) as items:
             for item in items:
                 try:
                     status = item.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                files += 1
+                file_count += 1
                 if stat.S_ISDIR(status.st_mode):
-                    pending.append(os.path.join(directory, os.fsencode(item.name)))
+                    pending_directories.append(os.path.join(directory, os.fsencode(item.name)))
                 elif status.st_nlink > 1:
                     key = (status.st_dev, status.st_ino)
                     if key in counted_inodes:
@@ -223,13 +223,15 @@ def measure(
                 used_bytes += status.st_blocks * 512
                 if (
                     used_bytes > overshoot_factor * max_bytes
-                    or files > overshoot_factor * max_files
+                    or file_count > overshoot_factor * max_files
                 ):
-                    return DirectoryUsage(used_bytes, files, is_partial=True, is_over_limit=True)
-    is_over_limit = has_unreadable or used_bytes > max_bytes or files > max_files
+                    return DirectoryUsage(
+                        used_bytes, file_count, is_partial=True, is_over_limit=True
+                    )
+    is_over_limit = has_unreadable or used_bytes > max_bytes or file_count > max_files
     return DirectoryUsage(
         used_bytes,
-        files,
+        file_count,
         is_partial=has_unreadable,
         is_over_limit=is_over_limit,
         is_uncountable=has_unreadable,
@@ -237,8 +239,8 @@ def measure(
 
 
 @contextlib.contextmanager
-def _listing(descriptor: int) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """Iterate over the entries of an open directory, which is closed afterwards."""
+def _scan_and_close(descriptor: int) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Yield the entries of an open directory, and close the directory at the end."""
     try:
         with os.scandir(descriptor) as items:
             yield items

@@ -23,7 +23,7 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import file_words
 
 _FICLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
-# A copy leaves twice the reserve free, so it alone never causes running code to be stopped.
+# A copy leaves twice the reserve free, so that it alone never causes running code to be stopped.
 _MIN_FREE_RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 
@@ -33,10 +33,10 @@ class CopyLimits:
     """Limits of a copy.
 
     Attributes:
-        max_bytes: disk usage; code that writes meanwhile may add a file.
-        max_files: files and folders.
+        max_bytes: disk usage of all files; code that writes meanwhile may exceed it by one file.
+        max_files: number of files and folders.
         reserve_bytes: twice as much disk space stays free.
-        max_seconds: the copy fails after so long.
+        max_seconds: a copy that takes longer fails.
     """
 
     max_bytes: int
@@ -46,7 +46,7 @@ class CopyLimits:
 
 
 def copy_tree(source: pathlib.Path, target: pathlib.Path, limits: CopyLimits) -> str:
-    """Copy everything below a directory into an empty one that no code uses. Links stay links.
+    """Copy everything below a directory, links as links, into an empty one that no code uses.
 
     Returns:
         A sentence that says why a file is missing or torn: it has several names, is a pipe, or
@@ -56,13 +56,16 @@ def copy_tree(source: pathlib.Path, target: pathlib.Path, limits: CopyLimits) ->
         WorkspaceFullError: a limit is exceeded.
         OSError: the operating system refuses.
     """
-    with workspace_io.opened(source) as old, workspace_io.opened(target) as new:
-        scan = directory_contents.scan(old, limits.max_files)
+    with (
+        workspace_io.root_descriptor(source) as source_root,
+        workspace_io.root_descriptor(target) as target_root,
+    ):
+        scan = directory_contents.scan(source_root, limits.max_files)
         if scan.is_truncated:
             raise errors.WorkspaceFullError(file_words.copy_too_many(limits.max_files))
         for folder in scan.folders:
-            os.close(_open_or_make(new, folder))
-        return copy_entries(old, new, scan.entries, limits)
+            os.close(_open_or_make(target_root, folder))
+        return copy_entries(source_root, target_root, scan.entries, limits)
 
 
 def copy_entries(
@@ -78,22 +81,22 @@ def copy_entries(
     flaw, deadline = "", time.monotonic() + limits.max_seconds
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
-            stack.callback(os.close, new := _open_or_make(target, folder))
-            old = _open_if_present(source, folder, stack)
+            stack.callback(os.close, target_folder := _open_or_make(target, folder))
+            source_folder = _open_if_present(source, folder, stack)
             for entry in group:
                 try:
-                    if old is None:
+                    if source_folder is None:
                         raise errors.FileMissingError(file_words.CHANGED_MEANWHILE)
-                    _copy(entry, old, new, limits, deadline)
+                    _copy_entry(entry, source_folder, target_folder, limits, deadline)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
 
 
-def _copy(
+def _copy_entry(
     entry: directory_contents.Entry,
-    old: int,
-    new: int,
+    source_folder: int,
+    target_folder: int,
     limits: CopyLimits,
     deadline: float,
 ) -> None:
@@ -104,22 +107,22 @@ def _copy(
     """
     name = os.path.basename(entry.path)
     if entry.is_link:
-        os.symlink(safe_open.read_link(old, name), name, dir_fd=new)
+        os.symlink(safe_open.read_link(source_folder, name), name, dir_fd=target_folder)
         return
     if entry.refusal:
         raise errors.FileMissingError(entry.refusal)
     try:
-        file = safe_open.open_file(old, name)
+        file = safe_open.open_file(source_folder, name)
     except errors.FileMissingError as error:
         raise errors.FileMissingError(file_words.CHANGED_MEANWHILE) from error
     try:
         status = os.fstat(file)
-        disk = os.fstatvfs(new)
+        disk = os.fstatvfs(target_folder)
         free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.disk_bytes(status)
         if free_bytes < _MIN_FREE_RESERVES * limits.reserve_bytes:
             raise errors.WorkspaceFullError(file_words.COPY_DISK_FULL)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        copy = os.open(name, flags, 0o600, dir_fd=new)
+        copy = os.open(name, flags, 0o600, dir_fd=target_folder)
         try:
             _copy_content(file, copy, status.st_size, deadline)
             os.fchmod(copy, status.st_mode & 0o777 | 0o600)
@@ -133,7 +136,7 @@ def _copy(
         os.close(file)
 
 
-def _copy_content(file: int, copy: int, size: int, deadline: float) -> None:
+def _copy_content(file: int, copy: int, size_bytes: int, deadline: float) -> None:
     try:
         fcntl.ioctl(copy, _FICLONE, file)
         return
@@ -141,35 +144,40 @@ def _copy_content(file: int, copy: int, size: int, deadline: float) -> None:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
             raise
     offset = 0
-    while offset < size:
+    while offset < size_bytes:
         try:
             offset = os.lseek(file, offset, os.SEEK_DATA)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
             break  # The rest is a hole.
-        end = min(os.lseek(file, offset, os.SEEK_HOLE), size)
+        end = min(os.lseek(file, offset, os.SEEK_HOLE), size_bytes)
         while offset < end:
             if time.monotonic() > deadline:
                 raise errors.WorkspaceFullError(file_words.COPY_TOO_SLOW)
-            count = os.copy_file_range(file, copy, min(end - offset, _CHUNK_BYTES), offset, offset)
-            if not count:
-                end = size = offset
-            offset += count
-    os.ftruncate(copy, size)
+            copied_bytes = os.copy_file_range(
+                file, copy, min(end - offset, _CHUNK_BYTES), offset, offset
+            )
+            if not copied_bytes:
+                end = size_bytes = offset
+            offset += copied_bytes
+    os.ftruncate(copy, size_bytes)
 
 
-def replace_content(directory: pathlib.Path, staged: pathlib.Path) -> None:
-    """Replace the content of a directory that no code uses with that of `staged`.
+def replace_content(directory: pathlib.Path, new_directory: pathlib.Path) -> None:
+    """Replace the content of a directory that no code uses with that of `new_directory`.
 
     The directory's owner becomes the bot, so that `ownership` gives all files to the next kernel.
     """
-    with workspace_io.opened(directory) as root, workspace_io.opened(staged) as new:
+    with (
+        workspace_io.root_descriptor(directory) as root,
+        workspace_io.root_descriptor(new_directory) as new_root,
+    ):
         for name in os.listdir(root):
             safe_open.remove_tree(root, name)
         os.fchown(root, os.geteuid(), os.getegid())
-        for name in os.listdir(new):
-            os.rename(name, name, src_dir_fd=new, dst_dir_fd=root)
+        for name in os.listdir(new_root):
+            os.rename(name, name, src_dir_fd=new_root, dst_dir_fd=root)
 
 
 def _open_if_present(root: int, folder: bytes, stack: contextlib.ExitStack) -> int | None:

@@ -16,9 +16,10 @@ _log = logging.getLogger(__name__)
 def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container[int]) -> None:
     """Give a session's directories to user id `uid` of its next kernel. Blocks.
 
-    No kernel runs in the workspace now, but earlier ones may have left traps: a link's owner
-    changes, never its target's, and nothing outside a root or its file system is touched. The root
-    changes last, so that an interrupted change is repeated. `kernel_uids` are all ids of kernels.
+    No kernel runs in the workspace now, but earlier ones may have left traps: the owner of a link
+    changes, never that of its target, and nothing outside a root or its file system is touched. The
+    root changes last, so that an interrupted change is repeated. `kernel_uids` are all ids of
+    kernels.
 
     Raises:
         OSError: a directory cannot be opened.
@@ -35,46 +36,46 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
         # The fork server must be able to walk through both parents, which it does not own.
         for directory in (root.parent, root.parent.parent):
             directory.chmod(0o711)
-        failures = _change_owner_below(descriptor, uid, kernel_uids)
+        failure_count = _change_owner_below(descriptor, uid, kernel_uids)
         os.fchown(descriptor, uid, uid)
     finally:
         os.close(descriptor)
-    if failures:
-        _log.warning("the owner of %d files of a session could not be changed", failures)
+    if failure_count:
+        _log.warning("the owner of %d files of a session could not be changed", failure_count)
 
 
 def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
     """Change the owner of everything below a directory, and return the number of failures."""
-    failures = 0
-    pending = [b""]
-    while pending:
-        path = pending.pop()
+    failure_count = 0
+    pending_paths = [b""]
+    while pending_paths:
+        path = pending_paths.pop()
         try:
             directory = safe_open.open_directory(root, path)
         except OSError:
             # The path is too long, or leads to another file system.
-            failures += 1
+            failure_count += 1
             continue
         try:
             for name in map(os.fsencode, os.listdir(directory)):
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-                if _may_lie_elsewhere(status, kernel_uids):
-                    failures += 1
+                if _may_have_links_elsewhere(status, kernel_uids):
+                    failure_count += 1
                     continue
                 try:
                     os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
                 except PermissionError:
                     # The file is immutable.
-                    failures += 1
+                    failure_count += 1
                 if stat.S_ISDIR(status.st_mode):
-                    pending.append(path + b"/" + name if path else name)
+                    pending_paths.append(path + b"/" + name if path else name)
         finally:
             os.close(directory)
-    return failures
+    return failure_count
 
 
-def _may_lie_elsewhere(status: os.stat_result, kernel_uids: Container[int]) -> bool:
-    """Return whether a file has hard links and is not a kernel's, so links may lie elsewhere.
+def _may_have_links_elsewhere(status: os.stat_result, kernel_uids: Container[int]) -> bool:
+    """Return whether a file may have hard links outside: it has several, and is not a kernel's.
 
     A kernel can create hard links only to its own files; the bot creates them only among
     checkpoints, whose owner never changes.

@@ -1,4 +1,4 @@
-"""Safe open, move and delete below a directory while hostile code writes to it. Functions block.
+"""Safe open, move and delete below a directory that hostile code writes to. Functions block.
 
 Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or recurses.
 Directories are given as descriptors; paths are bytes relative to them. `directory_contents` lists
@@ -21,18 +21,19 @@ from collections.abc import Iterator
 from interpreter_bot import errors
 from interpreter_bot.wording import file_words
 
-_MAX_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot use longer paths
+# Code in a kernel cannot use longer paths, because of Linux's PATH_MAX.
+_MAX_PATH_BYTES = 4095 - len("/mnt/data/")
 _MAX_REMOVALS = 20_000_000
-_BATCH = 1000
-_OPENAT2 = 437  # the same number on every architecture Python knows but alpha
+_BATCH_SIZE = 1000
+_OPENAT2 = 437  # the number of the system call on every architecture that Python supports but alpha
 _RENAME_NOREPLACE = 1
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
-# NONBLOCK avoids waiting for a fifo, and for a lease (fcntl F_SETLEASE).
+# O_NONBLOCK avoids waiting for a fifo, or for a lease (fcntl F_SETLEASE).
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _DIRECTORY_FLAGS = _READ_FLAGS | os.O_DIRECTORY
 _HANDLE_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 RESOURCE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
-"""Error numbers that mean that the machine lacks a resource or is broken."""
+"""Error numbers of a machine that lacks a resource or is broken."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -45,8 +46,8 @@ class _OpenHow(ctypes.Structure):
     )
 
 
-def refusal(status: os.stat_result) -> str:
-    """Return why a file is not read, to end the sentence "x was left out: it …"; else empty."""
+def refusal_reason(status: os.stat_result) -> str:
+    """Return why a file is refused, to end "x was left out: it …"; empty if it is not."""
     if stat.S_ISLNK(status.st_mode):
         return file_words.IS_LINK
     if not stat.S_ISREG(status.st_mode):
@@ -67,10 +68,12 @@ def open_file(root: int, path: bytes) -> int:
     """
     try:
         descriptor = _open(root, path, _READ_FLAGS)
-    except OSError as e:
-        kind = errors.WorkspaceError if e.errno in RESOURCE_ERRORS else errors.FileMissingError
-        raise kind from e
-    if refusal(os.fstat(descriptor)):
+    except OSError as error:
+        error_type = (
+            errors.WorkspaceError if error.errno in RESOURCE_ERRORS else errors.FileMissingError
+        )
+        raise error_type from error
+    if refusal_reason(os.fstat(descriptor)):
         os.close(descriptor)
         raise errors.FileMissingError
     return descriptor
@@ -85,9 +88,11 @@ def read_link(folder: int, name: bytes) -> bytes:
     """
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError as e:
-        kind = errors.WorkspaceError if e.errno in RESOURCE_ERRORS else errors.FileMissingError
-        raise kind from e
+    except OSError as error:
+        error_type = (
+            errors.WorkspaceError if error.errno in RESOURCE_ERRORS else errors.FileMissingError
+        )
+        raise error_type from error
 
 
 def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
@@ -128,8 +133,8 @@ def move_without_replacing(source: int, name: str, target: int, new_name: str) -
     """
     rename = getattr(_libc(), "renameat2", None)
     if rename is not None:
-        old, new = os.fsencode(name), os.fsencode(new_name)
-        if not rename(source, old, target, new, _RENAME_NOREPLACE):
+        old_bytes, new_bytes = os.fsencode(name), os.fsencode(new_name)
+        if not rename(source, old_bytes, target, new_bytes, _RENAME_NOREPLACE):
             return
         code = ctypes.get_errno()
         if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
@@ -152,33 +157,33 @@ def remove(directory: pathlib.Path) -> None:
 def remove_tree(parent: int, name: str) -> None:
     """Delete `name` in the directory `parent` and everything below it, at any depth, if it exists.
 
-    Subdirectories are moved up to the top before their parent is removed, so neither depth nor
-    length of paths matters. Processes that write there must be dead.
+    Subdirectories are moved to the top before their parent is removed, so the depth and length of
+    paths do not matter. Processes that write there must be dead.
 
     Raises:
         OSError: something cannot be deleted, or is created faster than deleted.
     """
-    budget = iter(range(_MAX_REMOVALS))
+    removal_numbers = iter(range(_MAX_REMOVALS))
     prefix = f".{secrets.token_hex(8)}-"
     while _delete_unless_nonempty(parent, name):
         root = open_directory(parent, os.fsencode(name), is_forced=True)
         try:
-            while batch := _names(root):
+            while batch := _list_batch(root):
                 for child in batch:
-                    _take_number(budget)
+                    _take_number(removal_numbers)
                     if _delete_unless_nonempty(root, child):
-                        _flatten(root, child, prefix, budget)
+                        _flatten(root, child, prefix, removal_numbers)
         finally:
             os.close(root)
 
 
-def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
-    """Delete a directory of `root`, having moved its subdirectories into `root`."""
+def _flatten(root: int, name: str, prefix: str, removal_numbers: Iterator[int]) -> None:
+    """Delete a directory of `root`, after moving its subdirectories into `root`."""
     directory = open_directory(root, os.fsencode(name), is_forced=True)
     try:
-        while batch := _names(directory):
+        while batch := _list_batch(directory):
             for child in batch:
-                number = _take_number(budget)
+                number = _take_number(removal_numbers)
                 if not _delete_unless_nonempty(directory, child):
                     continue
                 # Moving a directory requires write permission to it, for its "..".
@@ -189,8 +194,8 @@ def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
     _delete_unless_nonempty(root, name)
 
 
-def _take_number(budget: Iterator[int]) -> int:
-    number = next(budget, None)
+def _take_number(removal_numbers: Iterator[int]) -> int:
+    number = next(removal_numbers, None)
     if number is None:
         raise OSError(errno.ENOTEMPTY, "files are created faster than deleted")
     return number
@@ -203,25 +208,25 @@ def _delete_unless_nonempty(directory: int, name: str) -> bool:
         return False
     except FileNotFoundError:
         return False
-    except (IsADirectoryError, PermissionError) as e:
-        unlink_error = e  # unlink(2) of a directory gives EISDIR, or in POSIX EPERM
+    except (IsADirectoryError, PermissionError) as error:
+        unlink_error = error  # unlink(2) of a directory gives EISDIR, or in POSIX EPERM
     try:
         os.rmdir(name, dir_fd=directory)
     except FileNotFoundError:
         return False
     except NotADirectoryError:
         raise unlink_error from None
-    except OSError as e:
-        if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return True
         raise
     return False
 
 
-def _names(directory: int) -> list[str]:
+def _list_batch(directory: int) -> list[str]:
     """Return a bounded number of names in a directory."""
     with os.scandir(directory) as entries:
-        return [entry.name for entry in itertools.islice(entries, _BATCH)]
+        return [entry.name for entry in itertools.islice(entries, _BATCH_SIZE)]
 
 
 def _open(root: int, path: bytes, flags: int) -> int:
@@ -232,9 +237,9 @@ def _open(root: int, path: bytes, flags: int) -> int:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     try:
         return _openat2(root, path, flags)
-    except OSError as e:
+    except OSError as error:
         # Older seccomp profiles of Docker answer EPERM to unknown calls.
-        if e.errno not in (errno.ENOSYS, errno.EPERM):
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     return _open_by_component(root, path, flags)
 

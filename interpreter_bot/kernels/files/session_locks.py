@@ -1,7 +1,7 @@
-"""Locks on sessions: of all processes with the same data directory, one has a session's kernel.
+"""Locks on sessions: only one of the processes that share a data directory has a session's kernel.
 
 A lock is a file lock on the session's directory, so it ends with the process that holds it. Kernels
-cannot open that directory itself, only directories below it.
+can open directories below it, but not the directory itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class SessionLocks:
     """Locks that this process holds."""
 
     def __init__(self) -> None:
-        self._descriptors: dict[str, int] = {}
+        self._descriptors_by_name: dict[str, int] = {}
 
     async def acquire(self, workspace: workspaces.Workspace) -> None:
-        """Lock a session, and wait for a process that holds the lock; a held lock is kept.
+        """Lock a session, unless it is locked already; wait while another process has the lock.
 
         The session's directories are created if missing.
 
@@ -38,13 +38,13 @@ class SessionLocks:
             KernelStartError: another process held the lock for too long.
             WorkspaceError: the session's directory cannot be used.
         """
-        if workspace.name in self._descriptors:
-            await workspace_io.in_thread(workspaces.make, workspace)
+        if workspace.name in self._descriptors_by_name:
+            await workspace_io.in_thread(workspaces.make_directories, workspace)
         deadline = time.monotonic() + _MAX_WAIT_SECONDS
-        while workspace.name not in self._descriptors:
+        while workspace.name not in self._descriptors_by_name:
             descriptor = await _try_to_lock(workspace, creates_missing=True)
             if descriptor is not None:
-                self._descriptors[workspace.name] = descriptor
+                self._descriptors_by_name[workspace.name] = descriptor
             elif time.monotonic() > deadline:
                 raise errors.KernelStartError(variable_words.USED_ELSEWHERE)
             else:
@@ -52,17 +52,17 @@ class SessionLocks:
 
     def release(self, name: str) -> None:
         """Unlock the session with this workspace name, if it is locked."""
-        if (descriptor := self._descriptors.pop(name, None)) is not None:
+        if (descriptor := self._descriptors_by_name.pop(name, None)) is not None:
             os.close(descriptor)
 
     @contextlib.asynccontextmanager
-    async def locked_if_unused(self, workspace: workspaces.Workspace) -> AsyncIterator[bool]:
-        """Lock a session while the context is open, if no process uses it; yields whether it did.
+    async def lock_if_unused(self, workspace: workspaces.Workspace) -> AsyncIterator[bool]:
+        """Lock a session while the context is open, if it is unused; yield whether it is locked.
 
         Raises:
             WorkspaceError: the session's directory cannot be used.
         """
-        is_ours = workspace.name in self._descriptors
+        is_ours = workspace.name in self._descriptors_by_name
         descriptor = None if is_ours else await _try_to_lock(workspace, creates_missing=False)
         try:
             yield descriptor is not None
@@ -71,7 +71,7 @@ class SessionLocks:
                 os.close(descriptor)
 
     def close(self) -> None:
-        for name in tuple(self._descriptors):
+        for name in tuple(self._descriptors_by_name):
             self.release(name)
 
 
@@ -81,7 +81,7 @@ async def _try_to_lock(workspace: workspaces.Workspace, *, creates_missing: bool
     try:
         await workspace_io.in_thread(_lock, workspace, descriptors, creates_missing=creates_missing)
     except asyncio.CancelledError:
-        # The thread finished all the same, and nobody else would close the descriptor.
+        # The thread has finished all the same, and nothing else closes its descriptor.
         for descriptor in descriptors:
             os.close(descriptor)
         raise
@@ -93,12 +93,12 @@ def _lock(
 ) -> None:
     """Lock a session's directory if it is free, and append the descriptor. Blocks."""
     if creates_missing:
-        workspaces.make(workspace)
+        workspaces.make_directories(workspace)
     path = workspace.directory.parent
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # If the directory was replaced meanwhile, the lock on the old one means nothing.
+        # If the directory was replaced meanwhile, a lock on the old one has no effect.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             descriptors.append(descriptor)
             return

@@ -1,8 +1,7 @@
 """Transfer of files into and out of a workspace, a chunk at a time.
 
 An upload grows in a staging directory that the sandbox does not see, and then appears complete
-under an unused name. An upload locks its file, which distinguishes leftovers of a dead bot from
-uploads of another process.
+under an unused name. An upload locks its file; unlocked files are leftovers of a dead bot.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CHUNK_BYTES = 256 * settings.KIB
 """Size of the chunks that are read."""
 STAGING = ".incoming"
 """Name of the staging directory, a sibling of the directory that the sandbox sees."""
-# Compressing file systems need few blocks for some ordinary files, so the factor is high.
+# High, because compressing file systems need few blocks even for some ordinary files.
 _SPARSE_FACTOR = 16
 _MIN_SPARSE_BYTES = settings.MIB
 
@@ -33,14 +32,14 @@ _T = TypeVar("_T")
 
 
 @contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate the operating system's errors about files into sentences for people."""
     try:
         yield
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise errors.WorkspaceFullError(file_words.BOT_DISK_FULL) from e
-        raise errors.WorkspaceError from e
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise errors.WorkspaceFullError(file_words.BOT_DISK_FULL) from error
+        raise errors.WorkspaceError from error
 
 
 async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -49,18 +48,18 @@ async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
     Raises:
         WorkspaceError: the operating system refused.
     """
-    with translated_errors():
+    with translate_errors():
         return await cancellation.in_thread(function, *args, **kwargs)
 
 
 def open_root(root: pathlib.Path) -> int:
-    """Open a workspace's directory; the sandbox cannot change those above it."""
+    """Open a workspace's directory; code in the sandbox cannot change the directories above it."""
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 @contextlib.contextmanager
-def opened(root: pathlib.Path) -> Iterator[int]:
-    """Open a workspace's directory while the context is open."""
+def root_descriptor(root: pathlib.Path) -> Iterator[int]:
+    """Open a workspace's directory, and close it when the context ends."""
     descriptor = open_root(root)
     try:
         yield descriptor
@@ -110,9 +109,9 @@ class Upload:
         if self._written_bytes > max_bytes:
             raise errors.FileTooLargeError(file_words.too_large_for_one(self._name, max_bytes))
         self._check_bytes()
-        unwritten = memoryview(chunk)
-        while unwritten:
-            unwritten = unwritten[os.write(self._file, unwritten) :]
+        unwritten_bytes = memoryview(chunk)
+        while unwritten_bytes:
+            unwritten_bytes = unwritten_bytes[os.write(self._file, unwritten_bytes) :]
 
     def commit(self) -> values.FileInfo:
         """Make the file appear in the workspace.
@@ -124,8 +123,8 @@ class Upload:
         if owner.st_uid != os.geteuid():
             os.fchown(self._file, owner.st_uid, owner.st_gid)
         os.fchmod(self._file, 0o644)
-        # One at a time in all processes, so that each upload counts the earlier ones. The lock is
-        # released in the same call: all threads may be waiting for it.
+        # One upload commits at a time, in all processes, so that each counts the earlier ones. The
+        # lock is released in the same call: all threads may be waiting for it.
         fcntl.flock(self._staging, fcntl.LOCK_EX)
         try:
             self._check_room()
@@ -144,7 +143,7 @@ class Upload:
             with contextlib.suppress(FileExistsError):
                 safe_open.move_without_replacing(self._staging, self._staged_name, self._root, name)
                 return name
-        raise errors.FileNameError  # unreachable, as the names do not end
+        raise errors.FileNameError  # unreachable: there is always another name
 
     def _close_later(self, descriptor: int) -> int:
         self._cleanup.callback(os.close, descriptor)
@@ -202,7 +201,7 @@ class Content:
         self._max_bytes = max_bytes
         self.info = values.FileInfo(name, 0, 0)
         self._file: BinaryIO | None = None
-        self._remaining = 0
+        self._remaining_bytes = 0
 
     def begin(self) -> None:
         """Open the file. Blocks.
@@ -211,10 +210,10 @@ class Content:
             FileMissingError: there is no such regular file with one name.
             FileTooLargeError: it holds more than `max_bytes`.
         """
-        path = directory_contents.path_of_name(self._name)
+        path = directory_contents.parse_display_name(self._name)
         root = open_root(self._root)
         try:
-            # A file object, not a descriptor, as it has a lock that prevents closing during a read.
+            # Use a file object: unlike a descriptor, it cannot be closed during a read.
             file = safe_open.open_file(root, path)
             self._file = os.fdopen(file, "rb")
         finally:
@@ -223,7 +222,7 @@ class Content:
         if status.st_size > self._max_bytes:
             raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._max_bytes))
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
-        self._remaining = status.st_size
+        self._remaining_bytes = status.st_size
         self._block_bytes = status.st_blocks * 512
 
     def refuse_sparse(self) -> None:
@@ -243,9 +242,9 @@ class Content:
 
     async def skip(self, size_bytes: int) -> None:
         assert self._file is not None, "read inside `async with`"  # noqa: S101
-        skipped = min(size_bytes, self._remaining)
-        await in_thread(self._file.seek, skipped, os.SEEK_CUR)
-        self._remaining -= skipped
+        skipped_bytes = min(size_bytes, self._remaining_bytes)
+        await in_thread(self._file.seek, skipped_bytes, os.SEEK_CUR)
+        self._remaining_bytes -= skipped_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks; a second iteration continues where the first one stopped.
@@ -255,21 +254,21 @@ class Content:
             ValueError: the file is closed.
         """
         assert self._file is not None, "read inside `async with`"  # noqa: S101
-        while self._remaining:
-            chunk = await in_thread(self._file.read, min(CHUNK_BYTES, self._remaining))
+        while self._remaining_bytes:
+            chunk = await in_thread(self._file.read, min(CHUNK_BYTES, self._remaining_bytes))
             if not chunk:
                 return
-            self._remaining -= len(chunk)
+            self._remaining_bytes -= len(chunk)
             yield chunk
 
 
 def sweep(root: pathlib.Path) -> int:
     """Delete staged files that no upload has locked, and return how many. Blocks."""
-    count = 0
-    with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged:
-        for entry in staged:
+    deleted_count = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged_files:
+        for entry in staged_files:
             with contextlib.suppress(FileNotFoundError, BlockingIOError), open(entry.path) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(entry.path)
-                count += 1
-    return count
+                deleted_count += 1
+    return deleted_count

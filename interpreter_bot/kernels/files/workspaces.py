@@ -1,8 +1,8 @@
 """Workspaces: each session's own directory, which its code sees as /mnt/data.
 
-All content is hostile, and may change during a scan. Files have the names that
-`directory_contents.display_name` gives them: relative, harmless to print, and unique. Only
-properties for provisioning return paths, so that a workspace can be on another machine.
+All content is hostile, and may change during a scan. Files are named as by
+`directory_contents.display_name`: relative, harmless to print, and unique. Only properties for
+provisioning return paths, so that a workspace can be on another machine.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from interpreter_bot.kernels.files import (
 from interpreter_bot.text import file_names
 from interpreter_bot.wording import file_words
 
-_DATA = "data"
-_VARIABLES = "variables"
-_CHECKPOINTS = "checkpoints"
-_TEMPORARY = "temporary"
-_STAGING = ".staging"
+_DATA_NAME = "data"
+_VARIABLES_NAME = "variables"
+_CHECKPOINTS_NAME = "checkpoints"
+_TEMPORARY_NAME = "temporary"
+_STAGING_NAME = ".staging"
 _REMOVED_PREFIX = ".removed-"
-_MAX_SKIPPED = 100
+_MAX_SKIPPED_LISTED = 100
 _MAX_SNAPSHOT_ENTRIES: Final = 200_000  # some 40 MB
-# Buffers of two generations, and some more files.
+# Enough for the buffers of two generations, and some more files.
 _MAX_VARIABLE_FILES = 3000
-# Usage is counted up to twice its limits, to distinguish slightly over from far over.
+# Usage is counted up to twice its limits, to tell slightly exceeded limits from far exceeded ones.
 _OVERSHOOT_FACTOR = 2
 
 
@@ -63,8 +63,8 @@ class FileSnapshots:
         self._snapshots[name] = snapshot
         self._entry_count += 1 + len(snapshot.identities)
         while self._entry_count > _MAX_SNAPSHOT_ENTRIES and len(self._snapshots) > 1:
-            _, oldest = self._snapshots.popitem(last=False)
-            self._entry_count -= 1 + len(oldest.identities)
+            _, oldest_snapshot = self._snapshots.popitem(last=False)
+            self._entry_count -= 1 + len(oldest_snapshot.identities)
         return name
 
     def find(self, name: str) -> _FileSnapshot:
@@ -81,8 +81,8 @@ class FileSnapshots:
 class Workspace:
     """One session's files. The parent of its root belongs to the session, too.
 
-    Coroutines raise WorkspaceError if the operating system refuses. `hosts.ports.Workspace` says
-    what those for people do.
+    Coroutines raise WorkspaceError if the operating system refuses. `hosts.ports.Workspace`
+    explains those without a docstring.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Workspace:
     @property
     def variables(self) -> pathlib.Path:
         """The host directory of the session's saved variables."""
-        return self._root.parent / _VARIABLES
+        return self._root.parent / _VARIABLES_NAME
 
     @property
     def temporary(self) -> pathlib.Path:
         """The host directory of temporary files; for provisioning only."""
-        return self._root.parent / _TEMPORARY
+        return self._root.parent / _TEMPORARY_NAME
 
     @property
     def packages_file(self) -> pathlib.Path:
@@ -115,16 +115,16 @@ class Workspace:
     @property
     def checkpoints(self) -> pathlib.Path:
         """The host directory of checkpoints, which no code sees; it may be missing."""
-        return self._root.parent / _CHECKPOINTS
+        return self._root.parent / _CHECKPOINTS_NAME
 
     @property
     def staging(self) -> pathlib.Path:
         """The host directory where replacements of files are prepared; may be missing or stale."""
-        return self._root.parent / _STAGING
+        return self._root.parent / _STAGING_NAME
 
     @property
     def name(self) -> str:
-        """Stable printable name from `Workspaces.name_of`; tells nothing about the session."""
+        """Stable printable name from `Workspaces.name_of`; it reveals nothing about the session."""
         return self._root.parent.name
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
@@ -139,7 +139,7 @@ class Workspace:
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         scan = await workspace_io.in_thread(self._scan)
-        return _sort(entry.info for entry in scan.entries if not entry.refusal)
+        return _sort_by_name(entry.info for entry in scan.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
     async def read(
@@ -155,7 +155,7 @@ class Workspace:
             max_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, max_bytes=max_bytes)
         if checkpoint:
-            path = directory_contents.path_of_name(name)
+            path = directory_contents.parse_display_name(name)
             checkpoint_names = await workspace_io.in_thread(
                 checkpoints.copies_of, self.checkpoints, path
             )
@@ -173,7 +173,7 @@ class Workspace:
             await cancellation.in_thread(content.close)
 
     async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
-        path = directory_contents.path_of_name(name)
+        path = directory_contents.parse_display_name(name)
         return await workspace_io.in_thread(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
@@ -190,13 +190,15 @@ class Workspace:
     async def changes_since(self, mark: str) -> values.FileChanges:
         snapshot = self._file_snapshots.find(mark)
         scan = await workspace_io.in_thread(self._scan)
-        new = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
-        truncated = scan.is_truncated or snapshot.is_truncated
-        skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
+        changed_entries = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
+        is_truncated = scan.is_truncated or snapshot.is_truncated
+        skipped_files = sorted(
+            (entry.info.name, entry.refusal) for entry in changed_entries if entry.refusal
+        )
         return values.FileChanges(
-            files=_sort(entry.info for entry in new if not entry.refusal),
-            skipped=tuple(skipped[:_MAX_SKIPPED]),
-            is_truncated=truncated or len(skipped) > _MAX_SKIPPED,
+            files=_sort_by_name(entry.info for entry in changed_entries if not entry.refusal),
+            skipped=tuple(skipped_files[:_MAX_SKIPPED_LISTED]),
+            is_truncated=is_truncated or len(skipped_files) > _MAX_SKIPPED_LISTED,
         )
 
     async def usage(self) -> directory_contents.DirectoryUsage:
@@ -207,7 +209,7 @@ class Workspace:
         return await workspace_io.in_thread(self.measure)
 
     async def variables_usage(self, *, max_bytes: int) -> directory_contents.DirectoryUsage:
-        """Measure the disk usage of saved variables. Quick, too."""
+        """Measure the disk usage of saved variables. Quick."""
         return await workspace_io.in_thread(self.measure_variables, max_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
@@ -217,7 +219,7 @@ class Workspace:
             OSError: it cannot be read.
         """
         max_bytes, max_files = self._limits.workspace_bytes, self._limits.workspace_files
-        with workspace_io.opened(self._root) as root:
+        with workspace_io.root_descriptor(self._root) as root:
             return directory_contents.measure(
                 root, max_bytes=max_bytes, max_files=max_files, overshoot_factor=_OVERSHOOT_FACTOR
             )
@@ -247,29 +249,32 @@ class Workspace:
         await workspace_io.in_thread(self._remove)
 
     def _scan(self) -> directory_contents.Scan:
-        with workspace_io.opened(self._root) as root:
+        with workspace_io.root_descriptor(self._root) as root:
             return directory_contents.scan(root, self._limits.workspace_files)
 
     def _rename(self, name: str, new_name: str) -> str:
         safe_name = file_names.safe_name(new_name)
-        with self._folder_of(name) as (folder, old):
+        with self._open_folder_of(name) as (folder, old_name):
             try:
-                safe_open.move_without_replacing(folder, old, folder, safe_name)
+                safe_open.move_without_replacing(folder, old_name, folder, safe_name)
             except FileExistsError as error:
                 raise errors.FileNameError(file_words.name_taken(safe_name)) from error
         parent, slash, _ = name.rpartition("/")
         return parent + slash + safe_name
 
     def _delete(self, name: str) -> None:
-        with self._folder_of(name) as (folder, base_name), contextlib.suppress(FileNotFoundError):
+        with (
+            self._open_folder_of(name) as (folder, base_name),
+            contextlib.suppress(FileNotFoundError),
+        ):
             os.unlink(base_name, dir_fd=folder)
 
     @contextlib.contextmanager
-    def _folder_of(self, name: str) -> Iterator[tuple[int, str]]:
-        """Open the folder of a regular file, whatever code does to the path meanwhile."""
-        path = directory_contents.path_of_name(name)
+    def _open_folder_of(self, name: str) -> Iterator[tuple[int, str]]:
+        """Open the folder of a regular file; safe even if code changes the path meanwhile."""
+        path = directory_contents.parse_display_name(name)
         parent_path, _, base_name = path.rpartition(b"/")
-        with workspace_io.opened(self._root) as root:
+        with workspace_io.root_descriptor(self._root) as root:
             os.close(safe_open.open_file(root, path))
             folder = safe_open.open_directory(root, parent_path)
             try:
@@ -280,9 +285,9 @@ class Workspace:
     def _remove(self) -> None:
         session_directory = self._root.parent
         removed_name = _REMOVED_PREFIX + secrets.token_hex(16)
-        # Rename first: the session may return before the last file is deleted.
+        # Rename first: the session may be used again before the last file is deleted.
         with (
-            workspace_io.opened(session_directory.parent) as parent,
+            workspace_io.root_descriptor(session_directory.parent) as parent,
             contextlib.suppress(FileNotFoundError),
         ):
             os.rename(session_directory.name, removed_name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -292,7 +297,7 @@ class Workspace:
 def _measure(
     directory: pathlib.Path, max_bytes: int, max_files: int, *, overshoot_factor: int = 1
 ) -> directory_contents.DirectoryUsage:
-    with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
+    with contextlib.suppress(FileNotFoundError), workspace_io.root_descriptor(directory) as root:
         return directory_contents.measure(
             root, max_bytes=max_bytes, max_files=max_files, overshoot_factor=overshoot_factor
         )
@@ -315,25 +320,25 @@ class Workspaces:
     async def ensure(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
         workspace = self.get(session_key)
-        await workspace_io.in_thread(make, workspace)
+        await workspace_io.in_thread(make_directories, workspace)
         return workspace
 
     def get(self, session_key: str) -> Workspace:
         """Return a session's workspace, which may not exist on disk; see `make`."""
         return self._workspace(self.name_of(session_key))
 
-    async def existing(self) -> tuple[Workspace, ...]:
+    async def list_all(self) -> tuple[Workspace, ...]:
         names = await workspace_io.in_thread(self._names)
         return tuple(self._workspace(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
-        """Remove leftovers of a dead bot. For the start, before anything else."""
-        for workspace in await self.existing():
+        """Remove leftovers of a dead bot. Call it at the start, before anything else."""
+        for workspace in await self.list_all():
             await workspace_io.in_thread(workspace_io.sweep, workspace.directory)
         await workspace_io.in_thread(self._remove_leftovers)
 
     def _workspace(self, name: str) -> Workspace:
-        return Workspace(self.directory / name / _DATA, self._limits, self._file_snapshots)
+        return Workspace(self.directory / name / _DATA_NAME, self._limits, self._file_snapshots)
 
     def _names(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -343,11 +348,11 @@ class Workspaces:
     def _remove_leftovers(self) -> None:
         for name in self._names():
             if name.startswith(_REMOVED_PREFIX):
-                with workspace_io.opened(self.directory) as parent:
+                with workspace_io.root_descriptor(self.directory) as parent:
                     safe_open.remove_tree(parent, name)
 
 
-def make(workspace: Workspace) -> None:
+def make_directories(workspace: Workspace) -> None:
     """Create a workspace if it is missing, readable only by the bot. Blocks."""
     session_directory = workspace.directory.parent
     session_directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -355,5 +360,5 @@ def make(workspace: Workspace) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _sort(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
+def _sort_by_name(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
     return tuple(sorted(infos, key=lambda info: info.name))

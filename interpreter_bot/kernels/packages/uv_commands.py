@@ -336,7 +336,7 @@ class Uv:
 
 def _measure(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
     """Measure a directory up to a limit; blocks."""
-    with workspace_io.opened(directory) as root:
+    with workspace_io.root_descriptor(directory) as root:
         return directory_contents.measure(root, max_bytes=max_bytes, max_files=_MAX_FILES)
 
 

@@ -1,7 +1,6 @@
 """The Jupyter protocol over ZMTP, bounded against a hostile kernel.
 
-libzmq gathers a whole multipart message before the application sees it, so the bytes are read here:
-`zmtp` decodes, `sockets` read on demand, `jupyter_messages` check, and count values before they
-parse, `clients` hold one kernel's channels. Nothing here interprets messages;
-`kernels.execution_streams` does.
+libzmq collects a whole multipart message before the application sees it, so this package reads the
+bytes itself: `zmtp` decodes frames, `sockets` reads on demand, `jupyter_messages` checks and parses
+messages, `clients` holds one kernel's channels. `kernels.execution_streams` interprets messages.
 """

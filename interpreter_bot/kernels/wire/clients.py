@@ -13,10 +13,10 @@ from typing import Literal
 
 from interpreter_bot.kernels.wire import jupyter_messages, sockets, zmtp
 
-Name = Literal["shell", "iopub", "stdin"]
+ChannelName = Literal["shell", "iopub", "stdin"]
 
 _RENEWAL_SECONDS = 2.0
-# Longer messages take over a millisecond to check and parse.
+# Longer messages take over a millisecond to check and parse, so a thread does it.
 _MAX_INLINE_BYTES = 256 * 1024
 
 
@@ -25,7 +25,7 @@ class Client:
 
     def __init__(self, key: bytes, connect: Callable[[str], Awaitable[socket.socket]]) -> None:
         self._signer = jupyter_messages.Signer(key)
-        kinds: dict[Name, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
+        kinds: dict[ChannelName, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
         self._channels = {
             name: sockets.Socket(kind, functools.partial(connect, name))
             for name, kind in kinds.items()
@@ -41,7 +41,7 @@ class Client:
     async def open(self) -> None:
         """Connect, and wait until the channels work both ways; the caller sets a deadline.
 
-        May be called again; unread messages are lost then.
+        If it is called again, unread messages are lost.
 
         Raises:
             LostSocket: the kernel ended, or does not speak the protocol.
@@ -88,7 +88,7 @@ class Client:
             raise sockets.LostSocket from error
 
     async def _wait_for_welcome(self) -> None:
-        """Wait until the kernel knows the subscription; before, it sends nothing."""
+        """Wait until the kernel knows the subscription; until then it sends nothing."""
         while True:
             # Let the deadline's timer run even if the kernel floods this channel.
             await asyncio.sleep(0)
@@ -98,7 +98,12 @@ class Client:
                     return
 
     async def send(
-        self, name: Name, msg_type: str, content: dict[str, object], *, parent_id: str = ""
+        self,
+        channel: ChannelName,
+        msg_type: str,
+        content: dict[str, object],
+        *,
+        parent_id: str = "",
     ) -> str:
         """Send a message, and return its id. Waits while the kernel does not read.
 
@@ -106,10 +111,12 @@ class Client:
             LostSocket: the channel is broken, until it is renewed.
         """
         msg_id, frames = self._signer.pack(msg_type, content, parent_id=parent_id)
-        await self._channels[name].send(frames)
+        await self._channels[channel].send(frames)
         return msg_id
 
-    async def receive(self, name: Name, *, expected_parent: str = "") -> jupyter_messages.Message:
+    async def receive(
+        self, channel: ChannelName, *, expected_parent: str = ""
+    ) -> jupyter_messages.Message:
         """Wait for the next message.
 
         Raises:
@@ -118,7 +125,7 @@ class Client:
             MalformedMessage: it is invalid; the next can be read.
             LostSocket: the channel is broken, until it is renewed.
         """
-        frames = await self._channels[name].receive()
+        frames = await self._channels[channel].receive()
         if sum(map(len, frames)) > _MAX_INLINE_BYTES:
             return await asyncio.to_thread(self._unpack, frames, expected_parent)
         return self._unpack(frames, expected_parent)
@@ -126,14 +133,14 @@ class Client:
     def _unpack(
         self, frames: Sequence[zmtp.Part], expected_parent: str
     ) -> jupyter_messages.Message:
-        began = time.thread_time()
+        started = time.thread_time()
         try:
             return self._signer.unpack(frames, expected_parent=expected_parent)
         finally:
-            self.reading_seconds += time.thread_time() - began
+            self.reading_seconds += time.thread_time() - started
 
     def drop_unfinished(self) -> None:
-        """Drop unfinished messages; only while no execution reads."""
+        """Drop partly received messages; call it only while no execution reads."""
         for channel in self._channels.values():
             channel.drop_unfinished()
 

@@ -1,11 +1,11 @@
 """Jupyter messages on the wire (protocol 5.3): signed when sent, checked when received.
 
-The signature only proves that the sender is inside the sandbox, and user code is: anything read
-here may be forged, so every field is checked for its type and size.
+The signature only proves that the sender is in the sandbox, as user code is. Any message may be
+forged, so the type and size of every field are checked.
 
-Python's JSON parser blocks all threads for a whole document, and a value of two bytes takes sixty
-when parsed. So values are counted first, with a few searches, and documents with too many are
-refused. The slowest accepted document takes some 50 ms.
+Python's JSON parser blocks all threads until a document is parsed, and turns a value of two bytes
+into sixty bytes of memory. So values are counted first, with a few searches, and documents with too
+many are refused. The slowest accepted document takes some 50 ms.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from interpreter_bot import errors
 from interpreter_bot.kernels.wire import zmtp
 
 _DELIMITER: Final = b"<IDS|MSG>"
-_PARTS: Final = 5
+_SIGNED_PART_COUNT: Final = 5
 _MAX_ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
-# Real headers have less than 1 KiB; dropping a foreign message costs no more than this.
+# Real headers have less than 1 KiB; parsing a foreign message's header costs no more than this.
 _MAX_HEADER_BYTES: Final = 64 * 1024
-# A table of the largest shown size has 20,000 cells.
+# The largest table that is shown has 20,000 cells.
 _MAX_VALUES: Final = 30_000
-# A string has two quotes, and a member of an object has up to two strings. Splitting at many more
-# would take memory.
+# A string has two quotes, and a member of an object has up to two strings. Documents with more
+# quotes are refused, as splitting them takes memory.
 _MAX_QUOTES: Final = 4 * _MAX_VALUES
 _MAX_ESCAPES: Final = 2_000_000
-# Displays have no longer numbers, and parsing takes time quadratic in their digits.
+# Displays have no longer numbers; parsing takes time that is quadratic in the digits.
 _MAX_DIGITS: Final = 64
 
 
@@ -90,7 +90,7 @@ class Signer:
         self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> tuple[str, list[bytes]]:
         """Build a message; return its id and its frames."""
-        # Random, because code could forge replies to predictable later requests.
+        # Random: code could forge replies to later requests with predictable ids.
         msg_id = os.urandom(16).hex()
         header = {
             "msg_id": msg_id,
@@ -101,7 +101,7 @@ class Signer:
             "version": _VERSION,
         }
         parent = {"msg_id": parent_id} if parent_id else {}
-        # ASCII with escapes, as lone surrogates are legal in a Python str but not in UTF-8.
+        # Use ASCII with escapes: lone surrogates are legal in a Python str, but not in UTF-8.
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
         return msg_id, [_DELIMITER, self.sign(parts), *parts]
 
@@ -125,36 +125,36 @@ class Signer:
             start = frames.index(_DELIMITER) + 1
         except ValueError as error:
             raise MalformedMessage from error
-        signed = frames[start : start + _PARTS]
-        if len(signed) != _PARTS:
+        signed_parts = frames[start : start + _SIGNED_PART_COUNT]
+        if len(signed_parts) != _SIGNED_PART_COUNT:
             raise MalformedMessage
-        signature, *parts = signed
+        signature, *parts = signed_parts
         if any(len(part) > _MAX_HEADER_BYTES for part in parts[:-1]):
             raise MalformedMessage
-        # Check the parent before the signature, which takes longer and proves less.
-        parent = _load_object(parts[1])
+        # Check the parent first: the signature takes longer to check, and proves less.
+        parent = _parse_object(parts[1])
         if expected_parent and parent.get("msg_id") != expected_parent:
             raise ForeignMessage
         if not hmac.compare_digest(signature, self.sign(parts)):
             raise MalformedMessage
-        header = _load_object(parts[0])
-        content = _load_object(parts[3])
+        header = _parse_object(parts[0])
+        content = _parse_object(parts[3])
         return Message(
-            msg_id=_identifier(header, "msg_id"),
-            msg_type=_identifier(header, "msg_type"),
+            msg_id=_read_identifier(header, "msg_id"),
+            msg_type=_read_identifier(header, "msg_type"),
             content=content,
             size_bytes=sum(map(len, parts)),
         )
 
 
-def _load_object(part: zmtp.Part) -> dict[str, object]:
-    loaded = load(part)
-    if not isinstance(loaded, dict):
+def _parse_object(part: zmtp.Part) -> dict[str, object]:
+    value = parse_json(part)
+    if not isinstance(value, dict):
         raise MalformedMessage
-    return loaded
+    return value
 
 
-def _identifier(fields: dict[str, object], name: str) -> str:
+def _read_identifier(fields: dict[str, object], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str) or len(value) > _MAX_ID_CHARACTERS:
         raise MalformedMessage
@@ -164,7 +164,7 @@ def _identifier(fields: dict[str, object], name: str) -> str:
     return value
 
 
-def load(document: bytes | bytearray) -> object:
+def parse_json(document: bytes | bytearray) -> object:
     """Parse a document like `json.loads`.
 
     Raises:
@@ -174,7 +174,7 @@ def load(document: bytes | bytearray) -> object:
     if document.count(b"\\") > _MAX_ESCAPES or _has_too_many_values(document):
         raise IntricateMessage
     try:
-        # Bytes could be mistaken for UTF-16 or UTF-32.
+        # Decode here: json could mistake bytes for UTF-16 or UTF-32.
         return _DECODER.decode(str(document, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedMessage from error

@@ -1,7 +1,7 @@
 """Socket of one channel, read only while a task waits for a message.
 
-Unread messages stay in the kernel's queue and count as its memory. asyncio's streams are not used,
-so a message that has arrived is read without a switch of tasks.
+Unread messages stay in the kernel's queue and count as its memory. asyncio's streams are not used:
+they would need a switch of tasks to read a message that has already arrived.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Connect = Callable[[], Awaitable[socket.socket]]
 
 _Result = TypeVar("_Result")
 _CHUNK_BYTES = 64 * 1024
-# After so many bytes without a wait, other tasks run first.
+# After this many bytes without a wait, other tasks run first.
 _PAUSE_EVERY_BYTES = settings.MIB
 # Only a hostile kernel sends thousands of commands.
 _PAUSE_EVERY_COMMANDS = 100
@@ -48,7 +48,7 @@ class Socket:
     async def connect(self, identity: bytes = b"") -> None:
         """Connect and send the greeting, without waiting for the other side's.
 
-        A ROUTER addresses this client by `identity`. It may refuse an earlier identity until it has
+        A ROUTER addresses this client by `identity`. It may refuse a used identity until it has
         noticed that the earlier connection is closed.
 
         Raises:
@@ -60,7 +60,7 @@ class Socket:
             self._socket = await self._connect()
         except OSError as error:
             raise LostSocket from error
-        await self._send(zmtp.opening(self._kind, identity))
+        await self._send(zmtp.build_opening(self._kind, identity))
 
     async def handshake(self) -> None:
         """Wait for the other side's greeting; the caller sets a deadline.
@@ -77,7 +77,7 @@ class Socket:
         Raises:
             LostSocket: the other side closed the connection.
         """
-        await self._send(zmtp.subscription(topic))
+        await self._send(zmtp.build_subscription(topic))
 
     async def send(self, parts: Sequence[bytes]) -> None:
         """Send a message; waits while the other side does not read.
@@ -85,7 +85,7 @@ class Socket:
         Raises:
             LostSocket: the other side closed the connection.
         """
-        await self._send(zmtp.message(parts))
+        await self._send(zmtp.build_message(parts))
 
     async def receive(self) -> list[zmtp.Part]:
         """Wait for the next message.
@@ -189,7 +189,7 @@ class Socket:
     ) -> None:
         """Wait until a socket is ready, or closed.
 
-        Nothing is read here, because bytes read by a cancelled task would be lost.
+        The caller reads: bytes that a cancelled task has read would be lost.
         """
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)

@@ -1,10 +1,10 @@
 """ZMTP 3, the protocol beneath Jupyter's messages, as far as a client of kernels needs it. Pure.
 
-Greeting, the NULL mechanism and frames, after https://rfc.zeromq.org/spec/23. libzmq is not used,
-because it collects whole messages, of any number of parts, before the application sees them, even
-if nobody waits for them. Here, sizes are checked before a byte of the body is stored.
+It implements greeting, NULL mechanism and frames of https://rfc.zeromq.org/spec/23. libzmq is not
+used, because it collects whole messages of any number of parts, even if nobody waits for them.
+Here, sizes are checked before a byte of a body is stored.
 
-The greeting announces 3.0, so that a peer of 3.1 accepts a subscription in the form that both know.
+The greeting announces version 3.0, so that peers of 3.1 accept subscriptions in the older form.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from interpreter_bot import settings
 MAX_BYTES: Final = 16 * settings.MIB
 """Limit of one message, with all its parts."""
 MAX_PARTS: Final = 64
-# Larger messages are skipped, so that the next can be read, up to these limits.
+# Larger messages are skipped up to these limits, so that the next can be read.
 _MAX_SKIPPED_BYTES: Final = 4 * MAX_BYTES
 _MAX_SKIPPED_PARTS: Final = 16 * MAX_PARTS
 _MAX_COMMAND_BYTES: Final = 1024
-# Limit between two messages. Heartbeats that were unread for hours are far fewer.
+# Limit of commands between two messages; even heartbeats of many hours are far fewer.
 _MAX_COMMANDS: Final = 10_000
 
-_MORE: Final = 1
-_LONG: Final = 2
-_COMMAND: Final = 4
-_SHORT_BYTES: Final = 255
+_MORE_FLAG: Final = 1
+_LONG_FLAG: Final = 2
+_COMMAND_FLAG: Final = 4
+_MAX_SHORT_BYTES: Final = 255
 _SHORT_HEADER_BYTES: Final = 2
 _LONG_HEADER_BYTES: Final = 9
 
@@ -37,7 +37,7 @@ _SIGNATURE: Final = b"\xff" + bytes(8) + b"\x7f"
 _MECHANISM: Final = b"NULL".ljust(20, b"\0")
 _MAJOR_POSITION: Final = 10
 _MECHANISM_POSITION: Final = 12
-_PEERS: Final = {
+_PEER_TYPES: Final = {
     "DEALER": frozenset({b"REP", b"DEALER", b"ROUTER"}),
     "SUB": frozenset({b"PUB", b"XPUB"}),
 }
@@ -60,7 +60,7 @@ class ZmtpCommand:
     answer: bytes = b""
 
 
-def opening(kind: str, identity: bytes) -> bytes:
+def build_opening(kind: str, identity: bytes) -> bytes:
     """Build a client's first bytes: its greeting and its READY.
 
     Args:
@@ -68,36 +68,38 @@ def opening(kind: str, identity: bytes) -> bytes:
         identity: of this client for a ROUTER; at most 255 bytes, the first not zero.
     """
     greeting = (_SIGNATURE + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
-    properties = _property(b"Socket-Type", kind.encode()) + _property(b"Identity", identity)
-    return greeting + _command(b"READY", properties)
+    properties = _build_property(b"Socket-Type", kind.encode()) + _build_property(
+        b"Identity", identity
+    )
+    return greeting + _build_command(b"READY", properties)
 
 
-def message(parts: Sequence[bytes]) -> bytes:
+def build_message(parts: Sequence[bytes]) -> bytes:
     """Build the frames of one message, which has at least one part."""
-    pieces = []
+    frames = []
     last = len(parts) - 1
     for number, part in enumerate(parts):
-        pieces += [_header(_MORE if number < last else 0, len(part)), part]
-    return b"".join(pieces)
+        frames += [_build_header(_MORE_FLAG if number < last else 0, len(part)), part]
+    return b"".join(frames)
 
 
-def subscription(topic: bytes) -> bytes:
+def build_subscription(topic: bytes) -> bytes:
     """Build the frame that subscribes to messages that begin with `topic`."""
-    return message([b"\x01" + topic])
+    return build_message([b"\x01" + topic])
 
 
-def _header(flags: int, size_bytes: int) -> bytes:
-    if size_bytes > _SHORT_BYTES:
-        return bytes((flags | _LONG,)) + size_bytes.to_bytes(8, "big")
+def _build_header(flags: int, size_bytes: int) -> bytes:
+    if size_bytes > _MAX_SHORT_BYTES:
+        return bytes((flags | _LONG_FLAG,)) + size_bytes.to_bytes(8, "big")
     return bytes((flags, size_bytes))
 
 
-def _command(name: bytes, data: bytes) -> bytes:
+def _build_command(name: bytes, data: bytes) -> bytes:
     body = bytes((len(name),)) + name + data
-    return _header(_COMMAND, len(body)) + body
+    return _build_header(_COMMAND_FLAG, len(body)) + body
 
 
-def _property(name: bytes, value: bytes) -> bytes:
+def _build_property(name: bytes, value: bytes) -> bytes:
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
 
 
@@ -109,7 +111,7 @@ class Decoder:
 
     def __init__(self, kind: str) -> None:
         """`kind` is this end's type: `DEALER` or `SUB`."""
-        self._peers = _PEERS[kind]
+        self._peer_types = _PEER_TYPES[kind]
         self._buffer = b""
         self._position = 0
         self._is_greeted = False
@@ -125,9 +127,9 @@ class Decoder:
         self._command_count = 0
 
     def feed(self, data: bytes) -> None:
-        # At most a header is unread, because bodies are moved out as they arrive.
-        unread = self._buffer[self._position :]
-        self._buffer = unread + data if unread else data
+        # Only part of a header can be left over, because bodies are moved out as they arrive.
+        unread_bytes = self._buffer[self._position :]
+        self._buffer = unread_bytes + data if unread_bytes else data
         self._position = 0
 
     def greet(self) -> bool:
@@ -150,7 +152,7 @@ class Decoder:
             BrokenProtocolError: the connection is unusable.
         """
         while self._read_frame():
-            event = self._end_command() if self._flags & _COMMAND else self._end_part()
+            event = self._end_command() if self._flags & _COMMAND_FLAG else self._end_part()
             if event is not None:
                 return event
         return None
@@ -161,7 +163,7 @@ class Decoder:
         if self._part_count:
             self._is_skipping = True
             self._parts.clear()
-            if not self._flags & _COMMAND:
+            if not self._flags & _COMMAND_FLAG:
                 self._body = bytearray()
 
     def _read_greeting(self) -> bool:
@@ -188,19 +190,19 @@ class Decoder:
         return True
 
     def _begin_frame(self) -> bool:
-        available = len(self._buffer) - self._position
-        if available < _SHORT_HEADER_BYTES:
+        available_bytes = len(self._buffer) - self._position
+        if available_bytes < _SHORT_HEADER_BYTES:
             return False
         flags, size_bytes = self._buffer[self._position], self._buffer[self._position + 1]
         header_bytes = _SHORT_HEADER_BYTES
-        if flags & _LONG:
+        if flags & _LONG_FLAG:
             header_bytes = _LONG_HEADER_BYTES
-            if available < header_bytes:
+            if available_bytes < header_bytes:
                 return False
             size_bytes = int.from_bytes(
                 self._buffer[self._position + 1 : self._position + header_bytes], "big"
             )
-        if flags > (_COMMAND | _LONG) or (flags & _COMMAND and flags & _MORE):
+        if flags > (_COMMAND_FLAG | _LONG_FLAG) or (flags & _COMMAND_FLAG and flags & _MORE_FLAG):
             raise BrokenProtocolError("reserved flags, or a command in parts")
         self._position += header_bytes
         self._flags = flags
@@ -211,7 +213,7 @@ class Decoder:
 
     def _check_header(self, size_bytes: int) -> None:
         """Check the announced size of a frame before any of it is stored."""
-        if self._flags & _COMMAND:
+        if self._flags & _COMMAND_FLAG:
             self._command_count += 1
             if size_bytes > _MAX_COMMAND_BYTES or self._command_count > _MAX_COMMANDS:
                 raise BrokenProtocolError("too many or too large commands")
@@ -234,11 +236,11 @@ class Decoder:
         end = min(start + self._missing_bytes, len(self._buffer))
         self._missing_bytes -= end - start
         self._position = end
-        if self._flags & _COMMAND or not self._is_skipping:
+        if self._flags & _COMMAND_FLAG or not self._is_skipping:
             if not self._body and not self._missing_bytes:
                 self._body = self._buffer[start:end]
             else:
-                # The parts of a body are appended in place, and the result is not copied again.
+                # Append in place: the complete body is not copied again.
                 self._body += memoryview(self._buffer)[start:end]
         return not self._missing_bytes
 
@@ -246,7 +248,7 @@ class Decoder:
         body, self._body = self._body, bytearray()
         if not self._is_skipping:
             self._parts.append(body)
-        if self._flags & _MORE:
+        if self._flags & _MORE_FLAG:
             return None
         was_skipped, self._is_skipping = self._is_skipping, False
         parts, self._parts = self._parts, []
@@ -259,16 +261,16 @@ class Decoder:
         if not self._is_ready:
             if name != b"READY":
                 raise BrokenProtocolError("no READY")
-            if _properties(data).get(b"socket-type") not in self._peers:
+            if _parse_properties(data).get(b"socket-type") not in self._peer_types:
                 raise BrokenProtocolError("a socket of another kind")
             self._is_ready = True
         elif name == b"PING":
             # The first two bytes are the time to live; the rest is returned.
-            return ZmtpCommand(_command(b"PONG", data[2:]))
+            return ZmtpCommand(_build_command(b"PONG", data[2:]))
         return ZmtpCommand()
 
 
-def _properties(data: bytes) -> dict[bytes, bytes]:
+def _parse_properties(data: bytes) -> dict[bytes, bytes]:
     """Parse the properties of a READY, by names in lower case."""
     properties: dict[bytes, bytes] = {}
     while data:

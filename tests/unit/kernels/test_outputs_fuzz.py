@@ -128,7 +128,7 @@ FRAMES = st.builds(
 )
 WIRES = st.lists(
     FRAMES
-    | st.lists(st.binary(max_size=300), min_size=1, max_size=70).map(zmtp.message)
+    | st.lists(st.binary(max_size=300), min_size=1, max_size=70).map(zmtp.build_message)
     | st.sampled_from([b"\x04\x09\x04PING\x00\x0ahi", b"\x04\x09\x08NEWSPEAK", b"\x04\x00"])
 )
 
@@ -140,7 +140,7 @@ def test_bytes_are_messages_or_refused(kind, is_greeted, wires, size):
     body = b"\x05READY\x0bSocket-Type" + len(peer).to_bytes(4, "big") + peer
     data = b"".join(wires)
     if is_greeted:
-        data = zmtp.opening("DEALER", b"")[:64] + bytes((4, len(body))) + body + data
+        data = zmtp.build_opening("DEALER", b"")[:64] + bytes((4, len(body))) + body + data
     is_ready = False
     for start in range(0, len(data), size):
         decoder.feed(data[start : start + size])

@@ -137,7 +137,7 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
     for key in "abcd":
         ((await files.ensure(key)).variables / "7").mkdir()
     everyone = [
-        *await files.existing(),
+        *await files.list_all(),
         workspaces.Workspace(tmp_path / "gone" / "data", None, None),
     ]
     locks = session_locks.SessionLocks()
@@ -156,7 +156,7 @@ async def test_what_a_dead_process_staged_goes_unless_somebody_may_be_staging(tm
     for staging in (dead, used):
         os.utime(staging, (0, 0))
     with _used_elsewhere(await files.ensure("c")):
-        await _expired(await opened(), await files.existing(), session_locks.SessionLocks())
+        await _expired(await opened(), await files.list_all(), session_locks.SessionLocks())
     assert [staging.exists() for staging in (dead, new, used)] == [False, True, True]
 
 
@@ -184,7 +184,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
             elsewhere.enter_context(_used_elsewhere(own))
 
     with contextlib.ExitStack() as elsewhere:
-        everyone = Late(await files.existing())
+        everyone = Late(await files.list_all())
         assert await _expired(saved, everyone, session_locks.SessionLocks()) == 1
     assert (await saved.find(await files.ensure("a"))).number == 5
     assert await saved.find(await files.ensure("b")) is None
@@ -197,9 +197,9 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     _activate((await opened()).generations, own, 5, {0})
     locks = session_locks.SessionLocks()
     with _used_elsewhere(own):
-        await _expired(await opened(enabled=False), await files.existing(), locks)
+        await _expired(await opened(enabled=False), await files.list_all(), locks)
     assert _left(own) == ["5"]
-    await _expired(await opened(enabled=False), await files.existing(), locks)
+    await _expired(await opened(enabled=False), await files.list_all(), locks)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
 

@@ -229,7 +229,7 @@ def test_file_of_any_name_is_listed_harmlessly_and_read_by_that_name(place, root
     assert len(listed) == len(HOSTILE_NAMES)
     assert all(name.isprintable() for name in listed)
     assert not any(sign in name for name in listed for sign in "\u2215\u202e\u200b")
-    contents = {_read(root, directory_contents.path_of_name(name)) for name in listed}
+    contents = {_read(root, directory_contents.parse_display_name(name)) for name in listed}
     assert contents == {b"%d" % number for number in range(len(HOSTILE_NAMES))}
     assert {r"new\x0aline.csv", r"literal\x5cx0a", "naïve é 日本.txt"} <= listed
 
@@ -238,19 +238,19 @@ def test_file_of_any_name_is_listed_harmlessly_and_read_by_that_name(place, root
 def test_shown_is_harmless_and_reversible(path):
     name = directory_contents.display_name(path)
     assert name.isprintable()
-    assert directory_contents.path_of_name(name) == path
+    assert directory_contents.parse_display_name(name) == path
 
 
 @hypothesis.given(st.text(max_size=30))
 def test_raw_accepts_only_what_is_shown(name):
     with contextlib.suppress(errors.FileMissingError):
-        assert directory_contents.display_name(directory_contents.path_of_name(name)) == name
+        assert directory_contents.display_name(directory_contents.parse_display_name(name)) == name
 
 
 @pytest.mark.parametrize("name", [r"a\x2fb", r"\x41", "a\nb", "\ud800", r"\xzz", "a" * 1025])
 def test_raw_refuses_what_is_never_shown(name):
     with pytest.raises(errors.FileMissingError):
-        directory_contents.path_of_name(name)
+        directory_contents.parse_display_name(name)
 
 
 def test_scan_stops_at_its_bound_and_says_so(place, root):

@@ -17,16 +17,16 @@ async def workspace(tmp_path):
 async def test_an_unused_session_is_kept_from_others_for_a_while(workspace):
     locks, others = session_locks.SessionLocks(), session_locks.SessionLocks()
     async with (
-        locks.locked_if_unused(workspace) as is_unused,
-        others.locked_if_unused(workspace) as is_unused_there,
+        locks.lock_if_unused(workspace) as is_unused,
+        others.lock_if_unused(workspace) as is_unused_there,
     ):
         assert (is_unused, is_unused_there) == (True, False)
     await locks.acquire(workspace)
     for asked in (locks, others):
-        async with asked.locked_if_unused(workspace) as is_unused:
+        async with asked.lock_if_unused(workspace) as is_unused:
             assert not is_unused
     locks.close()
-    async with others.locked_if_unused(workspace) as is_unused:
+    async with others.lock_if_unused(workspace) as is_unused:
         assert is_unused
 
 
@@ -47,5 +47,5 @@ async def test_who_no_longer_wants_a_session_does_not_keep_it(workspace, monkeyp
     goes_on.set()
     await asyncio.wait({taking})
     assert taking.cancelled()
-    async with session_locks.SessionLocks().locked_if_unused(workspace) as is_unused:
+    async with session_locks.SessionLocks().lock_if_unused(workspace) as is_unused:
         assert is_unused

@@ -421,7 +421,7 @@ async def test_session_keys_are_text_and_nothing_else(all_of_them, tmp_path):
         assert stat.S_IMODE(one.directory.stat().st_mode) == 0o700
     again = await all_of_them.ensure("../../etc")
     assert again.directory == found[0].directory
-    assert {one.name for one in await all_of_them.existing()} == {one.name for one in found}
+    assert {one.name for one in await all_of_them.list_all()} == {one.name for one in found}
 
 
 async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspace):
@@ -429,7 +429,7 @@ async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspac
     other = await all_of_them.ensure("other")
     await workspace.remove()
     await workspace.remove()
-    assert [one.name for one in await all_of_them.existing()] == [other.name]
+    assert [one.name for one in await all_of_them.list_all()] == [other.name]
     with pytest.raises(errors.WorkspaceError):
         await workspace.list()
     with pytest.raises(errors.WorkspaceError):

@@ -17,8 +17,8 @@ from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmt
 MIB = settings.MIB
 IDENTITY = b"us"
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
-PEER = zmtp.opening("DEALER", b"")[:64] + READY
-OPENING_BYTES = len(zmtp.opening("DEALER", IDENTITY))
+PEER = zmtp.build_opening("DEALER", b"")[:64] + READY
+OPENING_BYTES = len(zmtp.build_opening("DEALER", IDENTITY))
 
 
 @pytest.fixture
@@ -158,13 +158,13 @@ async def test_heartbeats_of_libzmq_are_answered(bound, dealer, short_path):
 
 
 async def test_peer_of_version_3_0_is_understood(peer, dealer):
-    await asyncio.get_running_loop().sock_sendall(peer, zmtp.message([b"a", b"b"]))
+    await asyncio.get_running_loop().sock_sendall(peer, zmtp.build_message([b"a", b"b"]))
     async with asyncio.timeout(30):
         assert await dealer.receive() == [b"a", b"b"]
 
 
 async def test_what_comes_together_is_read_without_another_task_having_a_turn(peer, dealer):
-    await asyncio.get_running_loop().sock_sendall(peer, zmtp.message([b"x"]) * 100)
+    await asyncio.get_running_loop().sock_sendall(peer, zmtp.build_message([b"x"]) * 100)
     turns = []
     asyncio.get_running_loop().call_soon(turns.append, 1)
     for _ in range(100):
@@ -177,7 +177,7 @@ async def test_cancelled_receiver_loses_nothing(peer, dealer):
     for number in range(50):
         receiving = asyncio.create_task(dealer.receive())
         await asyncio.sleep(0)
-        message = zmtp.message([b"%d" % number, bytes(100)])
+        message = zmtp.build_message([b"%d" % number, bytes(100)])
         peer.send(message[:60])
         # Between what came and whoever waited for it.
         for _ in range(number % 4):
@@ -194,14 +194,16 @@ async def test_nothing_is_read_while_nobody_waits(peer, dealer):
     sent = 0
     with contextlib.suppress(BlockingIOError):
         while sent < 64 * MIB:
-            sent += peer.send(zmtp.message([bytes(MIB)]))
+            sent += peer.send(zmtp.build_message([bytes(MIB)]))
             await asyncio.sleep(0)
     assert sent < 2 * MIB
     assert dealer.received_bytes == len(PEER)
 
 
 async def test_peer_that_goes_away_is_lost_at_once_and_again(peer, dealer):
-    await asyncio.get_running_loop().sock_sendall(peer, zmtp.message([b"last"]) + b"\x01\x05ab")
+    await asyncio.get_running_loop().sock_sendall(
+        peer, zmtp.build_message([b"last"]) + b"\x01\x05ab"
+    )
     peer.close()
     assert await dealer.receive() == [b"last"]
     for _ in range(2):
@@ -233,7 +235,7 @@ async def test_half_a_message_is_followed_by_nothing(peer, dealer):
 
 async def test_large_message_waits_for_a_slow_reader(peer, dealer):
     loop = asyncio.get_running_loop()
-    wanted = OPENING_BYTES + len(zmtp.message([bytes(2 * MIB)]))
+    wanted = OPENING_BYTES + len(zmtp.build_message([bytes(2 * MIB)]))
     sending = asyncio.create_task(dealer.send([bytes(2 * MIB)]))
     got = 0
     async with asyncio.timeout(30):
@@ -244,7 +246,7 @@ async def test_large_message_waits_for_a_slow_reader(peer, dealer):
 
 
 async def test_oversized_message_is_left_out_and_the_next_is_heard(peer, dealer):
-    data = zmtp.message([bytes(20 * MIB)]) + zmtp.message([b"next"])
+    data = zmtp.build_message([bytes(20 * MIB)]) + zmtp.build_message([b"next"])
     sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(peer, data))
     async with asyncio.timeout(30):
         with pytest.raises(jupyter_messages.OversizedMessage):
@@ -261,7 +263,7 @@ async def test_nonsense_ends_the_channel_and_a_new_one_speaks(peer, dealer, by_h
     await dealer.connect()
     again = await by_hand()
     await dealer.handshake()
-    await asyncio.get_running_loop().sock_sendall(again, zmtp.message([b"heard"]))
+    await asyncio.get_running_loop().sock_sendall(again, zmtp.build_message([b"heard"]))
     assert await dealer.receive() == [b"heard"]
 
 

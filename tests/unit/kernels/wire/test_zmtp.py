@@ -18,7 +18,7 @@ MESSAGES = strategies.lists(
 CUTS = strategies.lists(strategies.integers(1, 400), min_size=1, max_size=20)
 PING = b"\x04\x09\x04PING\x00\x0ahi"
 UNKNOWN = b"\x04\x09\x08NEWSPEAK"
-GREETING = zmtp.opening("DEALER", b"")[:64]
+GREETING = zmtp.build_opening("DEALER", b"")[:64]
 
 
 def ready(kind=b"ROUTER"):
@@ -59,7 +59,7 @@ def greeted():
 @hypothesis.given(MESSAGES, CUTS)
 def test_what_is_written_is_read_in_whatever_pieces_it_comes(messages, cuts):
     decoder = greeted()
-    data = b"".join(map(zmtp.message, messages))
+    data = b"".join(map(zmtp.build_message, messages))
     read_back, at, number = [], 0, 0
     while at < len(data):
         size = cuts[number % len(cuts)]
@@ -123,14 +123,14 @@ def test_peer_of_another_kind_is_refused(opening):
 
 def test_message_of_the_largest_size_and_most_parts_is_read(decoder):
     parts = [b""] * (zmtp.MAX_PARTS - 1) + [bytes(zmtp.MAX_BYTES)]
-    assert read(decoder, zmtp.message(parts)) == [parts]
+    assert read(decoder, zmtp.build_message(parts)) == [parts]
 
 
 @pytest.mark.parametrize(
     "parts", [[bytes(zmtp.MAX_BYTES + 1)], [bytes(MIB)] * 17, [b"x"] * (zmtp.MAX_PARTS + 1)]
 )
 def test_message_over_the_limits_is_said_once_and_what_follows_is_read(decoder, parts):
-    decoder.feed(zmtp.message(parts) + zmtp.message([b"next"]))
+    decoder.feed(zmtp.build_message(parts) + zmtp.build_message([b"next"]))
     with pytest.raises(zmtp.MessageTooLargeError):
         decoder.next()
     assert decoder.next() == [b"next"]
@@ -197,7 +197,7 @@ def test_heartbeats_between_messages_go_on_for_ever(decoder):
 
 @pytest.mark.parametrize("at", [1, 5, 1000, MIB, 15 * MIB, 15 * MIB + 11])
 def test_unfinished_message_can_be_dropped_wherever_it_stands(decoder, at):
-    data = zmtp.message([bytes(15 * MIB), b"", bytes(1000)]) + zmtp.message([b"next"])
+    data = zmtp.build_message([bytes(15 * MIB), b"", bytes(1000)]) + zmtp.build_message([b"next"])
     tracemalloc.start()
     try:
         for start in range(0, at, 2**16):
@@ -213,6 +213,6 @@ def test_unfinished_message_can_be_dropped_wherever_it_stands(decoder, at):
 
 
 def test_nothing_is_dropped_between_messages(decoder):
-    assert read(decoder, zmtp.message([b"one"])) == [[b"one"]]
+    assert read(decoder, zmtp.build_message([b"one"])) == [[b"one"]]
     decoder.drop_unfinished()
-    assert read(decoder, zmtp.message([b"two"])) == [[b"two"]]
+    assert read(decoder, zmtp.build_message([b"two"])) == [[b"two"]]
