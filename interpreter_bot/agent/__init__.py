@@ -1,7 +1,6 @@
 """The model loop, its tools, transcript and budget, independent of platforms and storage.
 
-`loops` takes one request to its final answer; `ports` says what it needs from above (an
-environment that runs code, a receiver of its events) and of a model. The wire to real
-models is in `llms`. What never belongs here: where code runs (`kernels`), who is served when and
-what is remembered (`sessions`), a network's syntax (`platforms`).
+`loops` takes one request to its final answer. `ports` declares what the loop needs: an environment
+that runs code, and a model. The wire protocols of models are in `llms`. Running code is the job of
+`kernels`; queues and storage that of `sessions`; a network's syntax that of `platforms`.
 """

@@ -1,8 +1,8 @@
 """The budget of a turn: limits checked before each model call, and the exact cost afterwards.
 
 A model call is allowed only if its worst case (the estimated transcript plus the longest answer)
-fits into what is left; if need be, a shorter answer is requested. The usage that the server reports
-is charged.
+fits into the rest of the budget; if need be, a shorter answer is requested. Afterwards the usage
+that the server reports is charged.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from interpreter_bot import settings, values
 from interpreter_bot.wording import model_words
 
 _MILLION: Final = decimal.Decimal(1_000_000)
-# An answer shorter than this is not worth asking for.
+# A shorter answer is not worth a call.
 _MIN_ANSWER_TOKENS: Final = 64
 
 
 Allowance: TypeAlias = Callable[[values.Usage], Awaitable[str | None]]
-"""Check of the limits per person and day, called before each model call.
+"""Checks the limits per person and day before each model call.
 
-It gets what the turn would have spent after the coming call in the worst case, and returns a
-sentence where that is too much, None where it is allowed.
+The argument is what the turn would have spent after this call in the worst case. If that is too
+much, a sentence is returned, otherwise None.
 """
 
 
@@ -45,7 +45,7 @@ def _price_or(
 
 
 def _worst_input_usage(tokens: int, model: settings.Model) -> values.Usage:
-    """Return the worst-case usage of an input: written to the cache, if that costs more."""
+    """Return the worst-case usage of an input: all is written to the cache if that costs more."""
     is_dearer = _price_or(model.cache_write_price, model.input_price) > model.input_price
     return values.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
@@ -54,7 +54,9 @@ def _worst_input_usage(tokens: int, model: settings.Model) -> values.Usage:
 class Allotment:
     """Permission for one model call.
 
-    With `is_last` there will be no other: it must answer in words.
+    Attributes:
+        answer_tokens: the limit of the answer.
+        is_last: there will be no further call, so the model must answer in words.
     """
 
     answer_tokens: int
@@ -63,7 +65,7 @@ class Allotment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """Refusal of a model call: the sentence why nothing more is spent."""
+    """Refusal of a model call, with a sentence for the person that gives the reason."""
 
     sentence: str
 
@@ -93,7 +95,7 @@ class Budget:
 
     @property
     def time_is_up_sentence(self) -> str:
-        """Return the sentence for a turn whose time is over."""
+        """Return the sentence that ends a turn when its time is over."""
         return model_words.out_of_time(self._limits.seconds)
 
     async def allot(self, input_tokens: int) -> Allotment | Refusal:
@@ -118,7 +120,7 @@ class Budget:
         return Allotment(answer_tokens, is_last=self.spent.steps + 1 >= limits.steps)
 
     def charge(self, usage: values.Usage, *, is_step: bool = True) -> values.Usage:
-        """Record a model call that was made; only some of them count as steps."""
+        """Record a completed model call; summaries, for example, do not count as steps."""
         self.spent += self._with_price(usage, steps=int(is_step))
         return self.spent
 

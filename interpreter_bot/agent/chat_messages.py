@@ -22,8 +22,8 @@ class Picture:
     Attributes:
         mime: image/png or image/jpeg.
         data: empty if the picture is too old to be sent again.
-        name: of its file; empty if it has none.
-        sha256: hex digest of `data`, also after that was emptied.
+        name: the file's name; empty if there is no file.
+        sha256: hex digest of the original `data`, even if `data` is empty now.
     """
 
     mime: str
@@ -39,7 +39,7 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a model. `arguments` is what it wrote: JSON, if all is well."""
+    """A tool call of a model. `arguments` is what the model wrote, which should be JSON."""
 
     id: str
     name: str
@@ -53,8 +53,8 @@ class Reasoning:
     Never shown and never logged; sent back unchanged or not at all.
 
     Attributes:
-        origin: the model and protocol; no other model gets it.
-        value: JSON, as the protocol's own module wrote it.
+        origin: the model and protocol that wrote it, which alone get it back.
+        value: JSON, as the protocol's module wrote it.
     """
 
     origin: str
@@ -63,18 +63,18 @@ class Reasoning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """A text of the bot for a model; not a string, so that no person is shown it by mistake."""
+    """A text of the bot for a model. Not a string, so that it is not shown to people by mistake."""
 
     text: str
 
     def fill(self, **values: object) -> Note:
-        """Return the note with values in their places."""
+        """Return the note with its placeholders replaced."""
         return Note(self.text.format(**values))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message to the model: a person's, or a note of the bot (`is_ours`)."""
+    """A message to the model: a person's, or a note of the bot (`is_from_bot`)."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
@@ -145,7 +145,7 @@ class Finish(enum.StrEnum):
     LENGTH = "length"
     """At its length limit: text and calls may be incomplete."""
     FILTERED = "filtered"
-    """The provider's filter, or the model itself, refused."""
+    """The provider's filter or the model itself refused."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,8 @@ class ModelReply:
     """One reply of a model.
 
     Attributes:
-        unread_call: text that was meant as a call and cannot be read; only without `calls`.
-        usage: None if the server did not count.
+        unreadable_call: text that was meant as a call and cannot be read; only without `calls`.
+        usage: None if the server reported none.
         reasoning: to be sent back with this reply in later requests.
         is_reasoning_refused: the server refused the reasoning of earlier replies.
         are_pictures_refused: the server refused at least one picture.
@@ -198,7 +198,7 @@ def from_dict(stored: Mapping[str, Any]) -> Message:
     """Convert the result of `to_dict` back to a message; its pictures have no content.
 
     Raises:
-        ValueError: it is not a result of `to_dict`.
+        ValueError: `stored` is not a result of `to_dict`.
     """
     try:
         pictures = tuple(Picture(data=b"", **entry) for entry in stored.get("pictures", ()))

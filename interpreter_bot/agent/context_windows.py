@@ -16,24 +16,26 @@ from interpreter_bot.agent import chat_messages
 _PICTURE_TOKENS: Final = 1100
 _MESSAGE_TOKENS: Final = 8
 _ASCII_CHARACTERS_PER_TOKEN: Final = 3.2
-# Characters per token of reasoning, which is mostly sealed in base64.
+# Reasoning is mostly encrypted and in base64.
 _REASONING_CHARACTERS_PER_TOKEN: Final = 5
 _MAX_SHORTENED_CHARACTERS: Final = 300
-# The newest outputs stay whole: the model is working on them.
+# The newest outputs are not shortened, as the model is working on them.
 _UNSHORTENED_OUTPUTS: Final = 2
-# The number of outputs shortened at a time: each time, the servers' caches of all that follows are
-# lost.
+# Outputs are shortened in batches, as each change makes the server's cache of all later messages
+# useless.
 _OUTPUTS_PER_BATCH: Final = 8
-# Turns are dropped until this part of the window is used, so that it is not done at every step.
+# Turns are dropped until only this share of the window is used, so that not every step drops some.
 _WINDOW_SHARE_AFTER_DROPPING: Final = 0.6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FittedTranscript:
-    """A transcript that fits, and the messages of the turns that were dropped.
+    """A transcript that fits.
 
     Attributes:
-        tokens: of what is kept, as estimated.
+        messages: the messages that are left, some of them shortened.
+        tokens: the estimated tokens of `messages`.
+        dropped_messages: the messages of the turns that were dropped.
     """
 
     messages: tuple[chat_messages.Message, ...]
@@ -42,7 +44,7 @@ class FittedTranscript:
 
 
 def estimate_text_tokens(text: str) -> int:
-    """Return an upper estimate of tokens: a few ASCII characters each, one of any other script."""
+    """Return an upper estimate: a token has a few ASCII characters, or one of any other script."""
     other_characters = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
     return int((len(text) - other_characters) / _ASCII_CHARACTERS_PER_TOKEN) + other_characters + 1
 
@@ -63,7 +65,7 @@ def estimate_tokens(transcript: Sequence[chat_messages.Message]) -> int:
 
 
 def estimate_reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
-    """Estimate the tokens of the last turn's reasoning; that of other turns is not sent."""
+    """Estimate the tokens of the last turn's reasoning; earlier reasoning is not sent."""
     characters = 0
     for message in reversed(transcript):
         if isinstance(message, chat_messages.UserMessage) and not message.is_from_bot:
@@ -89,7 +91,7 @@ def fit(transcript: Sequence[chat_messages.Message], max_tokens: int) -> FittedT
 
 
 def shorten(text: str, max_characters: int) -> str:
-    """Keep the head and the tail of a text, and say how much is missing between them."""
+    """Keep the head and the tail of a text, with a note on how much is missing between them."""
     if len(text) <= max_characters:
         return text
     half = max(max_characters // 2, 1)
@@ -100,7 +102,7 @@ def shorten(text: str, max_characters: int) -> str:
 def _shorten_outputs(
     transcript: Sequence[chat_messages.Message], max_tokens: int, unshortened_count: int
 ) -> list[chat_messages.Message]:
-    """Shorten outputs, oldest first, as many as needed, rounded up to a whole batch."""
+    """Shorten as many outputs as needed, oldest first, in whole batches."""
     result = list(transcript)
     indexes = [
         i for i, message in enumerate(result) if isinstance(message, chat_messages.ToolResult)
@@ -120,7 +122,7 @@ def _shorten_outputs(
 
 
 def _find_first_fitting_turn(transcript: Sequence[chat_messages.Message], max_tokens: int) -> int:
-    """Find the earliest turn from which on all turns fit; the last turn always stays."""
+    """Find the earliest turn that fits together with all later ones; the last turn always stays."""
     starts = [
         i
         for i, message in enumerate(transcript)
@@ -135,7 +137,7 @@ def _find_first_fitting_turn(transcript: Sequence[chat_messages.Message], max_to
 def _squeeze(
     transcript: list[chat_messages.Message], max_tokens: int
 ) -> list[chat_messages.Message]:
-    """Fit a turn that is too long in itself: drop its oldest steps, then cut its question."""
+    """Shorten a single turn: drop its oldest steps, then cut its longest message."""
     while estimate_tokens(transcript) > max_tokens:
         indexes = [
             i

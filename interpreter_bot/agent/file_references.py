@@ -3,9 +3,9 @@
 Models write `[result](sandbox:/mnt/data/result (1).csv)`, which is no valid Markdown, and which no
 platform can follow. The file is delivered beside the answer, so the link is replaced by its name.
 
-A false accusation is worse than a miss: only a link to a workspace file, or a file name in a
-sentence that says it was made, is a claim. Possibilities, negations, code blocks, quotations,
-addresses and names that others mentioned are no claims.
+Doubting a true answer is worse than missing a false one. So a claim is only a link to a workspace
+file, or a file name in a sentence that says it was made. Possibilities, negations, code blocks,
+quotations, URLs and names that the person or an output mentioned are no claims.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _FILE_SUFFIXES: Final = (
     f"{_DATA_SUFFIXES}|json|xml|yaml|yml|sqlite|db|html|htm|md|txt|tex|tar|gz|py|ipynb|sql|log"
 )
 _DATA_FILE: Final = re.compile(rf"[^\0]*\.(?:{_DATA_SUFFIXES})\Z", re.IGNORECASE)
-# Whether an answer is worth a look at all: most name no file.
+# A quick test, as most answers name no file.
 _MAY_REFER: Final = re.compile(
     rf"\]\(|\]:|mnt/data|sandbox:|\.(?:{_FILE_SUFFIXES})\b", re.IGNORECASE
 )
-# A file name as one word of a sentence: no part of an address, a path elsewhere, a pattern or an
+# A file name as one word of a sentence, not as part of a URL, another path, a pattern or an
 # expression.
 _NAME_IN_PROSE: Final = re.compile(
     r"(?<![\w.+/\\:@~*<>{$=-])(?P<home>/?mnt/data/)?"
@@ -78,8 +78,8 @@ _CREATION_WORD: Final = re.compile(
     r"gespeichert|erstellt|geschrieben|erzeugt|enregistr\w+|créé\w*|guard\w+|cread\w+)\b",
     re.IGNORECASE,
 )
-# Words, in the most frequent languages, for what might be, is offered, asked for, advised, or not
-# there, and for what lies within another file.
+# Words of the most frequent languages for possibilities, offers, requests, advice and negations,
+# and for files within another file.
 _NO_CLAIM_WORD: Final = re.compile(
     r"\b(?:if|could|would|should|might|e\.?g|example|such as|suppose|imagine|assum\w+|typical\w*|"
     r"usual\w*|often|general(?:ly)?|convention\w*|let me know|wenn|könn\w+|würd\w+|soll\w*|"
@@ -93,14 +93,14 @@ _NO_CLAIM_WORD: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Reference:
-    """A link to a file, or the bare address of one.
+    """A link to a file, or the bare URL of one.
 
     Attributes:
-        start: where it begins in the text of its block.
-        end: where it ends there.
-        label: of the link, as Markdown.
-        name: the real one of a file that exists, else as it is written.
-        exists: the file does.
+        start: its start in the text of its block.
+        end: its end there.
+        label: the link's label, as Markdown.
+        name: the real name of a file that exists, otherwise the name as it is written.
+        exists: whether the file exists.
     """
 
     start: int
@@ -119,7 +119,7 @@ class _Reference:
 
 
 class _ExistingFiles:
-    """The files that exist, found by any spelling of their names."""
+    """The existing files, which can be found by any spelling of their names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = frozenset(names)
@@ -131,7 +131,7 @@ class _ExistingFiles:
         self.normalized_names = sorted(self._names_by_normalized, key=len, reverse=True)
 
     def find(self, target: str) -> str | None:
-        """Return the real name of a file, by its name or the target of a link to it."""
+        """Return the real name of a file, given a name or the target of a link."""
         relative_target = target.removeprefix("./")
         for name in dict.fromkeys(
             (relative_target, urllib.parse.unquote(relative_target), _unescape(relative_target))
@@ -146,7 +146,7 @@ class _ExistingFiles:
         return None
 
     def find_at_start(self, text: str) -> tuple[str, int] | None:
-        """Return the longest real name with which a text begins, and its length there."""
+        """Return the longest file name with which a text begins, and its length in the text."""
         word_ends = (index for index in range(1, len(text) + 1) if _is_word_end(text, index))
         for end in reversed([*itertools.islice(word_ends, _MAX_WORDS)]):
             if (name := self.find(text[:end])) is not None:
@@ -154,13 +154,13 @@ class _ExistingFiles:
         return None
 
     def has_name_ending_in(self, name: str) -> bool:
-        """Return whether a file's name equals or ends in a name, which the answer may have cut."""
+        """Return whether the name of a file ends in `name`, as answers may omit the beginning."""
         normalized = _normalize_name(name)
         return any(other.endswith(normalized) for other in self.normalized_names)
 
 
 def may_refer_to_files(text: str) -> bool:
-    """Return whether an answer may refer to files at all."""
+    """Return whether an answer may refer to files."""
     return _MAY_REFER.search(text) is not None
 
 
@@ -169,7 +169,7 @@ def replace_links(text: str, existing: Iterable[str]) -> str:
 
     Args:
         text: Markdown.
-        existing: names of the files there are.
+        existing: names of all files.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     cursors: dict[int, int] = {}
@@ -179,7 +179,7 @@ def replace_links(text: str, existing: Iterable[str]) -> str:
             continue
         line_start = 0
         for number, content in enumerate(block.content.split("\n"), block.map[0]):
-            # The content of a block begins in its line after the marks of lists and quotes.
+            # In its line, the content of a block follows the marks of lists and quotations.
             column = lines[number].find(content, cursors.get(number, 0))
             for reference in block.meta["references"]:
                 start, end = reference.start - line_start, reference.end - line_start
@@ -200,12 +200,12 @@ def find_missing_files(
     existing: Iterable[str],
     transcript: Sequence[chat_messages.Message] = (),
 ) -> tuple[str, ...]:
-    """Return the files that an answer claims and that do not exist, as it names them.
+    """Return the files that an answer claims and that do not exist, as the answer names them.
 
     Args:
         text: Markdown.
-        existing: names of the files there are.
-        transcript: a file it mentions, other than in the model's own words, is no claim.
+        existing: names of all files.
+        transcript: names that people or outputs mention in it are no claims.
     """
     files = _ExistingFiles(existing)
     names: dict[str, None] = {}
@@ -237,7 +237,7 @@ def find_missing_files(
 
 
 def _find_claims(sentence: str, context: str, claims: Sequence[tuple[str, bool]]) -> Iterator[str]:
-    """Iterate over the names that a sentence claims; marks in it stand for links and code."""
+    """Yield the names that a sentence claims; marks in it stand for links and code."""
     words = _NAME_IN_PROSE.sub(" ", context)
     if _NO_CLAIM_WORD.search(words):
         return
@@ -255,16 +255,16 @@ def _find_claims(sentence: str, context: str, claims: Sequence[tuple[str, bool]]
             yield name
 
 
-# Private characters of Unicode, which the text of an answer has none of after `_prose`.
+# Private characters of Unicode, which `_extract_prose` removes from the answer's own text.
 _FIRST_MARK: Final = 0xF0000
 _MAX_MARKS: Final = 1000
 _PRIVATE_CHARACTER: Final = re.compile("[\U000f0000-\U000fffff]")
 
 
 def _extract_prose(block: token.Token) -> str:
-    """Return the text of a block with a mark in the place of each link to a file or name as code.
+    """Return a block's text, in which a mark replaces each link to a file and each name as code.
 
-    The claims that the marks stand for are noted with the block.
+    `block.meta` gets the claims that the marks stand for.
     """
     parts: list[str] = []
     claims: list[tuple[str, bool]] = []
@@ -291,7 +291,7 @@ def _extract_prose(block: token.Token) -> str:
 
 
 def _parse_inline_blocks(text: str, files: _ExistingFiles) -> Iterator[token.Token]:
-    """Iterate over the blocks of an answer that hold words: no code, no quotations' claims."""
+    """Yield the blocks of prose in an answer, without code, and without claims of quotations."""
     searched_text = _cut_to_limit(text)
     if markdown_cost.is_slow_to_parse(searched_text):
         return
@@ -309,13 +309,13 @@ def _parse_inline_blocks(text: str, files: _ExistingFiles) -> Iterator[token.Tok
                 child.meta["reference"] for child in children if child.type == "file_reference"
             ]
             if depth["blockquote"]:
-                # A quotation claims nothing.
+                # Without children, the quotation has no claims.
                 block.children = []
             yield block
 
 
 def _read_reference(state: rules_inline.StateInline, silent: bool) -> bool:
-    """Read a link to a file, or its bare address, where the parser stands."""
+    """Read a link to a file, or a bare URL of one, at the parser's position."""
     files: _ExistingFiles = state.env["files"]
     if state.src[state.pos] not in ":![" or state.env["lookups"] >= _MAX_LOOKUPS:
         return False
@@ -373,7 +373,7 @@ def _push_token(state: rules_inline.StateInline, reference: _Reference, *, silen
 def _read_target(
     state: rules_inline.StateInline, label: str, label_end: int, files: _ExistingFiles
 ) -> tuple[str, bool, int] | None:
-    """Return the file to which a link leads, whether it exists, and where the link ends."""
+    """Return the file that a link leads to, whether it exists, and the end of the link."""
     following = state.src[label_end + 1 : label_end + 2]
     if following != "(":
         return _read_defined_target(state, label, label_end, files)
@@ -400,7 +400,7 @@ def _read_target(
 def _read_defined_target(
     state: rules_inline.StateInline, label: str, label_end: int, files: _ExistingFiles
 ) -> tuple[str, bool, int] | None:
-    """Return the target of a link whose address is defined elsewhere in the text."""
+    """Return the same for a link whose target is defined elsewhere in the text."""
     end = label_end + 1
     key = label
     if state.src.startswith("[", end) and (key_end := state.src.find("]", end)) >= 0:
@@ -419,7 +419,7 @@ def _read_defined_target(
 
 
 def _strip_target(target: str) -> tuple[str, bool]:
-    """Return the file name in a link's target, and whether the target is in our workspace."""
+    """Return the file name in a link's target, and whether it is a path of the workspace."""
     name = _LINK_TITLE.sub("", target.strip()).removeprefix("<").removesuffix(">").strip()
     prefix = _WORKSPACE_PREFIX.match(name)
     return (name[prefix.end() :], True) if prefix else (name, False)

@@ -1,7 +1,7 @@
-"""Read nearly-JSON: tool calls that a model wrote with faults. Pure.
+"""Read the JSON of tool calls although the model made mistakes in it. Pure.
 
-Nothing is run or compiled, and everything takes linear time. The package `json_repair` takes
-seconds for 4 kB of hostile text, which would block the event loop.
+Nothing is run or compiled, and everything takes linear time. The package `json_repair` is not used:
+it takes seconds for 4 kB of hostile text, which would block the event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 _TRIPLE_QUOTED: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _FENCES: Final = ("```", "~~~")
 _CODE_START: Final = re.compile(r'\s*\{\s*"(?:code|python_code|source|python|script)"\s*:\s*"')
-# Whole characters and whole escapes; the first half of a surrogate pair waits for the second.
+# Complete characters and escapes. A high surrogate is complete only with its low surrogate.
 _STRING_CONTENT: Final = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+"
@@ -71,7 +71,7 @@ def _parse_literal(text: str) -> object:
 
 
 def _has_adjacent_strings(text: str) -> bool:
-    """Return whether Python would join strings: an unescaped quote then ends a string too early."""
+    """Return whether there are adjacent strings, which result from an unescaped quote in one."""
     token_types = [
         token.type
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -97,7 +97,7 @@ def find_string_end(text: str) -> tuple[int, bool]:
 
 
 def decode_escapes(text: str) -> str:
-    """Undo the escapes of JSON; leave everything else alone."""
+    """Decode the escapes of JSON, and keep all other text."""
 
     def replace_escape(match: re.Match[str]) -> str:
         letter = match[1]
@@ -105,7 +105,7 @@ def decode_escapes(text: str) -> str:
             return chr(int(letter[1:], 16))
         return _ESCAPES.get(letter, match[0])
 
-    # JSON writes a character beyond 16 bits as two escapes.
+    # JSON writes a character beyond 16 bits as two escapes, which are joined here.
     decoded = _ESCAPE.sub(replace_escape, text)
     return decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

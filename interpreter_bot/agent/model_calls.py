@@ -1,4 +1,4 @@
-"""One model call: fit the transcript into the window, check the budget, stream, record usage."""
+"""Call a model: fit the transcript into its window, check the budget, stream, record usage."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ANSWER_NOW: Final = chat_messages.Note(
     "what is missing.]"
 )
 _SUMMARY_TOKENS: Final = 500
-_SHRINKAGE: Final = 0.6
-_MAX_TRIES: Final = 3
+_WINDOW_SHRINK_FACTOR: Final = 0.6
+_MAX_ATTEMPTS: Final = 3
 _MAX_TEMPERATURE: Final = 1.0
 
 
@@ -35,7 +35,7 @@ class CompletedCall:
     """The result of a model call.
 
     Attributes:
-        reply: of the model; only text if it is cut.
+        reply: the model's reply; a cut reply has only text.
         is_cut: the stream ended before the reply did.
         may_call: the model was allowed to call tools.
         is_last: the budget allows no further call.
@@ -51,7 +51,7 @@ class ModelCall:
     """The calls of one model during one turn.
 
     Attributes:
-        text: received since the loop last emptied it.
+        text: all text received since the loop last emptied this attribute.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ModelCall:
         *,
         budget: budgets.Budget,
         emit: events.Emit,
-        offered: Sequence[chat_messages.Tool],
+        offered_tools: Sequence[chat_messages.Tool],
         cache_key: str = "",
     ) -> None:
         self.text = ""
@@ -69,7 +69,7 @@ class ModelCall:
         self._output_tokens = 0
         self._llm = llm
         self._model = model
-        self._tools = tuple(offered)
+        self._tools = tuple(offered_tools)
         self._budget = budget
         self._emit = emit
         self._window_share = 1.0
@@ -88,37 +88,37 @@ class ModelCall:
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
     ) -> CompletedCall | budgets.Refusal:
-        """Call the model once; if it refuses the transcript as too long, shorten it and call again.
+        """Call the model; if it refuses the transcript as too long, shorten it and call again.
 
         Args:
             system: the system prompt.
             transcript: the messages; old turns may be summarised.
-            must_answer: the model may call no tools any more.
+            must_answer: the model may not call tools any more.
             setbacks: steps in a row without progress, which raise the temperature.
 
         Raises:
-            ModelError: except `CutError`.
+            ModelError: the model could not be used. A `CutError` gives a reply with `is_cut`.
         """
-        schemas = sum(context_windows.estimate_text_tokens(f"{tool}") for tool in self._tools)
-        self._fixed_tokens = context_windows.estimate_text_tokens(system) + schemas
-        for _ in range(_MAX_TRIES - 1):
+        schema_tokens = sum(context_windows.estimate_text_tokens(f"{tool}") for tool in self._tools)
+        self._fixed_tokens = context_windows.estimate_text_tokens(system) + schema_tokens
+        for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 return await self._ask(system, transcript, must_answer, setbacks)
             except model_errors.ContextTooLongError:
-                self._window_share *= _SHRINKAGE
+                self._window_share *= _WINDOW_SHRINK_FACTOR
         return await self._ask(system, transcript, must_answer, setbacks)
 
     async def _ask(
         self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
     ) -> CompletedCall | budgets.Refusal:
-        fit = await self._fit(transcript)
-        messages = fit.messages
-        reasoning = context_windows.estimate_reasoning_tokens(messages)
-        estimate = int((self._fixed_tokens + fit.tokens + reasoning) * self._token_ratio)
-        grant = await self._budget.allot(estimate)
-        if isinstance(grant, budgets.Refusal):
-            return grant
-        may_call = not (must_answer or grant.is_last)
+        fitted = await self._fit(transcript)
+        messages = fitted.messages
+        reasoning_tokens = context_windows.estimate_reasoning_tokens(messages)
+        estimate = int((self._fixed_tokens + fitted.tokens + reasoning_tokens) * self._token_ratio)
+        allotment = await self._budget.allot(estimate)
+        if isinstance(allotment, budgets.Refusal):
+            return allotment
+        may_call = not (must_answer or allotment.is_last)
         if not may_call:
             messages = (*messages, chat_messages.UserMessage(_ANSWER_NOW.text, is_from_bot=True))
         prompt = chat_messages.Prompt(
@@ -126,18 +126,20 @@ class ModelCall:
             messages=messages,
             tools=self._tools,
             may_call=may_call,
-            answer_tokens=min(grant.answer_tokens, self._room_for_answer(estimate)),
-            temperature=self._temperature(setbacks),
+            answer_tokens=min(allotment.answer_tokens, self._room_for_answer(estimate)),
+            temperature=self._choose_temperature(setbacks),
             cache_key=self._cache_key,
         )
         self._emit(events.StepStarted(self._budget.spent.steps + 1))
         reply, is_cut = await self._stream_reply(prompt, estimate)
-        return CompletedCall(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
+        return CompletedCall(
+            reply=reply, is_cut=is_cut, may_call=may_call, is_last=allotment.is_last
+        )
 
     async def _stream_reply(
         self, prompt: chat_messages.Prompt, estimate: int
     ) -> tuple[chat_messages.ModelReply, bool]:
-        """Stream a reply, and charge its cost even if it is cut or cancelled in the middle."""
+        """Stream a reply; return it and whether it is cut. Its cost is charged in any case."""
         is_cut = False
         self._output_tokens = 0
         try:
@@ -152,7 +154,7 @@ class ModelCall:
         usage = _usage_or_estimate(reply, estimate, self._output_tokens)
         self._charge(usage)
         if not usage.is_estimated:
-            # The server's count shows how wrong our estimates for this model are.
+            # The server's count corrects later estimates for this model.
             self._token_ratio = max(
                 self._token_ratio, self._token_ratio * usage.input_tokens / max(estimate, 1)
             )
@@ -162,41 +164,45 @@ class ModelCall:
         self._emit(events.UsageChanged(self._budget.charge(usage, is_step=is_step)))
 
     def _room_for_answer(self, estimate: int) -> int:
-        """Return the tokens that the window leaves for an answer; some servers refuse more."""
+        """Return the tokens that the window leaves for an answer, as some servers refuse more."""
         window = self._model.context_tokens
         return max(window - estimate, window // 8)
 
-    def _temperature(self, setbacks: int) -> float | None:
-        """Return a higher temperature after setbacks: at 0, a model repeats its failing code."""
+    def _choose_temperature(self, setbacks: int) -> float | None:
+        """Raise the temperature after setbacks, as at 0 a model repeats its failing code."""
         if not setbacks:
             return self._model.temperature
         return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _MAX_TEMPERATURE)
 
     async def _fit(self, transcript: transcripts.Transcript) -> context_windows.FittedTranscript:
-        answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
-        room = (self._model.context_tokens - answer) * self._window_share / self._token_ratio
-        limit = max(int(room) - self._fixed_tokens - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
-        fit = context_windows.fit(self._with_seen_pictures(transcript), limit)
-        if not fit.dropped_messages:
-            return fit
-        summary = await self._summary(fit.dropped_messages, limit)
-        transcript.replace(fit, summary)
-        return context_windows.fit(self._with_seen_pictures(transcript), limit + _SUMMARY_TOKENS)
+        answer_tokens = min(self._model.answer_tokens, self._model.context_tokens // 4)
+        available_tokens = (
+            (self._model.context_tokens - answer_tokens) * self._window_share / self._token_ratio
+        )
+        limit = max(int(available_tokens) - self._fixed_tokens - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
+        fitted = context_windows.fit(self._select_pictures(transcript), limit)
+        if not fitted.dropped_messages:
+            return fitted
+        summary = await self._summarise(fitted.dropped_messages, limit)
+        transcript.replace(fitted, summary)
+        return context_windows.fit(self._select_pictures(transcript), limit + _SUMMARY_TOKENS)
 
-    def _with_seen_pictures(
+    def _select_pictures(
         self, transcript: transcripts.Transcript
     ) -> tuple[chat_messages.Message, ...]:
-        """Leave out the pictures that the model is not shown, or not any more."""
+        """Keep only the newest pictures, or none if the model cannot see images."""
         if self._model.can_see_images:
             return picture_selection.keep_newest(transcript.entries)
         return picture_selection.drop_pictures(transcript.entries)
 
-    async def _summary(self, dropped: tuple[chat_messages.Message, ...], max_tokens: int) -> str:
+    async def _summarise(
+        self, dropped_messages: tuple[chat_messages.Message, ...], max_tokens: int
+    ) -> str:
         """Let the model summarise the dropped messages; a note replaces a failed summary."""
-        if context_windows.estimate_tokens(dropped) <= _SUMMARY_TOKENS:
-            return transcripts.describe_dropped(dropped)
-        text = transcripts.format_as_text(dropped, max_tokens)
-        summary = await short_text(
+        if context_windows.estimate_tokens(dropped_messages) <= _SUMMARY_TOKENS:
+            return transcripts.describe_dropped(dropped_messages)
+        text = transcripts.format_as_text(dropped_messages, max_tokens)
+        summary = await write_short_text(
             self._llm,
             self._budget,
             system=prompt_texts.read("summary"),
@@ -205,13 +211,13 @@ class ModelCall:
             charge=functools.partial(self._charge, is_step=False),
         )
         if not summary:
-            # If the model is away, the turn's own call, which comes next, will say so.
-            return transcripts.describe_dropped(dropped)
-        short = context_windows.shorten(summary, 3000)
-        return f"[What was said before, in short:]\n{short}"
+            # If the model is unreachable, the next call of the turn reports that.
+            return transcripts.describe_dropped(dropped_messages)
+        shortened = context_windows.shorten(summary, 3000)
+        return f"[What was said before, in short:]\n{shortened}"
 
 
-async def short_text(
+async def write_short_text(
     llm: ports.Llm,
     budget: budgets.Budget,
     *,
@@ -220,15 +226,15 @@ async def short_text(
     answer_tokens: int,
     charge: Callable[[values.Usage], object],
 ) -> str:
-    """Let a model write a short text for ourselves; empty if it writes none or the budget is used.
+    """Let a model write a short text, such as a title; empty if that fails or costs too much.
 
     Args:
         llm: the model.
-        budget: is asked before.
+        budget: must allow the call.
         system: the task.
-        text: its input.
+        text: the input.
         answer_tokens: limit of the answer.
-        charge: called with the cost, also of a text that is cut.
+        charge: called with the cost, also if the text is cut.
     """
     prompt = chat_messages.Prompt(
         system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
@@ -236,8 +242,8 @@ async def short_text(
     estimate = context_windows.estimate_text_tokens(text) + context_windows.estimate_text_tokens(
         system
     )
-    grant = await budget.allot(estimate)
-    if isinstance(grant, budgets.Refusal) or grant.is_last:
+    allotment = await budget.allot(estimate)
+    if isinstance(allotment, budgets.Refusal) or allotment.is_last:
         return ""
     try:
         reply = await llm.reply(prompt, emit=events.discard)
@@ -251,14 +257,14 @@ async def short_text(
 
 
 def _usage_or_estimate(
-    reply: chat_messages.ModelReply, read_tokens: int, heard_tokens: int
+    reply: chat_messages.ModelReply, estimated_input_tokens: int, estimated_output_tokens: int
 ) -> values.Usage:
-    """Return the server's count, or else an estimate: some count nothing, some say zero.
+    """Return the usage that the server reported; an estimate if it reported none, or zero.
 
     Args:
-        reply: what was said.
-        read_tokens: the estimate of the prompt.
-        heard_tokens: the estimate of the reply, including unusable calls.
+        reply: the reply.
+        estimated_input_tokens: the estimate of the prompt.
+        estimated_output_tokens: the estimate of the reply, including unusable calls.
     """
     if reply.usage is not None and reply.usage.tokens:
         return reply.usage
@@ -266,4 +272,6 @@ def _usage_or_estimate(
     output_tokens += sum(
         context_windows.estimate_text_tokens(call.arguments) for call in reply.calls
     )
-    return values.Usage(read_tokens, max(output_tokens, heard_tokens), is_estimated=True)
+    return values.Usage(
+        estimated_input_tokens, max(output_tokens, estimated_output_tokens), is_estimated=True
+    )

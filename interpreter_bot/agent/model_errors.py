@@ -1,4 +1,4 @@
-"""What can go wrong with a model, each with its sentence.
+"""The errors of models, each with its sentence.
 
     errors.BotError
     └── ModelError                 the model could not be used
@@ -8,15 +8,15 @@
         ├── MovedError             301, 302, 303, 307, 308
         ├── UnlistedError          a server lists no models, and none is named
         ├── RateLimitedError       429                                  worth a retry
-        ├── QuotaError             429 for want of money
+        ├── QuotaError             429 because the account has no money left
         ├── OverloadedError        500 and above                        worth a retry
         ├── UnreachableError       no connection                        worth a retry
         ├── SilentError            a connection, but nothing comes      worth a retry
-        ├── GarbledError           what came is no answer               worth a retry
+        ├── GarbledError           the answer cannot be read            worth a retry
         ├── ContextTooLongError    the transcript is longer than the model's window
         ├── RefusedError           the provider's filter says no
-        ├── RequestRefusedError    any other 4xx; asked again without what may have been refused
-        └── CutError               the reply broke off; has what came until then
+        ├── RequestRefusedError    any other 4xx; sent again without optional parameters
+        └── CutError               the reply broke off; has the part that was received
 
 The agent turns them into endings of a turn; `str(error)` is that ending's sentence.
 """
@@ -117,21 +117,21 @@ class CutError(ModelError):
     def __init__(self, partial: chat_messages.ModelReply, sentence: str | None = None) -> None:
         super().__init__(sentence)
         self.partial = partial
-        """What had come until then: its text, and no calls, for they may be incomplete."""
+        """The text that was received. Calls are left out, as they may be incomplete."""
 
 
 def server_name(model: settings.Model) -> str:
-    """Return the host, and the port if it is named, of a model's server."""
+    """Return the host of a model's server, and the port if the URL names one."""
     return urllib.parse.urlsplit(model.base_url).netloc.rpartition("@")[2]
 
 
-def at_server(error: ModelError, model: settings.Model, *, has_key: bool = True) -> ModelError:
+def name_server(error: ModelError, model: settings.Model, *, has_key: bool = True) -> ModelError:
     """Return an error of the same type that names the server, if that helps.
 
     Args:
-        error: what went wrong.
-        model: that was asked.
-        has_key: a key was sent.
+        error: the error.
+        model: the model that was called.
+        has_key: whether a key was sent.
     """
     server = server_name(model)
     match error:

@@ -1,7 +1,7 @@
 """Describe outputs, files and endings in words for a model, which sees no screen. Pure.
 
-An output that says little, such as `<Figure size 640x480>`, makes small models run the same code
-again and again; so what the person saw is described in a sentence.
+An output that says little, such as `<Figure size 640x480>`, makes small models repeat the same
+code. So a sentence describes what the person saw.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_OUTPUT: Final = (
     "[The code ran to its end without an error and printed nothing. What it was to save or to "
     "compute is done; print what you need to know.]"
 )
-# Without this, a model that cannot see describes what it believes to be in the picture.
+# Without this note, a model that cannot see images invents the content of the picture.
 _ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
 CODE_FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
@@ -36,23 +36,23 @@ _IN_BACKGROUND: Final = (
     "Say in a sentence what is being computed, and end your answer.]"
 )
 _MAX_LISTED_FILES: Final = 100
-# Of UTF-8, all bytes but the first of a letter.
+# In UTF-8, all bytes of a character but the first.
 _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 
 
 def find_error(outputs: Sequence[output_screens.VisibleOutput]) -> values.Error | None:
-    """Find the exception that ended an execution, if one did."""
+    """Find the exception that ended an execution, if any."""
     return next((output for output in reversed(outputs) if isinstance(output, values.Error)), None)
 
 
 def describe_execution(
     outputs: Sequence[output_screens.VisibleOutput], finished: values.Finished, max_characters: int
 ) -> str:
-    """Describe an execution: what is on its screen, then how it ended."""
+    """Describe an execution: its screen, then how it ended."""
     screen_text = _write_screen(outputs, max_characters)
     if outputs and all(isinstance(output, values.Image) for output in outputs):
         screen_text = f"{screen_text}\n{_ONLY_DRAWN}"
-    # The way it ended must survive the cut, and the traceback is at the tail of the rest.
+    # Only the screen is shortened. A traceback survives, as it is at the screen's end.
     return "\n".join(
         filter(
             None,
@@ -142,8 +142,8 @@ def describe_file(name: str, size_bytes: int, *, kind: str = "", details: str = 
     Args:
         name: its name in the workspace.
         size_bytes: its size.
-        kind: its type in words or as MIME, if it is known.
-        details: for tables, columns, types and first rows.
+        kind: its type in words or as MIME, if known.
+        details: of a table, its columns, types and first rows.
     """
     size_and_kind = ", ".join(filter(None, (quantities.size(size_bytes), kind)))
     if not size_bytes:
@@ -171,7 +171,7 @@ def describe_content(data: bytes, *, start: int, max_bytes: int) -> str:
     if b"\0" in data[:1024]:
         return "[This is not a text file in UTF-8. Use run_code to look at it.]"
     decoder = codecs.getincrementaldecoder("utf-8")()
-    # The first and the last letter may have been cut in two.
+    # The part may begin and end within a character.
     whole_letters = data[:3].lstrip(_CONTINUATION_BYTES) + data[3:] if start else data
     try:
         text = decoder.decode(whole_letters, len(data) < max_bytes)

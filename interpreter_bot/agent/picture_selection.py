@@ -1,4 +1,4 @@
-"""Pictures in messages to a model: which, how many, how large. Pure.
+"""Select the pictures in messages to a model, within limits of number and size. Pure.
 
 Nothing is decoded here. Unless its header shows that a picture is small, the sandbox scales it.
 """
@@ -15,17 +15,17 @@ from interpreter_bot.agent import chat_messages
 from interpreter_bot.text import output_screens
 
 MAX_SIDE_PIXELS: Final = 1568
-"""The longest side, in pixels: from there on providers scale down themselves."""
+"""The longest side of a picture; providers scale larger ones down themselves."""
 MAX_BYTES: Final = 1024 * 1024
-"""The most bytes of one picture."""
+"""The size limit of one picture."""
 HEAD_BYTES: Final = 16
-"""The bytes of a file's head that tell whether it is a picture."""
+"""How many bytes of a file show whether it is a picture."""
 MAX_PICTURES_PER_EXECUTION: Final = 4
-"""The most pictures of one execution that a model is shown."""
+"""Pictures of one execution that a model is shown: the newest."""
 MAX_PICTURES_PER_PROMPT: Final = 8
-"""The most pictures in a prompt: the newest."""
+"""Pictures in one prompt: the newest."""
 
-# In the place of dropped pictures. Words that change with them cost no cache more.
+# These notes replace dropped pictures.
 _NAMED_OMITTED_NOTE: Final = (
     "[The picture {name!r} is not shown here any more; view_image shows it again.]"
 )
@@ -38,7 +38,7 @@ _TYPES_WITH_PREVIEW: Final = (values.Html, values.Latex)
 
 
 def is_picture(head: bytes) -> bool:
-    """Return whether a file with this head is a picture of a kind that models see."""
+    """Return whether a file that begins with these bytes is a picture that models can see."""
     return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
@@ -53,7 +53,7 @@ def png_size(data: bytes) -> tuple[int, int] | None:
 def find_pictures(
     outputs: Iterable[output_screens.VisibleOutput], max_count: int
 ) -> tuple[bytes, ...]:
-    """Return the last pictures that an execution showed, unscaled."""
+    """Return the last pictures among an execution's outputs, unscaled."""
     contents = filter(None, map(_picture_bytes, outputs))
     pictures = [
         data
@@ -70,7 +70,7 @@ def _picture_bytes(output: output_screens.VisibleOutput) -> bytes:
 
 
 def accept_unscaled(data: bytes) -> chat_messages.Picture | None:
-    """Return a picture whose header shows that it needs no scaling; otherwise None."""
+    """Return a PNG as a picture if its header shows that it needs no scaling."""
     size = png_size(data)
     if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE_PIXELS:
         return None
@@ -78,7 +78,7 @@ def accept_unscaled(data: bytes) -> chat_messages.Picture | None:
 
 
 def accept_scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
-    """Return a picture that the sandbox scaled; None if it is not as requested."""
+    """Check a picture that the sandbox scaled; None if it exceeds a limit."""
     if mime == "image/png":
         return accept_unscaled(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
@@ -88,14 +88,15 @@ def accept_scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
 def keep_newest(
     transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES_PER_PROMPT
 ) -> tuple[chat_messages.Message, ...]:
-    """Replace old pictures by a note; the text beside them describes them.
+    """Replace old pictures by notes; the text beside a picture describes it.
 
-    This depends on their number alone, so that a prompt stays unchanged for some calls.
+    The result depends only on the number of pictures, so that it stays the same for some calls.
     """
     count = sum(len(_pictures_in(message)) for message in transcript)
     if not count:
         return tuple(transcript)
-    # Half of them at a time: each time, the servers' caches of all that follows are lost.
+    # Pictures are dropped in batches, as each change makes the server's cache of all later messages
+    # useless.
     batch = max(limit // 2, 1)
     excess = -(-max(count - limit, 0) // batch) * batch
     result = []
@@ -114,7 +115,7 @@ def keep_newest(
 def _note_omitted(
     message: chat_messages.Message, pictures: Iterable[chat_messages.Picture]
 ) -> chat_messages.Message:
-    """Say in a message which of its pictures it has no longer."""
+    """Add to a message a note on each picture that it no longer has."""
     omitted = [picture for picture in pictures if picture not in _pictures_in(message)]
     lines = [_NAMED_OMITTED_NOTE.format(name=picture.name) for picture in omitted if picture.name]
     if len(lines) < len(omitted):
@@ -125,14 +126,14 @@ def _note_omitted(
 def drop_pictures(
     transcript: Iterable[chat_messages.Message],
 ) -> tuple[chat_messages.Message, ...]:
-    """Drop the content of all pictures."""
+    """Remove all pictures."""
     return tuple(
         _with_pictures(message, ()) if _pictures_in(message) else message for message in transcript
     )
 
 
 def has_pictures(transcript: Iterable[chat_messages.Message]) -> bool:
-    """Return whether there is any picture."""
+    """Return whether any message has a picture."""
     return any(map(_pictures_in, transcript))
 
 

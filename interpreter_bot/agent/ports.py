@@ -9,11 +9,11 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages
 
 Show: TypeAlias = Callable[[values.Output], None]
-"""Takes an output at the moment it appears."""
+"""Receives each output as it appears."""
 
 
 class NotApprovedError(errors.BotError):
-    """This code was not run: it was not allowed."""
+    """This code was not run, as it was not allowed."""
 
     def __init__(self, sentence: str, *, model_note: chat_messages.Note) -> None:
         super().__init__(sentence)
@@ -22,14 +22,14 @@ class NotApprovedError(errors.BotError):
 
 
 Approve: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns the code that may run in place of the proposed code: the same, or changed by a person.
+"""Asks a person about code; returns the code that may run, which the person may have changed.
 
-A `NotApprovedError` says that none may run.
+Raises `NotApprovedError` if no code may run.
 """
 
 
 ProposeNote: TypeAlias = Callable[[str], Awaitable[str]]
-"""Asks a person whether a text is to be remembered; returns what came of it, for the model."""
+"""Asks a person whether to remember a text; returns the person's decision, for the model."""
 
 
 class Environment(Protocol):
@@ -40,19 +40,20 @@ class Environment(Protocol):
     """
 
     async def run(self, code: str, *, show: Show, seconds: float | None = None) -> values.Finished:
-        """Run code and return how it ended; its start, outputs and end are emitted by this.
+        """Run code, emit its start, outputs and end as events, and return how it ended.
 
-        With more `seconds` than usual it may go on in the background (`Ending.BACKGROUND`).
+        With more `seconds` than usual, the code may continue in the background
+        (`Ending.BACKGROUND`).
 
-        Cancelled when the person stops the turn or its time is over: interrupt the code, and
-        return only when it no longer runs.
+        This is cancelled if the person stops the turn or its time is over. Then it interrupts the
+        code, and returns only when the code no longer runs.
         """
 
     async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
         """Ask the person, and return their answer."""
 
     async def propose_schedule(self, text: str) -> str:
-        """Propose a schedule to the person, written as people do; return what came of it."""
+        """Propose a schedule, in the syntax of people; return the person's decision."""
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""
@@ -60,9 +61,9 @@ class Environment(Protocol):
     async def scale_pictures(
         self, contents: Sequence[bytes]
     ) -> Sequence[chat_messages.Picture | None]:
-        """Scale pictures to the size that a model is sent; None if that fails.
+        """Scale pictures to the size that a model is sent; None for each that cannot be scaled.
 
-        They are decoded in the sandbox, as they may be hostile.
+        The sandbox decodes them, as they may be hostile.
         """
 
     async def view(self, name: str) -> chat_messages.Picture | None:
@@ -73,13 +74,13 @@ class Environment(Protocol):
 
 
 class ToolIndex(Protocol):
-    """The functions of other systems that code can call, if they are too many for the prompt."""
+    """Functions of other systems that code can call, if there are too many for the prompt."""
 
     def find(self, words: str) -> str:
-        """List the functions that fit some words best."""
+        """List the functions that match `words` best."""
 
     def describe(self, name: str) -> str:
-        """Return what a function takes and does, or that there is none of that name."""
+        """Describe a function and its parameters; a sentence if there is none of that name."""
 
 
 class Llm(Protocol):
@@ -91,5 +92,5 @@ class Llm(Protocol):
         """Request a reply. Cancelling closes the stream from the server at once.
 
         Raises:
-            ModelError: see `model_errors`; of these, `CutError` after part was received.
+            ModelError: see `model_errors`; a `CutError` if part of the reply was received.
         """

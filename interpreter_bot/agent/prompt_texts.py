@@ -1,4 +1,4 @@
-"""Prompt texts from `prompts/`, filled in."""
+"""Build prompts from the texts in `prompts/`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Final
 from interpreter_bot import code_activity, settings, values
 from interpreter_bot.text import quantities
 
-# Imports that models try of themselves, if no list tells them better.
+# Packages that models often try to import; if they are missing, the prompt says so.
 _OFTEN_IMPORTED: Final = (
     *("geopandas", "lightgbm", "moviepy", "nltk", "opencv-python", "prophet", "spacy"),
     *("tensorflow", "torch", "transformers", "xgboost"),
 )
-# Packages used by the displays; code has no use for them.
+# Packages that only displays use.
 _NOT_FOR_CODE: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
 _FONT_PACKAGE_PREFIX: Final = "fontpkg-"
 _NO_DOWNLOADS_OR_INSTALLATION: Final = "nothing can be downloaded or installed."
@@ -60,7 +60,7 @@ _FFMPEG: Final = "imageio-ffmpeg"
 
 @functools.cache
 def read(name: str) -> str:
-    """Return the text of that name, unfilled."""
+    """Return the text of a file in `prompts/`, with its placeholders."""
     file = resources.files("interpreter_bot.agent").joinpath("prompts", f"{name}.txt")
     return file.read_text("utf-8").strip()
 
@@ -84,14 +84,15 @@ def build_system_prompt(
 
     Args:
         limits: what code may use.
-        today: the date; last, because what changes last costs a server's prompt cache least.
+        today: the date. It comes last in the prompt, so that a server's cache of all text before it
+            stays usable.
         packages: versions of what is installed, by name; empty if unknown.
         can_install: whether code can have packages installed.
-        channel_packages: what the channel has besides, as requirements of packages.
-        reach: what code may reach outside.
-        sandbox_level: what keeps code apart; in ordinary containers, some of Python is different.
-        skills: the operator's, and how they are used.
-        tools: what code can call of other systems, and how.
+        channel_packages: packages that the channel has in addition, as requirements.
+        reach: what code may reach outside the sandbox.
+        sandbox_level: how code is isolated; some of Python is different in ordinary containers.
+        skills: the catalogue of the operator's skills.
+        tools: the list of functions of other systems that code can call.
         place: text about the channel, from `describe_place`.
         needs_plan: a person approves a plan before anything runs.
         is_small: for a small model, whose code is better after a short prompt.
@@ -107,7 +108,7 @@ def build_system_prompt(
         network=_describe_network(reach, can_install=can_install),
     )
     plan = read("plan") if needs_plan else ""
-    # Every further sentence makes a small model's code worse; it can ask Python for the date.
+    # Every further sentence makes a small model's code worse, and Python can tell it the date.
     has_special_tmp = sandbox_level is values.SandboxLevel.CONTAINER and not is_small
     tmp_note = _NO_TMP if has_special_tmp else ""
     date_line = "" if is_small else f"Today is {today:%A, %d %B %Y}."
@@ -126,8 +127,8 @@ def describe_place(
     """Return the instructions and notes of a place, marked as data; empty if there are none.
 
     Args:
-        instructions: of its administrators, the widest scope's first.
-        notes: that its people confirmed, the oldest first.
+        instructions: those of its administrators, the widest scope first.
+        notes: those that its people confirmed, the oldest first.
         omitted_count: how many older notes are left out.
         can_propose: whether the model may propose a note.
     """
@@ -142,7 +143,7 @@ def describe_place(
 
 
 def _describe_connections(reach: code_activity.Reach) -> str:
-    """Return what there is of data connections."""
+    """Return the text about data connections; empty if there are none."""
     offers = [offer for offer in reach.offers if offer.service == "connections"]
     if not offers:
         return ""
@@ -154,7 +155,7 @@ def _describe_connections(reach: code_activity.Reach) -> str:
 
 
 def _describe_network(reach: code_activity.Reach, *, can_install: bool) -> str:
-    """Return the sentences about what can be reached outside, and be installed."""
+    """Return the sentences about hosts that code can reach, and about installing packages."""
     if not reach.hosts:
         downloads = _NO_DOWNLOADS if can_install else _NO_DOWNLOADS_OR_INSTALLATION
         return " ".join(filter(None, [f"There is no network: {downloads}", reach.refusal]))
@@ -178,7 +179,7 @@ def _describe_network(reach: code_activity.Reach, *, can_install: bool) -> str:
 def _describe_packages(
     packages: Mapping[str, str], channel_packages: Sequence[str], *, can_install: bool
 ) -> str:
-    """Return the sentences about what can be imported, and what need not be tried."""
+    """Return the sentences about packages that are installed, and about missing ones."""
     if not packages:
         return "What is installed is not known here; look before you rely on a package."
     names = [*channel_packages]

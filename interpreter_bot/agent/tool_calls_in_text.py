@@ -1,7 +1,8 @@
-"""Incremental parser for what a model writes into its text beside words. Pure.
+"""Incremental parser for thoughts, code and calls in the text that a model writes. Pure.
 
-Thoughts are left out, code is told from words, and calls are found in the markups of common models.
-Text streams through; only what may be something else is held back, and given as text if it is not.
+Thoughts are left out, blocks of code are separated from words, and calls are found in the markups
+of common models. Text streams through; only text that may be something else is held back until that
+is known.
 """
 
 from __future__ import annotations
@@ -15,38 +16,39 @@ from typing import Final, TypeAlias
 
 from interpreter_bot.agent import written_calls
 
-_PYTHON: Final = frozenset({"python", "py", "python3", "ipython", "ipython3"})
+_PYTHON_LANGUAGES: Final = frozenset({"python", "py", "python3", "ipython", "ipython3"})
 # Languages of blocks that may hold a call.
-_CALLS: Final = frozenset({"", "json", "xml", "tool_call", "tool_code"})
+_CALL_LANGUAGES: Final = frozenset({"", "json", "xml", "tool_call", "tool_code"})
 _FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*\{?\.?([^\s`{}~]*)\}?[^`\n]*\n?\Z")
-# Markdown wants nothing behind the marks, but models put tokens of their own there.
+# In Markdown nothing may follow a closing fence, but models write their special tokens there.
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\r?\n?\Z")
-_FENCE_BEGUN: Final = re.compile(r"[ \t]*(?:`*|~*|`{3,}[^`]*|~{3,}[^`]*)\Z")
-_CLOSING_BEGUN: Final = re.compile(r"\s*[`~]*\s*\Z|\s*[`~]{3,}[ \t]*<")
+_PARTIAL_FENCE: Final = re.compile(r"[ \t]*(?:`*|~*|`{3,}[^`]*|~{3,}[^`]*)\Z")
+_PARTIAL_CLOSING: Final = re.compile(r"\s*[`~]*\s*\Z|\s*[`~]{3,}[ \t]*<")
 _LATE_CLOSING: Final = re.compile(r"[ \t]*(`{3,})[ \t]*(?:<[^\n]*)?\s*\Z")
 # The longest line that may still become an opening: fence, indent, a language, some words.
 _MAX_OPENING_CHARACTERS: Final = 80
 _MAX_TAG_CHARACTERS: Final = 100
 _MAX_HEADER_CHARACTERS: Final = 300
-# Limits on tries: of fences that may stand within a string, and of markers that mark nothing.
-_MAX_TRIES: Final = 20
-_MAX_MISTAKES: Final = 3
+# Limits, so that parsing takes linear time: checks whether a fence is within a string of the code,
+# and markers that turned out to mark nothing.
+_MAX_STRING_CHECKS: Final = 20
+_MAX_FALSE_MARKERS: Final = 3
 
 _SPECIAL_CHARACTER: Final = re.compile(r"[\n`<\[]")
 _TAG: Final = re.compile(r"</?[\w|\uff5c][^<>\n]{1,98}>|\[/?[A-Z_]{4,20}\]")
-_TAG_BEGUN: Final = re.compile(r"(?:<(?:/?[\w|\uff5c][^<>\n]*|/)?|\[/?[A-Z_]*)\Z")
+_PARTIAL_TAG: Final = re.compile(r"(?:<(?:/?[\w|\uff5c][^<>\n]*|/)?|\[/?[A-Z_]*)\Z")
 _THINKING: Final = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
-_THOUGHT: Final = re.compile(rf"<{_THINKING}>|\[THINK\]", re.IGNORECASE)
+_THOUGHT_START: Final = re.compile(rf"<{_THINKING}>|\[THINK\]", re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(rf"</{_THINKING}>|\[/THINK\]", re.IGNORECASE)
 _HARMONY_END: Final = re.compile(r"<\|end\|>|(?=<\|(?:start|channel|call|return)\|>)")
-_HEADERS: Final = ("<|channel|>", "<|start|>")
-_MESSAGE: Final = "<|message|>"
-# Ends of messages that servers leave in the text.
-_NOISE: Final = frozenset(
+_HEADER_TOKENS: Final = ("<|channel|>", "<|start|>")
+_MESSAGE_MARK: Final = "<|message|>"
+# Special tokens that servers leave in the text.
+_IGNORED_TOKENS: Final = frozenset(
     {"<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>"}
-    | {"<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", _MESSAGE}
+    | {"<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", _MESSAGE_MARK}
 )
-# As in "between <think> and </think>".
+# Text with a tag for thoughts may only mention the tags: "between <think> and </think>".
 _MAX_MENTION_WORDS: Final = 1
 _SURE_MARKERS: Final = ("<|", "<\uff5c", "[TOOL")
 
@@ -59,14 +61,14 @@ class Words:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Writing:
-    """A piece of a block of Python that is still being written."""
+class CodeDelta:
+    """A piece of a block of Python that is still streaming."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class CodeBlock:
     """A complete block of Python; `is_closed` is False if the text ended first."""
 
     code: str
@@ -82,46 +84,46 @@ class ParsedCall:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class UnreadCall:
-    """Text that is clearly a call, and cannot be read."""
+class UnreadableCall:
+    """Text that is clearly meant as a call, but cannot be read."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Forget:
-    """All words until here were thoughts."""
+class ForgetWords:
+    """All words before this piece were thoughts."""
 
 
-Piece: TypeAlias = Words | Writing | Block | ParsedCall | UnreadCall | Forget
+Piece: TypeAlias = Words | CodeDelta | CodeBlock | ParsedCall | UnreadableCall | ForgetWords
 """One part of a parsed text."""
 
 
-class _Place(enum.Enum):
+class _State(enum.Enum):
     TEXT = enum.auto()
     PYTHON = enum.auto()
     MAYBE_CALL = enum.auto()
-    """In a block that may be a call."""
+    """In a code block that may be a call."""
     OTHER = enum.auto()
-    """In a block that is neither code nor a call."""
+    """In a code block that is neither Python nor a call."""
     THOUGHT = enum.auto()
     HEADER = enum.auto()
     """Between the tokens that begin a message of the harmony markup."""
     CALL = enum.auto()
-    """Behind a marker of a call: the rest of the reply belongs to it."""
+    """After a marker of a call, to which the rest of the reply belongs."""
 
 
 class Parser:
-    """Parses a reply that comes in pieces of any size.
+    """Parses a reply that arrives in pieces of any size.
 
     Args:
-        finds_calls: whether calls are looked for, or are mere text.
-        takes_python: whether blocks of Python are code to run, or mere text.
+        finds_calls: whether calls are found; otherwise they are words.
+        takes_python: whether blocks of Python are code to run; otherwise they are words.
         begins_in_thought: whether replies of this model begin with thoughts of which only the end
-            is marked. Then nothing is given before that end.
+            is marked. Then no piece is returned before that end.
 
     Attributes:
-        begins_in_thought: what this reply has shown of it.
+        begins_in_thought: the same for later replies, as far as this reply shows it.
     """
 
     def __init__(
@@ -130,55 +132,59 @@ class Parser:
         self.begins_in_thought = begins_in_thought
         self._finds_calls = finds_calls
         self._takes_python = takes_python
-        self._is_waiting = begins_in_thought
+        self._awaits_thought_end = begins_in_thought
         self._pieces: list[Piece] = []
-        self._forgotten = ""
-        self._place = _Place.TEXT
+        self._dropped_words = ""
+        self._state = _State.TEXT
         self._text = ""
         self._pending: list[str] = []
         self._fence = self._indent = self._language = ""
         self._string_start = -1
-        self._tries = self._mistakes = 0
+        self._string_checks = self._false_markers = 0
         self._thought_end = _THOUGHT_END
         self._opening = ""
         self._is_line_start = True
-        self._ticks = 0
-        self._last = ""
-        """The last character that was said, but for blanks; empty if nothing was."""
-        self._drops_blanks = self._is_doubtful = False
+        self._open_backticks = 0
+        self._last_character = ""
+        """The last character of the words so far, except white space; empty if there is none."""
+        self._drops_blanks = self._may_be_mention = False
 
     def feed(self, delta: str) -> list[Piece]:
-        """Parse the next piece."""
+        """Parse the next piece of the reply."""
         self._text += delta
         self._parse(is_end=False)
-        return [] if self._is_waiting else self._take()
+        return [] if self._awaits_thought_end else self._take_pieces()
 
     def finish(self, *, is_cut: bool = False) -> list[Piece]:
-        """Parse the end of the text; of one that is cut, no call is taken."""
+        """Parse the end of the reply; an open call of a reply that was cut is dropped."""
         self._parse(is_end=True)
-        while self._place is not _Place.TEXT:
-            self._close(is_cut=is_cut)
+        while self._state is not _State.TEXT:
+            self._close_at_end(is_cut=is_cut)
             self._parse(is_end=True)
-        if self._is_waiting and any(map(_has_content, self._pieces)):
+        if self._awaits_thought_end and any(map(_has_content, self._pieces)):
             self.begins_in_thought = False
-        if self._forgotten.strip() and not self._last and not any(map(_has_content, self._pieces)):
-            self._pieces.append(Words(self._forgotten))
-        return self.settle()
+        if (
+            self._dropped_words.strip()
+            and not self._last_character
+            and not any(map(_has_content, self._pieces))
+        ):
+            self._pieces.append(Words(self._dropped_words))
+        return self.stop_waiting()
 
-    def settle(self) -> list[Piece]:
-        """Take the text held back as words: the reply does not begin with thoughts."""
-        self._is_waiting = False
-        return self._take()
+    def stop_waiting(self) -> list[Piece]:
+        """Return the pieces held back, as the reply does not begin with thoughts."""
+        self._awaits_thought_end = False
+        return self._take_pieces()
 
-    def _take(self) -> list[Piece]:
-        """Take the pieces so far, adjacent ones of the same kind as one."""
+    def _take_pieces(self) -> list[Piece]:
+        """Return the pieces so far, and join adjacent pieces of the same kind."""
         joined: list[Piece] = []
         for piece in self._pieces:
             last = joined[-1] if joined else None
             if isinstance(piece, Words) and isinstance(last, Words):
                 joined[-1] = Words(last.text + piece.text)
-            elif isinstance(piece, Writing) and isinstance(last, Writing):
-                joined[-1] = Writing(last.text + piece.text)
+            elif isinstance(piece, CodeDelta) and isinstance(last, CodeDelta):
+                joined[-1] = CodeDelta(last.text + piece.text)
             else:
                 joined.append(piece)
         self._pieces = []
@@ -187,172 +193,174 @@ class Parser:
     def _parse(self, *, is_end: bool) -> None:
         has_moved = True
         while self._text and has_moved:
-            match self._place:
-                case _Place.TEXT:
-                    has_moved = self._in_text(is_end=is_end)
-                case _Place.THOUGHT:
-                    has_moved = self._in_thought()
-                case _Place.HEADER:
-                    has_moved = self._in_header()
-                case _Place.CALL:
-                    self._pending.append(self._cut(len(self._text)))
+            match self._state:
+                case _State.TEXT:
+                    has_moved = self._parse_text(is_end=is_end)
+                case _State.THOUGHT:
+                    has_moved = self._parse_thought()
+                case _State.HEADER:
+                    has_moved = self._parse_header()
+                case _State.CALL:
+                    self._pending.append(self._consume(len(self._text)))
                 case _:
-                    has_moved = self._in_block(is_end=is_end)
+                    has_moved = self._parse_block(is_end=is_end)
 
-    def _cut(self, length: int) -> str:
+    def _consume(self, length: int) -> str:
         text, self._text = self._text[:length], self._text[length:]
         return text
 
     # Text
 
-    def _in_text(self, *, is_end: bool) -> bool:
-        """Parse up to the next thing that may be more than words; False to wait for more text."""
-        if self._is_line_start and self._ticks == 0:
-            has_moved = self._at_line_start(is_end=is_end)
+    def _parse_text(self, *, is_end: bool) -> bool:
+        """Parse words up to the next special character; return False to wait for more text."""
+        if self._is_line_start and self._open_backticks == 0:
+            has_moved = self._parse_line_start(is_end=is_end)
             if has_moved is not None:
                 return has_moved
         special = _SPECIAL_CHARACTER.search(self._text)
         if special is None or special.start() > 0:
-            self._say(self._cut(special.start() if special else len(self._text)))
+            self._add_words(self._consume(special.start() if special else len(self._text)))
             return True
         if self._text[0] == "\n":
-            self._say(self._cut(1))
-            self._is_line_start, self._ticks = True, 0
+            self._add_words(self._consume(1))
+            self._is_line_start, self._open_backticks = True, 0
             return True
         if self._text[0] == "`":
             run = len(self._text) - len(self._text.lstrip("`"))
             if run == len(self._text) and not is_end:
                 return False
-            self._say(self._cut(run))
-            self._ticks = 0 if self._ticks == run else self._ticks or run
+            self._add_words(self._consume(run))
+            self._open_backticks = 0 if self._open_backticks == run else self._open_backticks or run
             return True
-        if not self._ticks and (tag := _TAG.match(self._text)):
-            self._take_tag(self._cut(tag.end()))
+        if not self._open_backticks and (tag := _TAG.match(self._text)):
+            self._take_tag(self._consume(tag.end()))
             return True
-        is_begun = _TAG_BEGUN.match(self._text) and len(self._text) < _MAX_TAG_CHARACTERS
-        if is_begun and not self._ticks and not is_end:
+        is_begun = _PARTIAL_TAG.match(self._text) and len(self._text) < _MAX_TAG_CHARACTERS
+        if is_begun and not self._open_backticks and not is_end:
             return False
-        self._say(self._cut(1))
+        self._add_words(self._consume(1))
         return True
 
-    def _at_line_start(self, *, is_end: bool) -> bool | None:
-        """Parse the beginning of a line; None if it is one of mere words, False to wait."""
+    def _parse_line_start(self, *, is_end: bool) -> bool | None:
+        """Parse the start of a line; return None if only words follow, False to wait for more."""
         line, line_end, _ = self._text.partition("\n")
         stripped = line.lstrip(" \t\r")
         is_partial = not line_end and not is_end
         if not stripped:
             if is_partial:
                 return False
-            self._say(self._cut(len(line) + len(line_end)))
+            self._add_words(self._consume(len(line) + len(line_end)))
             return True
         if not is_partial and (fence := _FENCE.match(line)):
-            self._open_fence(fence, self._cut(len(line) + len(line_end)))
+            self._open_fence(fence, self._consume(len(line) + len(line_end)))
             return True
         if is_partial and _may_be_fence(line):
             return False
-        if self._finds_calls and self._mistakes < _MAX_MISTAKES:
+        if self._finds_calls and self._false_markers < _MAX_FALSE_MARKERS:
             is_call = written_calls.begins_call(self._text)
             if is_call:
-                self._hold("")
+                self._begin_call("")
                 return True
             if is_call is None and not is_end:
                 return False
         self._is_line_start = False
         if indent := len(line) - len(stripped):
-            self._say(self._cut(indent))
+            self._add_words(self._consume(indent))
             return True
         return None
 
     def _take_tag(self, tag: str) -> None:
-        # Within a sentence, the tag itself may be the subject.
-        is_doubtful = self._last.isalnum() and not self._is_line_start
-        if _THOUGHT.fullmatch(tag) and self._mistakes < _MAX_MISTAKES:
-            self._think(tag, _THOUGHT_END, is_doubtful=is_doubtful)
+        # Within a sentence, the model may only mention the tag.
+        may_be_mention = self._last_character.isalnum() and not self._is_line_start
+        if _THOUGHT_START.fullmatch(tag) and self._false_markers < _MAX_FALSE_MARKERS:
+            self._begin_thought(tag, _THOUGHT_END, may_be_mention=may_be_mention)
         elif _THOUGHT_END.fullmatch(tag):
-            self._forget()
-        elif tag in _HEADERS:
-            self._place, self._pending = _Place.HEADER, [tag]
+            self._drop_words()
+        elif tag in _HEADER_TOKENS:
+            self._state, self._pending = _State.HEADER, [tag]
         elif (
             self._finds_calls
-            and self._mistakes < _MAX_MISTAKES
+            and self._false_markers < _MAX_FALSE_MARKERS
             and written_calls.is_marker(tag)
-            and tag not in _NOISE
+            and tag not in _IGNORED_TOKENS
         ):
-            self._hold(tag, is_doubtful=is_doubtful)
-        elif tag not in _NOISE:
-            self._say(tag)
+            self._begin_call(tag, may_be_mention=may_be_mention)
+        elif tag not in _IGNORED_TOKENS:
+            self._add_words(tag)
 
-    def _hold(self, marker: str, *, is_doubtful: bool = False) -> None:
-        """Hold back the text from here on, which may be a call; in a sentence, it may be none."""
-        self._place, self._pending, self._opening = _Place.CALL, [marker], marker
-        self._is_doubtful = is_doubtful
+    def _begin_call(self, marker: str, *, may_be_mention: bool = False) -> None:
+        """Hold back the text from this marker on, which may be a call."""
+        self._state, self._pending, self._opening = _State.CALL, [marker], marker
+        self._may_be_mention = may_be_mention
 
-    def _say(self, text: str) -> None:
-        """Give text as words."""
+    def _add_words(self, text: str) -> None:
+        """Add text as words."""
         if self._drops_blanks:
-            # Empty lines follow a thought.
+            # Empty lines after a thought belong to it.
             text = text.lstrip()
             self._drops_blanks = not text
         if text.strip():
-            self._last = text.rstrip()[-1]
+            self._last_character = text.rstrip()[-1]
             self._is_line_start = self._is_line_start and text.endswith("\n")
         if text:
             self._pieces.append(Words(text))
 
     # Thoughts
 
-    def _think(self, tag: str, end: re.Pattern[str], *, is_doubtful: bool = False) -> None:
-        """Leave out what follows, up to its end."""
-        if not self._last:
-            # This model marks the beginnings of its thoughts, too.
-            self.begins_in_thought = self._is_waiting = False
-        self._place, self._pending, self._opening = _Place.THOUGHT, [], tag
-        self._thought_end, self._is_doubtful = end, is_doubtful
+    def _begin_thought(
+        self, tag: str, end: re.Pattern[str], *, may_be_mention: bool = False
+    ) -> None:
+        """Leave out the text up to the end of the thought."""
+        if not self._last_character:
+            # This model also marks where its thoughts begin.
+            self.begins_in_thought = self._awaits_thought_end = False
+        self._state, self._pending, self._opening = _State.THOUGHT, [], tag
+        self._thought_end, self._may_be_mention = end, may_be_mention
 
-    def _in_thought(self) -> bool:
-        # Text is searched only once; otherwise a model that thinks for long, letter by
-        # letter, would block the event loop.
+    def _parse_thought(self) -> bool:
+        # Text is searched only once. Otherwise a model that thinks for long, in tiny pieces, would
+        # block the event loop.
         end = self._thought_end.search(self._text)
         if end is None:
-            # The end may come in two parts.
+            # The end tag may arrive in two pieces.
             tail = max(len(self._text) - _MAX_TAG_CHARACTERS, 0)
             start = max(self._text.rfind("<", tail), self._text.rfind("[", tail))
-            self._pending.append(self._cut(start if start >= 0 else len(self._text)))
+            self._pending.append(self._consume(start if start >= 0 else len(self._text)))
             return False
-        content = "".join(self._pending) + self._cut(end.start())
-        self._cut(len(end[0]))
-        self._place, self._pending = _Place.TEXT, []
-        if self._is_doubtful and len(content.split()) <= _MAX_MENTION_WORDS:
-            self._say(f"{self._opening}{content}{end[0]}")
+        content = "".join(self._pending) + self._consume(end.start())
+        self._consume(len(end[0]))
+        self._state, self._pending = _State.TEXT, []
+        if self._may_be_mention and len(content.split()) <= _MAX_MENTION_WORDS:
+            self._add_words(f"{self._opening}{content}{end[0]}")
         else:
-            self._is_line_start = self._drops_blanks = not self._is_doubtful
+            self._is_line_start = self._drops_blanks = not self._may_be_mention
         return True
 
-    def _forget(self) -> None:
-        """Take all text so far for thoughts of which only the end is marked."""
-        if self._is_waiting:
-            self._forgotten = "".join(p.text for p in self._pieces if isinstance(p, Words))
+    def _drop_words(self) -> None:
+        """Treat all text so far as thoughts, as only their end was marked."""
+        if self._awaits_thought_end:
+            self._dropped_words = "".join(p.text for p in self._pieces if isinstance(p, Words))
             self._pieces = []
         else:
-            self._pieces.append(Forget())
-        self.begins_in_thought, self._is_waiting = True, False
-        self._is_line_start, self._last, self._drops_blanks = True, "", True
+            self._pieces.append(ForgetWords())
+        self.begins_in_thought, self._awaits_thought_end = True, False
+        self._is_line_start, self._last_character, self._drops_blanks = True, "", True
 
-    def _in_header(self) -> bool:
+    def _parse_header(self) -> bool:
         """Parse the header of a message: thoughts, a call, or words."""
-        text = "".join(self._pending) + self._cut(len(self._text))
-        header, message, rest = text.partition(_MESSAGE)
+        text = "".join(self._pending) + self._consume(len(self._text))
+        header, message, rest = text.partition(_MESSAGE_MARK)
         if not message and len(text) <= _MAX_HEADER_CHARACTERS:
             self._pending = [text]
             return False
-        self._place, self._pending, self._text = _Place.TEXT, [], rest
+        self._state, self._pending, self._text = _State.TEXT, [], rest
         self._is_line_start = True
         if not message:
-            self._say(text)
+            self._add_words(text)
         elif "to=" in header:
-            self._hold(f"{header}{message}")
+            self._begin_call(f"{header}{message}")
         elif "analysis" in header:
-            self._think("", _HARMONY_END)
+            self._begin_thought("", _HARMONY_END)
         return True
 
     # Blocks
@@ -360,16 +368,16 @@ class Parser:
     def _open_fence(self, fence: re.Match[str], line: str) -> None:
         self._indent, self._fence, self._language = fence[1], fence[2], fence[3].lower()
         self._is_line_start, self._string_start, self._pending = True, -1, []
-        self._opening, self._last = "", "`"
-        if self._language in _PYTHON and self._takes_python:
-            self._place = _Place.PYTHON
-        elif self._finds_calls and self._language in _CALLS:
-            self._place, self._pending = _Place.MAYBE_CALL, [line]
+        self._opening, self._last_character = "", "`"
+        if self._language in _PYTHON_LANGUAGES and self._takes_python:
+            self._state = _State.PYTHON
+        elif self._finds_calls and self._language in _CALL_LANGUAGES:
+            self._state, self._pending = _State.MAYBE_CALL, [line]
         else:
-            self._place = _Place.OTHER
+            self._state = _State.OTHER
             self._pieces.append(Words(line))
 
-    def _in_block(self, *, is_end: bool) -> bool:
+    def _parse_block(self, *, is_end: bool) -> bool:
         line, line_end, _ = self._text.partition("\n")
         line += line_end
         if self._is_line_start:
@@ -379,79 +387,80 @@ class Parser:
             if closing and closing[1].startswith(self._fence) and self._close_block(line):
                 return True
             self._is_line_start = False
-            if self._place is _Place.PYTHON:
+            if self._state is _State.PYTHON:
                 # Marks before the fence, as in a list, are not part of the code.
                 indent = len(line) - len(line.lstrip(" \t"))
-                self._cut(min(indent, len(self._indent)))
+                self._consume(min(indent, len(self._indent)))
                 return True
-        self._cut(len(line))
+        self._consume(len(line))
         self._is_line_start = bool(line_end)
-        if self._place is _Place.OTHER:
+        if self._state is _State.OTHER:
             self._pieces.append(Words(line))
             return True
         self._pending.append(line)
-        if self._place is _Place.PYTHON and line:
-            self._pieces.append(Writing(line))
+        if self._state is _State.PYTHON and line:
+            self._pieces.append(CodeDelta(line))
         return True
 
     def _close_block(self, line: str) -> bool:
-        """Close the block with a fence; False if that stands within a string of the code."""
+        """Close the block at a fence; return False if the fence is within a string of the code."""
         text = "".join(self._pending)
-        if self._place is _Place.PYTHON:
-            if self._tries < _MAX_TRIES and _ends_in_string(text):
-                self._tries += 1
+        if self._state is _State.PYTHON:
+            if self._string_checks < _MAX_STRING_CHECKS and _ends_in_string(text):
+                self._string_checks += 1
                 if self._string_start < 0:
                     self._string_start = len(text)
                 return False
-            self._pieces.append(Block(text))
-        elif self._place is _Place.OTHER:
+            self._pieces.append(CodeBlock(text))
+        elif self._state is _State.OTHER:
             self._pieces.append(Words(line))
         else:
-            self._release(text + line)
-        self._cut(len(line))
-        self._place, self._pending, self._is_line_start = _Place.TEXT, [], True
+            self._release_pending(text + line)
+        self._consume(len(line))
+        self._state, self._pending, self._is_line_start = _State.TEXT, [], True
         return True
 
     # The end of a reply
 
-    def _close(self, *, is_cut: bool) -> None:
-        """Close whatever is open at the end of the text."""
-        place, text = self._place, "".join(self._pending) + self._text
-        self._place, self._pending, self._text = _Place.TEXT, [], ""
-        match place:
-            case _Place.PYTHON if self._string_start >= 0 and _ends_in_string(text):
-                self._pieces.append(Block(text[: self._string_start]))
-            case _Place.PYTHON:
+    def _close_at_end(self, *, is_cut: bool) -> None:
+        """Close a block, thought or call that is open at the end of the reply."""
+        state, text = self._state, "".join(self._pending) + self._text
+        self._state, self._pending, self._text = _State.TEXT, [], ""
+        match state:
+            case _State.PYTHON if self._string_start >= 0 and _ends_in_string(text):
+                self._pieces.append(CodeBlock(text[: self._string_start]))
+            case _State.PYTHON:
                 closing = _LATE_CLOSING.search(text, max(len(text) - _MAX_TAG_CHARACTERS, 0))
                 is_closed = closing is not None and closing[1].startswith(self._fence)
                 code = text[: closing.start()] if closing and is_closed else text
-                self._pieces.append(Block(code, is_closed=is_closed))
-            case _Place.MAYBE_CALL | _Place.CALL:
-                if not is_cut or not written_calls.is_intended(text):
-                    self._release(text, is_last=place is _Place.CALL)
-            case _Place.THOUGHT if not is_cut:
-                # Nobody closed it: it is the answer, or thoughts before a call.
-                self._mistakes += 1
+                self._pieces.append(CodeBlock(code, is_closed=is_closed))
+            case _State.MAYBE_CALL | _State.CALL:
+                if not is_cut or not written_calls.is_intended_call(text):
+                    self._release_pending(text, is_last=state is _State.CALL)
+            case _State.THOUGHT if not is_cut:
+                # The thought was never closed. Its text is parsed again, as it may be the answer
+                # or contain a call.
+                self._false_markers += 1
                 self._is_line_start = True
-                if self._last and self._opening:
-                    self._say(self._opening)
+                if self._last_character and self._opening:
+                    self._add_words(self._opening)
                 self._text = text
-            case _Place.HEADER:
-                self._say(text)
+            case _State.HEADER:
+                self._add_words(text)
 
-    def _release(self, text: str, *, is_last: bool = False) -> None:
-        """Release the text held back: as calls, or else as text."""
-        is_sure = self._opening.startswith(_SURE_MARKERS) and not self._is_doubtful
-        if calls := written_calls.read(text):
+    def _release_pending(self, text: str, *, is_last: bool = False) -> None:
+        """Add the text held back: as calls if it can be read, otherwise as words."""
+        is_sure = self._opening.startswith(_SURE_MARKERS) and not self._may_be_mention
+        if calls := written_calls.read_calls(text):
             self._pieces += [ParsedCall(name, arguments) for name, arguments in calls]
-        elif is_sure or written_calls.is_intended(text):
-            self._pieces.append(UnreadCall(text))
-        elif is_last and self._mistakes < _MAX_MISTAKES:
-            # Whatever follows the first character is read as if that were none of a marker.
-            self._mistakes += 1
+        elif is_sure or written_calls.is_intended_call(text):
+            self._pieces.append(UnreadableCall(text))
+        elif is_last and self._false_markers < _MAX_FALSE_MARKERS:
+            # The marker marks nothing, so the text after it is parsed again.
+            self._false_markers += 1
             length = len(self._opening) or 1
             self._is_line_start = False
-            self._say(text[:length])
+            self._add_words(text[:length])
             self._text = text[length:]
         else:
             self._pieces.append(Words(text))
@@ -462,17 +471,17 @@ def _has_content(piece: Piece) -> bool:
 
 
 def _may_be_fence(line: str) -> bool:
-    """Return whether a line so far may still open a block."""
-    return len(line) <= _MAX_OPENING_CHARACTERS and _FENCE_BEGUN.match(line) is not None
+    """Return whether an incomplete line may still open a block."""
+    return len(line) <= _MAX_OPENING_CHARACTERS and _PARTIAL_FENCE.match(line) is not None
 
 
 def _may_be_closing(line: str) -> bool:
-    """Return whether a line so far may still close a block."""
-    return len(line) <= _MAX_OPENING_CHARACTERS and _CLOSING_BEGUN.match(line) is not None
+    """Return whether an incomplete line may still close a block."""
+    return len(line) <= _MAX_OPENING_CHARACTERS and _PARTIAL_CLOSING.match(line) is not None
 
 
 def _ends_in_string(code: str) -> bool:
-    """Return whether code breaks off within a string of several lines."""
+    """Return whether code ends within a triple-quoted string."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,6 +1,6 @@
 """Run the tool calls of one reply, and detect a model that repeats itself.
 
-Three kinds of repetition count: the same code with nothing else run in between, different code with
+Three kinds of repetition count: the same code with no other code in between, different code with
 the same error, and calls that cannot be read.
 """
 
@@ -13,40 +13,41 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages, observations, picture_selection, ports, tools
 from interpreter_bot.text import output_screens
 
-OUTPUT_CHARACTERS: Final = 8000
-"""Of one execution's printed output, as much is shown to the model: from the start and the end."""
-# As much of a file does the model read at a time.
-_FILE_BYTES: Final = 32_768
-REFUSAL: Final = "[Not run again: "
-"""The beginning of a refusal of `refusal_of`."""
-_REPEATED: Final = (
-    REFUSAL + "this is exactly the code that ran just before, and its output is above. {advice}]"
+MAX_OUTPUT_CHARACTERS: Final = 8000
+"""Limit of one execution's output for the model, which gets its start and its end."""
+# The model reads a file in parts of this size.
+_MAX_READ_BYTES: Final = 32_768
+REFUSAL_PREFIX: Final = "[Not run again: "
+"""The beginning of each refusal by `RepetitionDetector.refuse_repeat`."""
+_REPEATED_CODE: Final = (
+    REFUSAL_PREFIX
+    + "this is exactly the code that ran just before, and its output is above. {advice}]"
 )
-_AFTER_SUCCESS: Final = "It worked. Answer the person now, or run different code."
-_AFTER_FAILURE: Final = "It failed. Take another way, with other functions."
+_ADVICE_AFTER_SUCCESS: Final = "It worked. Answer the person now, or run different code."
+_ADVICE_AFTER_FAILURE: Final = "It failed. Take another way, with other functions."
 
 NOT_RUN: Final = chat_messages.Note("[This was not run: the turn was over before.]")
 
-_EDITED: Final = (
+_CODE_EDITED: Final = (
     "[The person changed the code before it ran. What ran is:]\n"
     "```python\n{code}\n```\n[It showed:]"
 )
 
 _NOTHING_TO_REPORT: Final = "[Nobody is told anything.]"
-_VIEWED: Final = "[You are shown the picture {name!r}.]"
+_PICTURE_SHOWN: Final = "[You are shown the picture {name!r}.]"
 _NO_PICTURE: Final = (
     "[{name!r} is no picture that can be shown to you: that takes a PNG, JPEG, GIF or WebP of a "
     "sensible size. Convert it with run_code.]"
 )
 
 _MAX_QUESTIONS: Final = 3
-_ANSWERED: Final = "[The person answered:] {answer}"
+_PERSON_ANSWERED: Final = "[The person answered:] {answer}"
 _ASKED_BEFORE: Final = "[You asked this before.] {result}"
-_ENOUGH_ASKED: Final = (
+_TOO_MANY_QUESTIONS: Final = (
     "[Not asked: the person has answered enough questions for one turn. Decide yourself, and say "
     "what you assumed.]"
 )
-_UNANSWERED: Final = (
+_NO_ANSWER: Final = (
     "[There is no answer: {error} Decide yourself, and say in your answer what you assumed.]"
 )
 
@@ -57,8 +58,8 @@ class RepetitionDetector:
     """Detects repeated code and errors in one turn.
 
     Attributes:
-        refusals: identical repeats refused, in a row.
-        failures: executions that failed in the same way, in a row.
+        refusals: refused repeats of the same code, in a row.
+        failures: executions that failed with the same error, in a row.
         misreadings: calls that could not be read, in a row.
         setbacks: steps in a row without progress, of any kind.
         has_succeeded: some code has run without an error.
@@ -67,36 +68,36 @@ class RepetitionDetector:
     def __init__(self) -> None:
         self.refusals = 0
         self.failures = 0
-        self.misreadings = 0
+        self.unreadable_calls = 0
         self.setbacks = 0
         self.has_succeeded = False
         self._last_code = ""
-        self._last_failed = False
+        self._has_last_failed = False
         self._last_error: tuple[str, str] | None = None
 
-    def refusal_of(self, code: str) -> str | None:
-        """Return the message to the model why this code is not run; None if it is."""
-        self.misreadings = 0
+    def refuse_repeat(self, code: str) -> str | None:
+        """Return a message for the model if this code is a repeat, which is not run; else None."""
+        self.unreadable_calls = 0
         if _normalize(code) != self._last_code:
             self.refusals = 0
             return None
         self.refusals += 1
         self.setbacks += 1
-        advice = _AFTER_FAILURE if self._last_failed else _AFTER_SUCCESS
-        return _REPEATED.format(advice=advice)
+        advice = _ADVICE_AFTER_FAILURE if self._has_last_failed else _ADVICE_AFTER_SUCCESS
+        return _REPEATED_CODE.format(advice=advice)
 
-    def note_misread(self) -> None:
+    def record_unreadable_call(self) -> None:
         """Count a call that could not be read."""
-        self.misreadings += 1
+        self.unreadable_calls += 1
         self.setbacks += 1
 
-    def note_run(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
+    def record_run(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
         """Record how code ended."""
-        # Code that did not run, or ran in a kernel that is gone, may well be run again.
-        is_gone = finished.kernel_lost or finished.ending is values.Ending.REFUSED
-        self._last_code = "" if is_gone else _normalize(code)
-        self._last_failed = finished.ending not in (values.Ending.OK, values.Ending.BACKGROUND)
-        if not self._last_failed:
+        # The same code may run again if it did not run, or if its kernel is lost.
+        may_run_again = finished.kernel_lost or finished.ending is values.Ending.REFUSED
+        self._last_code = "" if may_run_again else _normalize(code)
+        self._has_last_failed = finished.ending not in (values.Ending.OK, values.Ending.BACKGROUND)
+        if not self._has_last_failed:
             self.has_succeeded = True
             self.failures, self.setbacks, self._last_error = 0, 0, None
             return
@@ -105,8 +106,8 @@ class RepetitionDetector:
         self._last_error = failure
         self.setbacks += 1
 
-    def note_declined(self) -> None:
-        """Record that code was not allowed to run, which is no failure of it."""
+    def record_declined(self) -> None:
+        """Record that code was not allowed to run, which does not count as a failure."""
         self._last_code = ""
 
     @property
@@ -116,28 +117,28 @@ class RepetitionDetector:
         return f"{name}: {message[:200]}" if message else name
 
 
-def answers_of_person(entries: Sequence[chat_messages.Message]) -> dict[str, str]:
-    """Return what a turn that goes on asked its person, and what the model was told then."""
-    asked: dict[str, str] = {}
+def collect_answers(entries: Sequence[chat_messages.Message]) -> dict[str, str]:
+    """Return the results of the questions that a resumed turn has asked, by question."""
+    questions: dict[str, str] = {}
     answers: dict[str, str] = {}
     for entry in entries:
         match entry:
             case chat_messages.UserMessage(is_from_bot=False):
                 answers.clear()
             case chat_messages.AssistantMessage(calls=calls):
-                requests = {call.id: tools.read(call) for call in calls}
-                asked = {
+                requests = {call.id: tools.parse_call(call) for call in calls}
+                questions = {
                     call_id: _question_key(request)
                     for call_id, request in requests.items()
                     if isinstance(request, tools.AskPerson)
                 }
-            case chat_messages.ToolResult(call_id, text) if call_id in asked:
-                answers.setdefault(asked[call_id], text)
+            case chat_messages.ToolResult(call_id, text) if call_id in questions:
+                answers.setdefault(questions[call_id], text)
     return answers
 
 
 def _question_key(request: tools.AskPerson) -> str:
-    """Return what two questions have in common that are the same for a person."""
+    """Normalise a question, so that trivial changes do not make it a new question."""
     return " ".join(request.question.casefold().split()).rstrip("?. ")
 
 
@@ -152,11 +153,11 @@ class ToolRunner:
 
     Args:
         can_see_images: whether the model is shown pictures.
-        offered: the tools that there are.
+        offered_tools: the tools that the model may call.
         approve: see `loops.TurnSpec`.
-        tool_index: see there.
-        answers: of the person, by question; a question is asked once.
-        propose_note: see there.
+        tool_index: see `loops.TurnSpec`.
+        answers: results of earlier questions, by question; each question is asked once.
+        propose_note: see `loops.TurnSpec`.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class ToolRunner:
         *,
         repetition_detector: RepetitionDetector,
         can_see_images: bool,
-        offered: Sequence[chat_messages.Tool],
+        offered_tools: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
         tool_index: ports.ToolIndex | None = None,
         answers: dict[str, str] | None = None,
@@ -174,36 +175,36 @@ class ToolRunner:
     ) -> None:
         self._environment = environment
         self._emit = emit
-        self._guard = repetition_detector
+        self._repetition_detector = repetition_detector
         self._can_see_images = can_see_images
-        self._offered = offered
+        self._offered_tools = offered_tools
         self._approve = approve
-        self._index = tool_index
+        self._tool_index = tool_index
         self._answers = answers or {}
         self._propose_note = propose_note
         self._screen: output_screens.Screen | None = None
         self.has_nothing_to_report = False
-        """The model ends a scheduled run without a word."""
+        """The model ended a scheduled run without a message to people."""
 
-    async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
-        """Run a call; return its result for the model, and pictures."""
-        request = tools.read(call, self._offered)
+    async def run_call(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
+        """Run a call; return its result as text and pictures for the model."""
+        request = tools.parse_call(call, self._offered_tools)
         try:
             match request:
                 case tools.RunCode(code, seconds):
-                    return await self._run(code, seconds)
+                    return await self._run_code(code, seconds)
                 case tools.ListFiles():
                     return observations.list_files(await self._environment.list_files()), ()
                 case tools.ReadFile(name, start):
-                    return await self._read(name, start), ()
+                    return await self._read_file(name, start), ()
                 case tools.ViewImage(name):
-                    return await self._view(name)
-                case tools.FindTools(words) if self._index is not None:
-                    return self._index.find(words), ()
-                case tools.DescribeTool(name) if self._index is not None:
-                    return self._index.describe(name), ()
+                    return await self._view_image(name)
+                case tools.FindTools(words) if self._tool_index is not None:
+                    return self._tool_index.find(words), ()
+                case tools.DescribeTool(name) if self._tool_index is not None:
+                    return self._tool_index.describe(name), ()
                 case tools.AskPerson():
-                    return await self._ask(request), ()
+                    return await self._ask_person(request), ()
                 case tools.ProposeNote(text) if self._propose_note is not None:
                     return await self._propose_note(text), ()
                 case tools.ProposeSchedule(text):
@@ -211,31 +212,31 @@ class ToolRunner:
                 case tools.NothingToReport():
                     self.has_nothing_to_report = True
                     return _NOTHING_TO_REPORT, ()
-                case tools.Misread(sentence):
-                    self._guard.note_misread()
+                case tools.UnreadableCall(sentence):
+                    self._repetition_detector.record_unreadable_call()
                     return sentence, ()
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            self._guard.note_misread()
+            self._repetition_detector.record_unreadable_call()
             return f"[This could not be done: {error}]", ()
         raise AssertionError("unreachable")
 
-    def unfinished(self) -> chat_messages.Note:
-        """Return the output of code that was stopped while it ran."""
+    def describe_unfinished(self) -> chat_messages.Note:
+        """Return the result of a call that was stopped, with the output of its code so far."""
         if self._screen is None:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
         return chat_messages.Note(
-            observations.describe_execution(self._screen.outputs, stopped, OUTPUT_CHARACTERS)
+            observations.describe_execution(self._screen.outputs, stopped, MAX_OUTPUT_CHARACTERS)
         )
 
-    async def _run(self, code: str, seconds: float | None) -> tuple[str, _Pictures]:
-        if refusal := self._guard.refusal_of(code):
+    async def _run_code(self, code: str, seconds: float | None) -> tuple[str, _Pictures]:
+        if refusal := self._repetition_detector.refuse_repeat(code):
             return refusal, ()
         screen = self._screen = output_screens.Screen()
         approved_code = code
-        remark: chat_messages.Note | None = None
+        decline_note: chat_messages.Note | None = None
         try:
             if self._approve is not None:
                 approved_code = await self._approve(code)
@@ -243,42 +244,42 @@ class ToolRunner:
         except errors.StoreError:
             raise
         except ports.NotApprovedError as error:
-            finished = self._refused(error)
-            remark = error.model_note
+            finished = self._refuse_code(error)
+            decline_note = error.model_note
         except errors.BotError as error:
-            finished = self._refused(error)
+            finished = self._refuse_code(error)
         self._screen = None
-        if remark is not None:
-            self._guard.note_declined()
-            return remark.text, ()
+        if decline_note is not None:
+            self._repetition_detector.record_declined()
+            return decline_note.text, ()
         outputs = screen.outputs
-        self._guard.note_run(code, finished, observations.find_error(outputs))
+        self._repetition_detector.record_run(code, finished, observations.find_error(outputs))
         pictures = await self._pictures_for_model(outputs, finished)
-        text = observations.describe_execution(outputs, finished, OUTPUT_CHARACTERS)
+        text = observations.describe_execution(outputs, finished, MAX_OUTPUT_CHARACTERS)
         return (
-            text if approved_code == code else f"{_EDITED.format(code=approved_code)}\n{text}",
+            text if approved_code == code else f"{_CODE_EDITED.format(code=approved_code)}\n{text}",
             pictures,
         )
 
-    async def _ask(self, request: tools.AskPerson) -> str:
-        """Ask the person; what was asked before has the answer that it had then."""
+    async def _ask_person(self, request: tools.AskPerson) -> str:
+        """Ask the person; a repeated question gets its earlier answer."""
         key = _question_key(request)
         if key in self._answers:
             return _ASKED_BEFORE.format(result=self._answers[key])
         if len(self._answers) >= _MAX_QUESTIONS:
-            return _ENOUGH_ASKED
+            return _TOO_MANY_QUESTIONS
         try:
             answer = await self._environment.ask_person(request.question, request.choices)
-            result = _ANSWERED.format(answer=answer.strip() or "(nothing)")
+            result = _PERSON_ANSWERED.format(answer=answer.strip() or "(nothing)")
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            result = _UNANSWERED.format(error=error)
+            result = _NO_ANSWER.format(error=error)
         self._answers[key] = result
         return result
 
-    def _refused(self, error: errors.BotError) -> values.Finished:
-        """Return the end of code that did not run; the person is told why."""
+    def _refuse_code(self, error: errors.BotError) -> values.Finished:
+        """Show the person why code does not run, and return that as its ending."""
         self._emit(events.NoticeShown(str(error)))
         return values.Finished(values.Ending.REFUSED, 0.0, str(error))
 
@@ -292,20 +293,22 @@ class ToolRunner:
             else ()
         )
         pictures = [picture_selection.accept_unscaled(content) for content in contents]
-        large = [
+        large_contents = [
             content for content, small in zip(contents, pictures, strict=True) if small is None
         ]
-        if large and not finished.kernel_lost:
-            scaled = iter(await self._environment.scale_pictures(large))
-            pictures = [small or next(scaled, None) for small in pictures]
+        if large_contents and not finished.kernel_lost:
+            scaled_pictures = iter(await self._environment.scale_pictures(large_contents))
+            pictures = [small or next(scaled_pictures, None) for small in pictures]
         return tuple(filter(None, pictures))
 
-    async def _view(self, name: str) -> tuple[str, _Pictures]:
+    async def _view_image(self, name: str) -> tuple[str, _Pictures]:
         picture = await self._environment.view(name)
         if picture is None:
             return _NO_PICTURE.format(name=name), ()
-        return _VIEWED.format(name=name), (picture,)
+        return _PICTURE_SHOWN.format(name=name), (picture,)
 
-    async def _read(self, name: str, start: int) -> str:
-        data = await self._environment.read_file(name, start=start, max_bytes=_FILE_BYTES)
-        return observations.describe_content(data[:_FILE_BYTES], start=start, max_bytes=_FILE_BYTES)
+    async def _read_file(self, name: str, start: int) -> str:
+        data = await self._environment.read_file(name, start=start, max_bytes=_MAX_READ_BYTES)
+        return observations.describe_content(
+            data[:_MAX_READ_BYTES], start=start, max_bytes=_MAX_READ_BYTES
+        )

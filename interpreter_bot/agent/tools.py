@@ -1,6 +1,6 @@
 """Tool schemas, and lenient parsing of calls. Pure.
 
-The tool for code is named `run_code`: `python` is a name that OpenAI reserves.
+The tool for code is named `run_code`, as OpenAI reserves the name `python`.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ PROPOSE_NOTE: Final = "propose_note"
 PROPOSE_SCHEDULE: Final = "propose_schedule"
 NOTHING_TO_REPORT: Final = "nothing_to_report"
 
-_CODE_NAMES: Final = ("code", "python_code", "python", "source", "script", "input")
-# Arguments that models add to the code, none of which can be the code itself.
-_BESIDE_CODE: Final = frozenset(
+_CODE_ARGUMENTS: Final = ("code", "python_code", "python", "source", "script", "input")
+# Arguments that models add to the code, which never contain the code.
+_NON_CODE_ARGUMENTS: Final = frozenset(
     {"language", "lang", "kernel", "title", "description", "explanation", "reasoning", "thought"}
     | {"purpose", "summary", "note", "comment", "timeout", "id", "type"}
 )
 _LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipython3", "jupyter"})
-_FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
-_PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
-_WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
-_QUESTION_NAMES: Final = ("question", "prompt", "text", "message")
-_CHOICE_NAMES: Final = ("choices", "options", "answers")
-_OPTIONAL: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
-_TIMEOUT: Final = (
+_FILE_ARGUMENTS: Final = ("name", "path", "file", "filename", "file_name")
+_PACKAGE_ARGUMENTS: Final = ("names", "packages", "package", "name", "requirements")
+_SEARCH_ARGUMENTS: Final = ("words", "query", *_FILE_ARGUMENTS)
+_QUESTION_ARGUMENTS: Final = ("question", "prompt", "text", "message")
+_CHOICE_ARGUMENTS: Final = ("choices", "options", "answers")
+_OPTIONAL_PARAMETERS: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
+_TIMEOUT_DESCRIPTION: Final = (
     "Only for code that needs more time than a usual run: seconds, at most {longest}. It may then "
     "go on in the background, while you answer."
 )
 _MAX_QUESTION_CHARACTERS: Final = 600
 _MAX_CHOICES: Final = 6
-# As much as a button of each network shows.
+# Every network's buttons show this much.
 _MAX_CHOICE_CHARACTERS: Final = 70
-_NOTE_NAMES: Final = ("text", "note", "content", *_WORDS_NAMES)
+_NOTE_ARGUMENTS: Final = ("text", "note", "content", *_SEARCH_ARGUMENTS)
 _MAX_ENCODINGS: Final = 3
-_FOLDER: Final = "/mnt/data/"
+_WORKSPACE_PATH: Final = "/mnt/data/"
 
 
 def _schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name not in _OPTIONAL],
+        "required": [name for name in properties if name not in _OPTIONAL_PARAMETERS],
         "additionalProperties": False,
     }
 
@@ -149,7 +149,7 @@ TOOLS: Final = (
 
 NAMES: Final = frozenset(tool.name for tool in TOOLS)
 
-# Names that models use for the code tool when they do not remember its own.
+# Other names that models use for the code tool.
 _ALIASES: Final = frozenset(
     {"python", "ipython", "jupyter", "interpreter", "repl", "pythonrepl", "pythoninterpreter"}
     | {"codeinterpreter", "codeexecution", "executecode", "executepython", "executepythoncode"}
@@ -163,22 +163,22 @@ _MAX_NAME_CHARACTERS: Final = 200
 
 
 def canonical_name(name: str) -> str:
-    """Return the tool that a name stands for, decorated or misspelt; empty if there is none."""
+    """Return the name of the tool that a model means; empty if there is no such tool."""
     bare = name[:_MAX_NAME_CHARACTERS].strip().strip("\"'`")
-    key = _key(_DECORATION.sub("", _DECORATION.sub("", bare)))
-    return RUN_CODE if key in _ALIASES else _BY_KEY.get(key, "")
+    key = _normalize_name(_DECORATION.sub("", _DECORATION.sub("", bare)))
+    return RUN_CODE if key in _ALIASES else _TOOLS_BY_NORMALIZED_NAME.get(key, "")
 
 
-def _key(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-_BY_KEY: Final = {_key(name): name for name in NAMES}
+_TOOLS_BY_NORMALIZED_NAME: Final = {_normalize_name(name): name for name in NAMES}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunCode:
-    """Run `code`, for as many `seconds` if it takes longer than usual."""
+    """Run `code`; `seconds` is its time limit if the usual one does not suffice."""
 
     code: str
     seconds: float | None = None
@@ -235,19 +235,19 @@ class ProposeNote:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProposeSchedule:
-    """Propose a schedule, written as people write one."""
+    """Propose a schedule; `text` has the syntax that people use."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NothingToReport:
-    """End a scheduled run without a word."""
+    """End a scheduled run without a message to people."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Misread:
-    """A call that cannot be understood, and is not run; `sentence` is its result for the model."""
+class UnreadableCall:
+    """A call that cannot be read, and is not run; `sentence` is its result for the model."""
 
     sentence: str
 
@@ -263,12 +263,12 @@ ToolRequest: TypeAlias = (
     | ProposeNote
     | ProposeSchedule
     | NothingToReport
-    | Misread
+    | UnreadableCall
 )
 """A parsed call."""
 
 
-def offered(
+def select_tools(
     *,
     can_see_images: bool,
     can_install: bool,
@@ -277,35 +277,48 @@ def offered(
     can_propose_notes: bool = False,
     can_propose_schedules: bool = False,
     is_scheduled: bool = False,
-    longest_run: float = 0.0,
+    max_background_seconds: float = 0.0,
 ) -> tuple[chat_messages.Tool, ...]:
-    """Return the tools there are.
+    """Return the tools that a turn offers to its model.
 
     Args:
-        can_see_images: for a model that sees pictures.
+        can_see_images: the model sees pictures.
         can_install: packages can be installed.
         can_find_tools: there are more functions of other systems than the prompt lists.
-        can_ask: somebody can be asked, and the model can judge when to.
-        can_propose_notes: a person says whether they are remembered.
-        can_propose_schedules: a schedule can be proposed to the person.
-        is_scheduled: a schedule asks, and nobody waits for an answer.
-        longest_run: how long code may run in the background, in seconds; 0 if it may not.
+        can_ask: the model can ask the person.
+        can_propose_notes: the model can propose notes to a person.
+        can_propose_schedules: the model can propose schedules to a person.
+        is_scheduled: this is a scheduled run, so that nobody waits for an answer.
+        max_background_seconds: how long code may run in the background; 0 if it may not.
     """
-    has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
-    has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask, PROPOSE_NOTE: can_propose_notes}
-    has |= {PROPOSE_SCHEDULE: can_propose_schedules, NOTHING_TO_REPORT: is_scheduled}
-    tools = tuple(tool for tool in TOOLS if has.get(tool.name, True))
-    if not longest_run:
+    is_available = {
+        VIEW_IMAGE: can_see_images,
+        INSTALL_PACKAGES: can_install,
+        FIND_TOOLS: can_find_tools,
+    }
+    is_available |= {
+        DESCRIBE_TOOL: can_find_tools,
+        ASK_PERSON: can_ask,
+        PROPOSE_NOTE: can_propose_notes,
+    }
+    is_available |= {PROPOSE_SCHEDULE: can_propose_schedules, NOTHING_TO_REPORT: is_scheduled}
+    tools = tuple(tool for tool in TOOLS if is_available.get(tool.name, True))
+    if not max_background_seconds:
         return tools
-    timeout = {"type": "number", "description": _TIMEOUT.format(longest=f"{longest_run:.0f}")}
+    timeout = {
+        "type": "number",
+        "description": _TIMEOUT_DESCRIPTION.format(longest=f"{max_background_seconds:.0f}"),
+    }
     schema = _schema(**TOOLS[0].parameters["properties"], timeout=timeout)
     return (dataclasses.replace(tools[0], parameters=schema), *tools[1:])
 
 
-def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS) -> ToolRequest:
-    """Parse a call of one of the tools, reading its arguments as leniently as sense allows."""
+def parse_call(
+    call: chat_messages.Call, offered_tools: Sequence[chat_messages.Tool] = TOOLS
+) -> ToolRequest:
+    """Parse a call of one of the tools; its arguments may have many kinds of mistakes."""
     name = canonical_name(call.name)
-    names = [tool.name for tool in offered]
+    names = [tool.name for tool in offered_tools]
     match name if name in names else "":
         case "run_code":
             request = _read_code(call.arguments)
@@ -328,37 +341,39 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
         case "ask_person":
             return _read_question(call.arguments)
         case "propose_note":
-            return ProposeNote(_read_words(call.arguments, _NOTE_NAMES))
+            return ProposeNote(_read_words(call.arguments, _NOTE_ARGUMENTS))
         case "propose_schedule":
             return _read_schedule(call.arguments)
         case "nothing_to_report":
             return NothingToReport()
-    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}.")
+    return UnreadableCall(
+        f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}."
+    )
 
 
 def _read_code(arguments: str) -> ToolRequest:
-    """Read code from JSON, once or twice encoded, or plain code."""
+    """Read code, either plain or in JSON that may be encoded several times."""
     text = arguments
     for _ in range(_MAX_ENCODINGS):
         try:
             value = lenient_json.parse(text)
         except ValueError:
-            return _run_code(None if text.lstrip().startswith("{") else text)
+            return _make_run_code(None if text.lstrip().startswith("{") else text)
         if isinstance(value, dict):
-            code = _code_argument(value)
-            if isinstance(code, Misread) or not _looks_encoded(code):
-                return code if isinstance(code, Misread) else _run_code(code)
+            code = _find_code(value)
+            if isinstance(code, UnreadableCall) or not _looks_encoded(code):
+                return code if isinstance(code, UnreadableCall) else _make_run_code(code)
             text = code
         elif isinstance(value, str):
             text = value
         else:
             # Code can look like JSON, such as a lone number or list.
             break
-    return _run_code(text)
+    return _make_run_code(text)
 
 
 def _read_timeout(arguments: str) -> float | None:
-    """Return how long code may run, if that is said beside it."""
+    """Return how long code may run, if the arguments name a positive number."""
     with contextlib.suppress(ValueError, TypeError):
         value = lenient_json.parse(arguments)
         seconds = float(value["timeout"]) if isinstance(value, dict) and "timeout" in value else 0.0
@@ -366,33 +381,37 @@ def _read_timeout(arguments: str) -> float | None:
     return None
 
 
-def _run_code(code: str | None) -> ToolRequest:
+def _make_run_code(code: str | None) -> ToolRequest:
     if code is None:
-        return Misread(
+        return UnreadableCall(
             "The arguments could not be read, and nothing was run: they must be a JSON object "
             'such as {"code": "print(1)"}, with line ends written as \\n and quotes as \\". '
             "Call again."
         )
     code = _unwrap(code)
-    return RunCode(code) if code.strip() else Misread('There was no code. Give it as "code".')
+    return (
+        RunCode(code) if code.strip() else UnreadableCall('There was no code. Give it as "code".')
+    )
 
 
-def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
-    """Return the code among arguments: by a usual name, or the only text."""
-    language = str(_first(arguments, ("language", "lang")) or "").strip().lower()
+def _find_code(arguments: Mapping[object, object]) -> str | UnreadableCall:
+    """Return the argument that is the code: one with a usual name, or the only text."""
+    language = str(_first_value(arguments, ("language", "lang")) or "").strip().lower()
     if language not in _LANGUAGES:
-        return Misread(f"Only Python can be run here, and not {language[:40]!r}.")
-    code_names = [name for name in _CODE_NAMES if name in arguments]
+        return UnreadableCall(f"Only Python can be run here, and not {language[:40]!r}.")
+    code_names = [name for name in _CODE_ARGUMENTS if name in arguments]
     texts = [name for name, value in arguments.items() if isinstance(value, str)]
-    others = [name for name in texts if name not in _BESIDE_CODE]
-    key = code_names[0] if code_names else others[0] if len(others) == 1 else None
+    candidates = [name for name in texts if name not in _NON_CODE_ARGUMENTS]
+    key = code_names[0] if code_names else candidates[0] if len(candidates) == 1 else None
     code = arguments.get(key)
     if isinstance(code, list) and all(isinstance(line, str) for line in code):
         return "\n".join(line.removesuffix("\n") for line in code)
     if isinstance(code, str):
         return code
     keys = ", ".join(str(name)[:40] for name in [*arguments][:10]) or "none"
-    return Misread(f'There was no code, and nothing was run. Give it as "code"; given: {keys}.')
+    return UnreadableCall(
+        f'There was no code, and nothing was run. Give it as "code"; given: {keys}.'
+    )
 
 
 def _looks_encoded(text: str) -> bool:
@@ -403,18 +422,18 @@ def _looks_encoded(text: str) -> bool:
         value = lenient_json.parse(text)
     except ValueError:
         return False
-    return isinstance(value, dict) and isinstance(_first(value, _CODE_NAMES), str)
+    return isinstance(value, dict) and isinstance(_first_value(value, _CODE_ARGUMENTS), str)
 
 
 def _unwrap(code: str) -> str:
-    """Remove a fence, and undo escaping that was done once too often."""
+    """Remove a code fence, and undo double escaping."""
     code = lenient_json.strip_fence(code)
     if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
         return lenient_json.decode_escapes(code)
     return code
 
 
-def _read_file(arguments: str) -> ReadFile | Misread:
+def _read_file(arguments: str) -> ReadFile | UnreadableCall:
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
@@ -422,116 +441,118 @@ def _read_file(arguments: str) -> ReadFile | Misread:
     start: object = 0
     if isinstance(value, dict):
         start = value.get("start", 0)
-        value = _first(value, _FILE_NAMES)
+        value = _first_value(value, _FILE_ARGUMENTS)
     if not isinstance(value, str) or not value.strip():
-        return Misread('There was no file name. Give it as "name".')
+        return UnreadableCall('There was no file name. Give it as "name".')
     if not isinstance(start, int | float) or not 0 <= start < 2**53:
         start = 0
-    return ReadFile(value.strip().removeprefix(_FOLDER), int(start))
+    return ReadFile(value.strip().removeprefix(_WORKSPACE_PATH), int(start))
 
 
-def _read_words(arguments: str, names: tuple[str, ...] = _WORDS_NAMES) -> str:
-    """Read words; those that cannot be read as JSON are taken as they are."""
+def _read_words(arguments: str, names: tuple[str, ...] = _SEARCH_ARGUMENTS) -> str:
+    """Read one text argument; arguments that are no JSON are the text itself."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         return arguments
     if isinstance(value, dict):
-        value = _first(value, names)
+        value = _first_value(value, names)
     return value if isinstance(value, str) else ""
 
 
-def _read_question(arguments: str) -> AskPerson | Misread:
-    """Read a question to a person, who is shown nothing that is hidden or too long to be read."""
+def _read_question(arguments: str) -> AskPerson | UnreadableCall:
+    """Read a question to a person, without invisible characters and within limits of length."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         value = arguments
     choices: object = ()
     if isinstance(value, dict):
-        choices = _first(value, _CHOICE_NAMES) or ()
-        value = _first(value, _QUESTION_NAMES)
+        choices = _first_value(value, _CHOICE_ARGUMENTS) or ()
+        value = _first_value(value, _QUESTION_ARGUMENTS)
     question = safe_text.sanitize(value).strip() if isinstance(value, str) else ""
     if not question or len(question) > _MAX_QUESTION_CHARACTERS:
         limit = f"at most {_MAX_QUESTION_CHARACTERS} characters"
-        return Misread(f'Nothing was asked. Give one question of {limit} as "question".')
+        return UnreadableCall(f'Nothing was asked. Give one question of {limit} as "question".')
     if not isinstance(choices, list | tuple):
         choices = str(choices).splitlines()
-    lines = (" ".join(safe_text.sanitize(str(choice)).split()) for choice in choices)
-    # What differs in its case only is the same answer.
-    distinct = tuple({line.casefold(): line for line in lines if line}.values())
-    if len(distinct) > _MAX_CHOICES or any(len(one) > _MAX_CHOICE_CHARACTERS for one in distinct):
-        return Misread(
+    lines = (" ".join(safe_text.sanitize(str(entry)).split()) for entry in choices)
+    # Choices that differ only in their case are the same answer.
+    distinct_choices = tuple({line.casefold(): line for line in lines if line}.values())
+    if len(distinct_choices) > _MAX_CHOICES or any(
+        len(choice) > _MAX_CHOICE_CHARACTERS for choice in distinct_choices
+    ):
+        return UnreadableCall(
             f"Nothing was asked. Give at most {_MAX_CHOICES} choices of at most "
             f"{_MAX_CHOICE_CHARACTERS} characters each."
         )
-    return AskPerson(question, distinct)
+    return AskPerson(question, distinct_choices)
 
 
-def _read_packages(arguments: str) -> RunCode | Misread:
-    """Read package names, and return the cell that installs them, which people see and approve."""
+def _read_packages(arguments: str) -> RunCode | UnreadableCall:
+    """Read package names; return the code that installs them, so that people can approve it."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         value = arguments
     if isinstance(value, dict):
-        value = _first(value, _PACKAGE_NAMES)
+        value = _first_value(value, _PACKAGE_ARGUMENTS)
     if isinstance(value, str):
         value = value.replace(",", " ").split()
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
-        return Misread('There was no package. Give names of packages as "names".')
+        return UnreadableCall('There was no package. Give names of packages as "names".')
     words = (shlex.quote(" ".join(name.split())) for name in value)
     return RunCode(f"%pip install {' '.join(words)}")
 
 
-def _read_schedule(arguments: str) -> ProposeSchedule | Misread:
-    """Read a schedule as a person would have written it."""
+def _read_schedule(arguments: str) -> ProposeSchedule | UnreadableCall:
+    """Read a schedule; return it in the syntax that people use."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         value = None
     if not isinstance(value, dict) or not value.get("cron"):
-        return Misread('There was no schedule. Give "kind", "cron", "zone" and "what".')
-    kind, cron, zone, what, condition = (
+        return UnreadableCall('There was no schedule. Give "kind", "cron", "zone" and "what".')
+    kind, cron, zone, task, condition = (
         " ".join(str(value.get(name) or "").split())
         for name in ("kind", "cron", "zone", "what", "condition")
     )
     if kind == "alert":
-        what = f"alert if {condition or what}"
-    elif kind == "refresh" and not what.lower().startswith("refresh"):
-        what = f"refresh {what}"
-    elif kind == "ask" and what.lower().startswith(("refresh", "alert if")):
-        what = f"please {what}"
-    return ProposeSchedule(f"{cron} {zone}".strip() + f": {what}")
+        task = f"alert if {condition or task}"
+    elif kind == "refresh" and not task.lower().startswith("refresh"):
+        task = f"refresh {task}"
+    elif kind == "ask" and task.lower().startswith(("refresh", "alert if")):
+        task = f"please {task}"
+    return ProposeSchedule(f"{cron} {zone}".strip() + f": {task}")
 
 
-def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:
+def _first_value(value: Mapping[object, object], names: tuple[str, ...]) -> object:
     return next((value[name] for name in names if name in value), None)
 
 
-class CallPreview:
-    """Preview of code while its JSON is still streaming: `{"code": "pri…`."""
+class CodePreview:
+    """Extracts code from JSON that is still streaming, such as `{"code": "pri…`."""
 
     def __init__(self) -> None:
         self._text = ""
         self._start = -1
-        self._is_over = False
+        self._has_ended = False
 
     def feed(self, delta: str) -> str:
         """Add a piece of the arguments; return the code that it adds."""
-        if self._is_over:
+        if self._has_ended:
             return ""
         self._text += delta
         if self._start < 0:
             start = lenient_json.find_code_start(self._text)
-            self._is_over = start is None and len(self._text) > 200
+            self._has_ended = start is None and len(self._text) > 200
             if start is None:
                 return ""
             self._start, self._text = start, self._text[start:]
         return self._decode()
 
     def _decode(self) -> str:
-        """Decode the complete part: an escape may be cut in two."""
-        end, self._is_over = lenient_json.find_string_end(self._text)
-        ready, self._text = self._text[:end], self._text[end:]
-        return lenient_json.decode_escapes(ready)
+        """Decode the text so far, but not an escape that is incomplete."""
+        end, self._has_ended = lenient_json.find_string_end(self._text)
+        complete, self._text = self._text[:end], self._text[end:]
+        return lenient_json.decode_escapes(complete)

@@ -1,7 +1,7 @@
-"""The transcript of one session, as the model sees it: grows during a turn, stays well-formed.
+"""The transcript of one session, as the model sees it.
 
-However a turn ends, also cancelled within a call, `settle` gives every call a result: servers
-refuse a transcript with open calls.
+Servers refuse a transcript with calls that have no result. So `answer_open_calls` adds the missing
+results at the end of every turn, even of a cancelled one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Transcript:
     """The messages of a session: from a person, the model and the bot."""
 
     def __init__(
-        self, earlier: Iterable[chat_messages.Message] = (), *, goes_on: bool = False
+        self, earlier_messages: Iterable[chat_messages.Message] = (), *, is_resumed: bool = False
     ) -> None:
-        """Go on from earlier messages.
+        """Continue from earlier messages.
 
         Args:
-            earlier: the messages.
-            goes_on: calls at their end that have no result yet are still to be answered.
+            earlier_messages: the messages so far.
+            is_resumed: calls at their end without a result will still be run.
         """
-        self._entries = list(earlier)
-        if not goes_on:
+        self._entries = list(earlier_messages)
+        if not is_resumed:
             self.answer_open_calls(_RESULT_UNKNOWN)
 
     @property
@@ -40,7 +40,7 @@ class Transcript:
         return tuple(self._entries)
 
     def add_user_message(self, text: str, pictures: Iterable[chat_messages.Picture] = ()) -> None:
-        """Add a person's message, and its pictures; a turn begins here."""
+        """Add a person's message and its pictures, which begins a turn."""
         self._entries.append(chat_messages.UserMessage(text, tuple(pictures)))
         self._entries = picture_selection.drop_old_contents(self._entries)
 
@@ -70,9 +70,9 @@ class Transcript:
     def answer_open_calls(
         self, note: chat_messages.Note, *, note_for_others: chat_messages.Note | None = None
     ) -> None:
-        """Answer every call that has no result yet: the first with `note`, the others with `rest`.
+        """Add a result to every call that has none: `note`, which describes the first of them.
 
-        Without `rest`, all with the same.
+        All others get `note_for_others`, if it is given.
         """
         for call in self.unanswered_calls:
             self.add_tool_result(call, note.text)
@@ -81,25 +81,27 @@ class Transcript:
     @property
     def unanswered_calls(self) -> tuple[chat_messages.Call, ...]:
         """The calls that have no result yet."""
-        places = [
+        indexes = [
             i
             for i, message in enumerate(self._entries)
             if isinstance(message, chat_messages.AssistantMessage)
         ]
-        last = self._entries[places[-1]] if places else None
-        if not isinstance(last, chat_messages.AssistantMessage):
+        last_message = self._entries[indexes[-1]] if indexes else None
+        if not isinstance(last_message, chat_messages.AssistantMessage):
             return ()
-        # Only the last message's calls count: some servers give the same ids at every step.
-        later = self._entries[places[-1] :]
-        answered = {
-            message.call_id for message in later if isinstance(message, chat_messages.ToolResult)
+        # Only calls of the last message count, as some servers repeat the ids at every step.
+        later_messages = self._entries[indexes[-1] :]
+        answered_ids = {
+            message.call_id
+            for message in later_messages
+            if isinstance(message, chat_messages.ToolResult)
         }
-        return tuple(call for call in last.calls if call.id not in answered)
+        return tuple(call for call in last_message.calls if call.id not in answered_ids)
 
-    def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
+    def replace(self, fitted: context_windows.FittedTranscript, summary: str) -> None:
         """Replace the dropped messages by `summary`."""
         head = [chat_messages.UserMessage(summary, is_from_bot=True)] if summary else []
-        self._entries = [*head, *fit.messages]
+        self._entries = [*head, *fitted.messages]
 
     def forget_reasoning(self, *, until: int | None = None) -> None:
         """Drop the reasoning of the first `until` messages, or of all."""
@@ -129,34 +131,36 @@ class Transcript:
                 return
 
     def forget_pictures(self) -> None:
-        """Drop all pictures, one of which a model's server cannot read."""
+        """Drop all pictures, as the server cannot read one of them."""
         self._entries = list(picture_selection.drop_pictures(self._entries))
 
 
-def describe_dropped(dropped: Sequence[chat_messages.Message]) -> str:
-    """Return a note in place of dropped messages, for when there is no summary."""
+def describe_dropped(messages: Sequence[chat_messages.Message]) -> str:
+    """Return a note that replaces dropped messages if there is no summary."""
     questions = [
         message.text
         if len(message.text) <= _MAX_QUOTED_CHARACTERS
         else f"{message.text[:_MAX_QUOTED_CHARACTERS]}…"
-        for message in dropped
+        for message in messages
         if isinstance(message, chat_messages.UserMessage) and not message.is_from_bot
     ]
-    # An earlier summary must not be lost when it is dropped in its turn.
-    earlier = [
+    # The dropped messages may begin with an earlier summary, which is kept.
+    earlier_notes = [
         message.text
-        for message in dropped
+        for message in messages
         if isinstance(message, chat_messages.UserMessage) and message.is_from_bot
     ][:1]
     summary = "; ".join(questions[-_MAX_QUOTED_REQUESTS:])
-    line = f"[{len(questions)} earlier requests are left out. The last of them: {summary}]"
-    return "\n".join([*(context_windows.shorten(text, 2000) for text in earlier), line])
+    requests_note = f"[{len(questions)} earlier requests are left out. The last of them: {summary}]"
+    return "\n".join(
+        [*(context_windows.shorten(text, 2000) for text in earlier_notes), requests_note]
+    )
 
 
-def format_as_text(dropped: Sequence[chat_messages.Message], max_characters: int) -> str:
+def format_as_text(messages: Sequence[chat_messages.Message], max_characters: int) -> str:
     """Format messages as plain text, to be summarised."""
     lines = []
-    for message in dropped:
+    for message in messages:
         match message:
             case chat_messages.UserMessage():
                 lines.append(f"{'Note' if message.is_from_bot else 'Person'}: {message.text}")

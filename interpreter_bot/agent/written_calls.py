@@ -1,7 +1,7 @@
-"""Calls that a model writes into its text instead of making them: what they look like. Pure.
+"""Read calls that a model writes into its text instead of making them. Pure.
 
-One table of shapes covers the markup of common models; the tokens around a call hardly matter. The
-content of a call is never changed: it is read as it is, or refused.
+One table of shapes covers the markup of common models, whatever tokens surround a call. The content
+of a call is never changed: either it can be read as it is, or there is no call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKER: Final = re.compile(
     rf"<(?!/).*(?:tool|function|call|invoke|action|python_tag|{_ANY_TOOL_NAME})|\[TOOL_",
     re.IGNORECASE,
 )
-# Tokens that only mark a beginning or an end.
+# Tokens that only mark the beginning or the end of a call.
 _TOKEN: Final = re.compile(
     rf"\s+|{_SPECIAL_MARKUP}|\[/?TOOL_\w{{1,20}}\]|</?{_NAMESPACE}(?:tool|function)_?\w{{0,10}}>|`{{3,}}\w*\n?",
     re.IGNORECASE,
@@ -64,13 +64,13 @@ _NAME_BEFORE_JSON: Final = re.compile(
 )
 _NAME_KEYS: Final = ("name", "tool_name", "function", "tool")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters")
-# How a call without a marker begins, without blanks.
-_BEGINNINGS: Final = (
+# The beginnings of calls without a marker, without white space.
+_UNMARKED_STARTS: Final = (
     *(f'{{"{key}":' for key in (*_NAME_KEYS, *_ARGUMENT_KEYS, "tool_calls")),
     *('{"type":"function', '{"id":'),
     *(f"{name}(" for name in sorted(tools.NAMES)),
 )
-_MAX_BEGINNING: Final = 60
+_MAX_START_CHARACTERS: Final = 60
 _CODE_SPAN: Final = re.compile(
     r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
 )
@@ -78,7 +78,7 @@ _INTENDED_CALL: Final = re.compile(
     rf"(?:[<=\"'./:]|to=)(?:{_ANY_TOOL_NAME})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
     r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<[|\uff5c]|\[ARGS\])"
 )
-# A line that begins with a tool's name in unknown brackets; neither a link nor a sentence.
+# A tool's name in brackets of any kind at the start of a line, unless it is a link.
 _UNKNOWN_MARKER: Final = re.compile(
     r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
     r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
@@ -93,16 +93,20 @@ def is_marker(tag: str) -> bool:
 
 
 def begins_call(text: str) -> bool | None:
-    """Return whether a line begins a call without a marker; None while that is not known."""
-    beginning = "".join(text[:_MAX_BEGINNING].split()).replace("'", '"').removeprefix("[")
-    if any(beginning.startswith(known) for known in _BEGINNINGS):
+    """Return whether a line begins a call without a marker; None if more text is needed."""
+    beginning = "".join(text[:_MAX_START_CHARACTERS].split()).replace("'", '"').removeprefix("[")
+    if any(beginning.startswith(start) for start in _UNMARKED_STARTS):
         return True
-    is_open = len(text) < _MAX_BEGINNING
-    return None if is_open and any(known.startswith(beginning) for known in _BEGINNINGS) else False
+    is_open = len(text) < _MAX_START_CHARACTERS
+    return (
+        None
+        if is_open and any(start.startswith(beginning) for start in _UNMARKED_STARTS)
+        else False
+    )
 
 
-def read(text: str) -> list[WrittenCall]:
-    """Read the calls of tools in a text that begins with a marker; none if there is none to read.
+def read_calls(text: str) -> list[WrittenCall]:
+    """Read the calls of tools in a text that begins with a marker.
 
     Args:
         text: from the marker to the end of the reply, or of the block that the call is in.
@@ -120,92 +124,92 @@ def read(text: str) -> list[WrittenCall]:
     return []
 
 
-def is_intended(text: str) -> bool:
+def is_intended_call(text: str) -> bool:
     """Return whether a text without a readable call was meant to be one."""
     return _INTENDED_CALL.search(text) is not None
 
 
-def is_unmarked(words: str) -> bool:
+def has_unmarked_call(words: str) -> bool:
     """Return whether a text holds a call without a known marker; code blocks do not count."""
     prose = _CODE_SPAN.sub("", words)
-    return is_intended(prose) or _UNKNOWN_MARKER.search(prose) is not None
+    return is_intended_call(prose) or _UNKNOWN_MARKER.search(prose) is not None
 
 
-def _blocks(text: str) -> Iterator[WrittenCall]:
+def _read_tag_blocks(text: str) -> Iterator[WrittenCall]:
     """`<function=NAME>`, `<invoke name="NAME">`, with parameters in tags, or JSON."""
     position = 0
     for opening in itertools.islice(_BLOCK_START.finditer(text), _MAX_CALLS):
         # What looks like a call inside the code of another is part of that code.
         if opening.start() < position or not tools.canonical_name(opening[1]):
             continue
-        parameters, end = _parameters(text, opening.end())
+        parameters, end = _read_parameters(text, opening.end())
         if not parameters and not _BLOCK_END.match(text, end):
-            parameters, end = _json_at(text, end)
+            parameters, end = _read_json_at(text, end)
         if isinstance(parameters, dict):
             position = end
             yield opening[1], json.dumps(parameters)
 
 
-def _parameters(text: str, position: int) -> tuple[object, int]:
-    """Read parameters in tags, and return their end; None if one of them does not end."""
+def _read_parameters(text: str, position: int) -> tuple[object, int]:
+    """Return the parameters in tags, and their end; None if one of them is not closed."""
     parameters: dict[str, str] = {}
     while opening := _PARAMETER_START.match(text, position):
         end = _PARAMETER_END.search(text, opening.end())
         if end is None:
             return None, position
-        parameters[opening[1]] = _value(text[opening.end() : end.start()])
+        parameters[opening[1]] = _strip_line_ends(text[opening.end() : end.start()])
         position = end.end()
     return parameters, position
 
 
-def _value(text: str) -> str:
+def _strip_line_ends(text: str) -> str:
     return text.removeprefix("\n").removesuffix("\n")
 
 
-def _pairs(text: str) -> Iterator[WrittenCall]:
+def _read_pairs(text: str) -> Iterator[WrittenCall]:
     """`NAME<arg_key>…</arg_key><arg_value>…</arg_value>`."""
     for opening in itertools.islice(_PAIRS_START.finditer(text), _MAX_CALLS):
-        pairs: dict[str, str] = {}
+        arguments: dict[str, str] = {}
         position = opening.end()
         while pair := _PAIR.match(text, position):
-            pairs[pair[1]] = _value(pair[2])
+            arguments[pair[1]] = _strip_line_ends(pair[2])
             position = pair.end()
-        if pairs:
-            yield opening[1], json.dumps(pairs)
+        if arguments:
+            yield opening[1], json.dumps(arguments)
 
 
-def _harmony(text: str) -> Iterator[WrittenCall]:
+def _read_harmony(text: str) -> Iterator[WrittenCall]:
     """`to=functions.NAME …<|message|>…<|call|>`."""
     for message in _HARMONY_MESSAGE.finditer(text):
         yield message[1], message[2].strip()
 
 
-def _objects(text: str) -> Iterator[WrittenCall]:
+def _read_objects(text: str) -> Iterator[WrittenCall]:
     """JSON that names a tool: one object, several, or a list of them."""
     start = _skip_tokens(text, 0)
     while text[start : start + 1] in ("{", "["):
-        value, end = _json_at(text, start)
+        value, end = _read_json_at(text, start)
         if value is None:
             return
-        yield from _named_in(value)
-        start = _skip_tokens(text, end, also=";,")
+        yield from _find_named_calls(value)
+        start = _skip_tokens(text, end, separators=";,")
 
 
-def _named_json(text: str) -> Iterator[WrittenCall]:
+def _read_named_json(text: str) -> Iterator[WrittenCall]:
     """A tool's name, a separator, and JSON."""
     position = 0
     while opening := _NAME_BEFORE_JSON.search(text, position):
         position = opening.end()
         if tools.canonical_name(opening[1]):
-            value, position = _json_at(text, position)
+            value, position = _read_json_at(text, position)
             if not isinstance(value, dict):
                 return
             yield opening[1], json.dumps(value)
 
 
-def _python(text: str) -> Iterator[WrittenCall]:
+def _read_python(text: str) -> Iterator[WrittenCall]:
     """Python calls of tools with constants: alone, in a list, or printed."""
-    source = _without_last_tokens(text[_skip_tokens(text, 0) :]).strip()
+    source = _strip_last_tokens(text[_skip_tokens(text, 0) :]).strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -215,16 +219,16 @@ def _python(text: str) -> Iterator[WrittenCall]:
     for statement in body:
         value = statement.value if isinstance(statement, ast.Expr) else None
         for node in value.elts if isinstance(value, ast.List) else [value]:
-            call = _python_call(node)
+            call = _read_python_call(node)
             if call is None or not tools.canonical_name(call[0]):
                 return
             yield call
 
 
-def _python_call(node: ast.expr | None) -> WrittenCall | None:
+def _read_python_call(node: ast.expr | None) -> WrittenCall | None:
     match node:
         case ast.Call(ast.Name("print"), [ast.Call() as inner], []):
-            return _python_call(inner)
+            return _read_python_call(inner)
         case ast.Call(function, [], keywords):
             name = ast.unparse(function)
             arguments: dict[str, object] = {}
@@ -236,16 +240,16 @@ def _python_call(node: ast.expr | None) -> WrittenCall | None:
     return None
 
 
-def _named_in(value: object) -> Iterator[WrittenCall]:
+def _find_named_calls(value: object) -> Iterator[WrittenCall]:
     """Yield the calls that an object or a list names."""
     if isinstance(value, list):
         for entry in value:
-            yield from _named_in(entry) if isinstance(entry, dict) else ()
+            yield from _find_named_calls(entry) if isinstance(entry, dict) else ()
     if not isinstance(value, dict):
         return
     inner = value.get("tool_calls", value.get("function"))
     if isinstance(inner, list | dict):
-        yield from _named_in(inner)
+        yield from _find_named_calls(inner)
         return
     name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
     arguments: object = next((value[key] for key in _ARGUMENT_KEYS if key in value), {})
@@ -256,22 +260,22 @@ def _named_in(value: object) -> Iterator[WrittenCall]:
 _DECODER: Final = json.JSONDecoder(strict=False)
 
 
-def _json_at(text: str, start: int) -> tuple[object, int]:
-    """Read the JSON that begins at a position, and return its end; None if there is none."""
+def _read_json_at(text: str, start: int) -> tuple[object, int]:
+    """Return the JSON that begins at a position, and its end; None if there is none."""
     start += len(text[start:]) - len(text[start:].lstrip())
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         pass
     try:
-        return lenient_json.parse(_without_last_tokens(text[start:])), len(text)
+        return lenient_json.parse(_strip_last_tokens(text[start:])), len(text)
     except ValueError:
         return None, start
 
 
-def _skip_tokens(text: str, start: int, *, also: str = "") -> int:
+def _skip_tokens(text: str, start: int, *, separators: str = "") -> int:
     while True:
-        if text[start : start + 1] and text[start] in also:
+        if text[start : start + 1] and text[start] in separators:
             start += 1
         elif token := _TOKEN.match(text, start):
             start = token.end()
@@ -279,11 +283,11 @@ def _skip_tokens(text: str, start: int, *, also: str = "") -> int:
             return start
 
 
-def _without_last_tokens(text: str) -> str:
+def _strip_last_tokens(text: str) -> str:
     last = _LAST_TOKENS.search(text, max(len(text) - _MAX_LAST_CHARACTERS, 0))
     return text[: last.start()] if last else text
 
 
 _SHAPES: Final[tuple[Callable[[str], Iterator[WrittenCall]], ...]] = (
-    *(_harmony, _blocks, _pairs, _objects, _python, _named_json),
+    *(_read_harmony, _read_tag_blocks, _read_pairs, _read_objects, _read_python, _read_named_json),
 )

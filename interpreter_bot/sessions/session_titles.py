@@ -83,7 +83,7 @@ async def _ask_for_title(
     )
     answer = end.text[:_MAX_INPUT_CHARACTERS]
     try:
-        new_title = await model_calls.short_text(
+        new_title = await model_calls.write_short_text(
             await services.catalogue.llm(model),
             budget,
             system=prompt_texts.read("title"),

@@ -158,7 +158,7 @@ async def restored_memory(
     if not is_whole:
         beginning = await new_memory(database, session_id, before=before)
     messages = await _with_pictures(_decode(detail), database)
-    transcript = transcripts.Transcript([*beginning.earlier, *messages], goes_on=True)
+    transcript = transcripts.Transcript([*beginning.earlier, *messages], is_resumed=True)
     return TurnMemory(transcript, beginning.earlier, was_whole=is_whole)
 
 

@@ -425,7 +425,7 @@ class _Work:
             names, picture_selection.MAX_PICTURES_PER_EXECUTION
         )
 
-    async def _be_steered(
+    async def _add_steering_messages(
         self,
         environment: turn_environments.SessionEnvironment,
         model: settings.Model,
@@ -495,7 +495,7 @@ class _Work:
             end = await scheduled_turns.end_of_code(
                 self._services.database, self._request, environment, finished
             )
-        limit = tool_execution.OUTPUT_CHARACTERS
+        limit = tool_execution.MAX_OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_from_bot=True) for note in self._remarks]
         entries = earlier + stored_transcripts.describe_code_run(
             self._request.text, outputs, finished, limit, is_job=is_job
@@ -555,11 +555,13 @@ class _Work:
             is_scheduled=self._request.is_scheduled,
             tool_index=environment.tools.index() if environment.tools is not None else None,
             # A run may have nothing to report, but who writes waits for an answer.
-            be_steered=None
+            add_steering_messages=None
             if self._request.is_scheduled
-            else functools.partial(self._be_steered, environment, model, memory.transcript),
+            else functools.partial(
+                self._add_steering_messages, environment, model, memory.transcript
+            ),
             propose_note=proposals.propose if can_propose else None,
-            longest_run=services.jobs.max_seconds(self._request.key)
+            max_background_seconds=services.jobs.max_seconds(self._request.key)
             if services.hosts.outlives_bot
             else 0.0,
         )

@@ -225,7 +225,7 @@ class _NamingServerLlm:
         try:
             return await self._llm.reply(prompt, emit=emit)
         except model_errors.ModelError as error:
-            named_error = model_errors.at_server(error, self._model, has_key=self._has_key)
+            named_error = model_errors.name_server(error, self._model, has_key=self._has_key)
             if named_error is error:
                 raise
             raise named_error from error

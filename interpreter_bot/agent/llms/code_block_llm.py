@@ -161,13 +161,13 @@ def _role_and_text(message: chat_messages.Message) -> tuple[str, str]:
             blocks = [_block(call) for call in message.calls]
             return "assistant", "\n\n".join(filter(None, (message.text.strip(), *blocks)))
         case chat_messages.ToolResult():
-            if message.text.startswith(tool_execution.REFUSAL):
+            if message.text.startswith(tool_execution.REFUSAL_PREFIX):
                 return "user", message.text
             return "user", f"[Output of the code:]\n{message.text}"
 
 
 def _block(call: chat_messages.Call) -> str:
-    request = tools.read(call)
+    request = tools.parse_call(call)
     if isinstance(request, tools.RunCode):
         return f"```python\n{request.code.rstrip()}\n```"
     return f"```json\n{lenient_json.strip_fence(call.arguments)}\n```"

@@ -134,11 +134,11 @@ async def _models(any_model: settings.Model, key: str) -> tuple[settings.Model, 
         models = await model_listing.listed(any_model, key)
     except model_errors.UnknownModelError as error:
         # Without such a page.
-        raise model_errors.at_server(model_errors.UnlistedError(), any_model) from error
+        raise model_errors.name_server(model_errors.UnlistedError(), any_model) from error
     except model_errors.ModelError as error:
-        raise model_errors.at_server(error, any_model, has_key=bool(key)) from error
+        raise model_errors.name_server(error, any_model, has_key=bool(key)) from error
     if not models:
-        raise model_errors.at_server(model_errors.UnlistedError(), any_model)
+        raise model_errors.name_server(model_errors.UnlistedError(), any_model)
     return tuple(models)
 
 

@@ -29,7 +29,7 @@ class _PendingCall:
         self.id = call_id
         self.name = name
         self.arguments: list[str] = []
-        self.peek = tools.CallPreview()
+        self.peek = tools.CodePreview()
 
 
 @dataclasses.dataclass(slots=True)
@@ -120,7 +120,7 @@ class ModelReplyAssembler:
         characters = self.reasoning.collect(delta)
         if characters:
             # The server itself tells thoughts from words.
-            self._apply(self._parser.settle())
+            self._apply(self._parser.stop_waiting())
         self.count_output(characters)
 
     def count_output(self, characters: int) -> None:
@@ -185,7 +185,7 @@ class ModelReplyAssembler:
         is_answered = bool(calls) or any(word.strip() for word in self._words)
         text = "".join(self._words if is_answered else [*self._thoughts, *self._words])
         unread = "" if calls or not is_usable else self._unread_call
-        if is_usable and not calls and self._finds_calls and written_calls.is_unmarked(text):
+        if is_usable and not calls and self._finds_calls and written_calls.has_unmarked_call(text):
             text, unread = "", f"{text}{unread}"
         return chat_messages.ModelReply(
             text=text,
@@ -204,15 +204,15 @@ class ModelReplyAssembler:
                     if not self._parsed_calls and not self._unread_call:
                         self._words.append(text)
                         self._emit(events.TextAdded(text))
-                case tool_calls_in_text.Forget():
+                case tool_calls_in_text.ForgetWords():
                     self._thoughts, self._words = self._words, []
                     self._parsed_calls.clear()
                     self._unread_call = ""
-                case tool_calls_in_text.UnreadCall(text):
+                case tool_calls_in_text.UnreadableCall(text):
                     self._unread_call = self._unread_call or text
-                case tool_calls_in_text.Writing(text):
+                case tool_calls_in_text.CodeDelta(text):
                     self._emit(events.CodeDrafted(text))
-                case tool_calls_in_text.Block(code, is_closed) if is_closed or is_whole:
+                case tool_calls_in_text.CodeBlock(code, is_closed) if is_closed or is_whole:
                     self.has_block = True
                     arguments = json.dumps({"code": code})
                     self._parsed_calls.append(chat_messages.Call("", tools.RUN_CODE, arguments))

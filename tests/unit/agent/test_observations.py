@@ -174,6 +174,6 @@ def test_system_prompt_says_what_can_be_reached():
 def test_guard_lets_code_run_again_after_other_code():
     guard = tool_execution.RepetitionDetector()
     for code in ("a", "b", "a"):
-        assert guard.refusal_of(code) is None
-        guard.note_run(code, OK, None)
-    assert guard.refusal_of("a  \n\n# same")
+        assert guard.refuse_repeat(code) is None
+        guard.record_run(code, OK, None)
+    assert guard.refuse_repeat("a  \n\n# same")

@@ -62,8 +62,8 @@ def in_pieces(text, sizes, *, takes_python=True):
 def test_block_is_code_and_the_rest_is_words():
     assert split("Look:\n```python\nprint(1)\n```\nDone.") == [
         tool_calls_in_text.Words("Look:\n"),
-        tool_calls_in_text.Writing("print(1)\n"),
-        tool_calls_in_text.Block("print(1)\n"),
+        tool_calls_in_text.CodeDelta("print(1)\n"),
+        tool_calls_in_text.CodeBlock("print(1)\n"),
         tool_calls_in_text.Words("Done."),
     ]
 
@@ -74,16 +74,16 @@ def test_block_is_code_and_the_rest_is_words():
 def test_openings_of_python(opening):
     closing = opening.strip()[:3]
     pieces = split(f"{opening}\nx\n{closing}\n")
-    assert pieces == [tool_calls_in_text.Writing("x\n"), tool_calls_in_text.Block("x\n")]
+    assert pieces == [tool_calls_in_text.CodeDelta("x\n"), tool_calls_in_text.CodeBlock("x\n")]
 
 
 def test_block_that_nobody_closed_is_a_block():
-    assert split("```python\nx")[-1] == tool_calls_in_text.Block("x", is_closed=False)
+    assert split("```python\nx")[-1] == tool_calls_in_text.CodeBlock("x", is_closed=False)
 
 
 def test_fence_inside_a_string_of_code_does_not_close_a_longer_one():
     code = 'print("""\n```\nx\n```\n""")\n'
-    assert split(f"````python\n{code}````\n")[-1] == tool_calls_in_text.Block(code)
+    assert split(f"````python\n{code}````\n")[-1] == tool_calls_in_text.CodeBlock(code)
 
 
 @pytest.mark.parametrize("language", ["", "text", "bash", "sql", "pycon"])
@@ -195,7 +195,7 @@ def test_calls_in_the_markups_of_many_models_are_found(markup, size):
     assert len(calls) == (2 if markup == "hermes2" else 1)
     for call in calls:
         made = chat_messages.Call("1", call.name, call.arguments)
-        assert tools.read(made) == tools.RunCode(CODE)
+        assert tools.parse_call(made) == tools.RunCode(CODE)
     words = [one.text for one in pieces if isinstance(one, tool_calls_in_text.Words)]
     assert "ANS" not in "".join(words)
 
@@ -218,7 +218,7 @@ def test_calls_in_the_markups_of_many_models_are_found(markup, size):
 def test_a_call_that_cannot_be_read_is_neither_run_nor_shown(text, size):
     pieces = in_pieces(text, [size] * len(text), takes_python=False)
     kinds = {type(one) for one in pieces if not str(getattr(one, "text", "x")).startswith("<|unk")}
-    assert kinds == {tool_calls_in_text.UnreadCall}
+    assert kinds == {tool_calls_in_text.UnreadableCall}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_call_that_cannot_be_read_is_neither_run_nor_shown(text, size):
     ],
 )
 def test_a_call_in_marks_that_nobody_knows_is_no_answer(text):
-    assert written_calls.is_unmarked(text)
+    assert written_calls.has_unmarked_call(text)
 
 
 ANSWERS = [
@@ -268,7 +268,7 @@ ANSWERS = [
 def test_answers_that_only_look_alike_are_shown(text, size):
     words = tool_calls_in_text.Words(text)
     assert in_pieces(text, [size] * len(text), takes_python=False) == [words]
-    assert not written_calls.is_unmarked(text)
+    assert not written_calls.has_unmarked_call(text)
 
 
 THOUGHTS = {
@@ -297,15 +297,15 @@ def test_thoughts_are_hidden_and_answers_are_not(text, size, habit):
     for start in range(0, len(text), size):
         shown += parser.feed(text[start : start + size])
     shown += parser.finish()
-    while tool_calls_in_text.Forget() in shown:
-        shown = shown[shown.index(tool_calls_in_text.Forget()) + 1 :]
+    while tool_calls_in_text.ForgetWords() in shown:
+        shown = shown[shown.index(tool_calls_in_text.ForgetWords()) + 1 :]
     assert "".join(piece.text for piece in shown).strip() == THOUGHTS[text]
 
 
 def test_a_model_is_known_by_its_first_reply():
     parser = tool_calls_in_text.Parser(finds_calls=True)
     assert parser.feed("Hm, 6*7.\n") == [tool_calls_in_text.Words("Hm, 6*7.\n")]
-    assert parser.feed("</think>\n\n") == [tool_calls_in_text.Forget()]
+    assert parser.feed("</think>\n\n") == [tool_calls_in_text.ForgetWords()]
     assert parser.feed("It is") == [tool_calls_in_text.Words("It is")]
     assert parser.begins_in_thought is True
     parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=True)
@@ -344,7 +344,7 @@ def test_a_block_ends_where_its_writer_meant_it(text, code, size):
     blocks = [
         one.code
         for one in in_pieces(text, [size] * len(text))
-        if isinstance(one, tool_calls_in_text.Block)
+        if isinstance(one, tool_calls_in_text.CodeBlock)
     ]
     assert blocks == [code]
 
@@ -399,8 +399,8 @@ def without_fences(code):
 @hypothesis.example("```python\n~~~\n")
 def test_code_is_written_before_it_is_a_block(text):
     pieces = split(text)
-    written = "".join(one.text for one in pieces if isinstance(one, tool_calls_in_text.Writing))
-    blocks = [one.code for one in pieces if isinstance(one, tool_calls_in_text.Block)]
+    written = "".join(one.text for one in pieces if isinstance(one, tool_calls_in_text.CodeDelta))
+    blocks = [one.code for one in pieces if isinstance(one, tool_calls_in_text.CodeBlock)]
     # A fence at the end of a line of code, with a tag behind it, is known only afterwards.
     assert without_fences(written) == without_fences("".join(blocks))
 
@@ -448,7 +448,7 @@ def test_a_reply_that_repeats_itself_is_read_quickly(text):
     began = time.process_time()
     pieces = in_pieces(text, [], takes_python=False)
     words = "".join(piece.text for piece in pieces if isinstance(piece, tool_calls_in_text.Words))
-    written_calls.is_unmarked(words)
+    written_calls.has_unmarked_call(words)
     assert time.process_time() - began < 1.0
 
 

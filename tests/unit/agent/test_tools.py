@@ -10,7 +10,7 @@ from interpreter_bot.agent import chat_messages, tools
 
 
 def read(arguments, name="run_code"):
-    return tools.read(chat_messages.Call("1", name, arguments))
+    return tools.parse_call(chat_messages.Call("1", name, arguments))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_code_is_found(arguments, code):
     ],
 )
 def test_what_holds_no_code_is_answered(arguments):
-    assert isinstance(read(arguments), tools.Misread)
+    assert isinstance(read(arguments), tools.UnreadableCall)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_deep_nesting_breaks_nothing(arguments):
 def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
     hypothesis.assume(not any("\ud800" <= mark <= "\udfff" for mark in code))
     written = json.dumps({"code": code}, ensure_ascii=ascii_only)
-    peek, seen = tools.CallPreview(), ""
+    peek, seen = tools.CodePreview(), ""
     while written:
         size = sizes.pop() if sizes else len(written)
         seen += peek.feed(written[:size])
@@ -108,7 +108,7 @@ def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
 
 def test_a_picture_is_named_as_a_file_is():
     assert read('{"path": "/mnt/data/a.png"}', "view_image") == tools.ViewImage("a.png")
-    assert isinstance(read("{}", "view_image"), tools.Misread)
+    assert isinstance(read("{}", "view_image"), tools.UnreadableCall)
 
 
 def test_schemas_name_their_required_parameters():
@@ -128,16 +128,16 @@ def test_packages_are_installed_by_a_cell_that_people_see(arguments):
 def test_a_name_of_a_package_stays_one_argument_on_one_line():
     code = read(json.dumps({"names": ["a; rm -rf /", "b\n!ls"]}), "install_packages").code
     assert code == "%pip install 'a; rm -rf /' 'b !ls'"
-    assert isinstance(read("{}", "install_packages"), tools.Misread)
+    assert isinstance(read("{}", "install_packages"), tools.UnreadableCall)
     call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
     assert isinstance(
-        tools.read(
+        tools.parse_call(
             call,
-            tools.offered(
+            tools.select_tools(
                 can_see_images=True, can_install=False, can_find_tools=True, can_ask=True
             ),
         ),
-        tools.Misread,
+        tools.UnreadableCall,
     )
 
 
@@ -170,7 +170,7 @@ def test_a_question_to_a_person_is_read(arguments, request_):
 )
 def test_a_question_that_nobody_would_read_is_not_asked(arguments):
     request = read(json.dumps(arguments), "ask_person")
-    assert isinstance(request, tools.Misread)
+    assert isinstance(request, tools.UnreadableCall)
     assert request.sentence.startswith("Nothing was asked.")
 
 
@@ -189,6 +189,6 @@ def test_only_a_number_of_seconds_is_a_timeout(timeout, seconds):
 def test_a_timeout_is_offered_only_if_code_may_run_on():
     about = {"can_see_images": True, "can_install": True, "can_find_tools": True, "can_ask": True}
     for longest in (0.0, 3600.0):
-        run = tools.offered(**about, longest_run=longest)[0].parameters
+        run = tools.select_tools(**about, max_background_seconds=longest)[0].parameters
         assert ("timeout" in run["properties"]) == bool(longest)
         assert run["required"] == ["code"]

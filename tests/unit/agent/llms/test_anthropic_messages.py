@@ -186,7 +186,7 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     tries = tries_of.get(failure, 1)
     async with staged([reply] * tries, patience={"retries": 0}) as stage:
         outcome = await stage.run()
-        expected = model_errors.at_server(failure(), stage.catalogue.model())
+        expected = model_errors.name_server(failure(), stage.catalogue.model())
     assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
 
 

@@ -35,7 +35,7 @@ def _reply(**delta):
 def test_calls_of_old_and_odd_servers_are_understood(delta):
     (call,) = _reply(**delta).calls
     assert call.name == "run_code"
-    assert tools.read(call) == tools.RunCode(CODE)
+    assert tools.parse_call(call) == tools.RunCode(CODE)
 
 
 def test_words_in_a_list_are_told_from_thoughts():
