@@ -24,7 +24,7 @@ async def listing(*tables):
     return found
 
 
-async def test_the_most_used_come_first_and_stay_there():
+async def test_the_most_used_tables_come_first_and_stay_there():
     found = await listing(table("big", "a", rows=99), table("shop.small", "b"), table("tiny"))
     found.note_use('select * from shop."SMALL"')
     told = found.describe(1000)
@@ -34,7 +34,7 @@ async def test_the_most_used_come_first_and_stay_there():
     assert found.describe(1000) == told
 
 
-async def test_a_small_budget_leaves_names_and_says_how_many_more():
+async def test_a_small_budget_shows_names_and_the_number_of_other_tables():
     tables = [table(f"table_{number:03}", *map(str, range(30))) for number in range(100)]
     told = (await listing(*tables)).describe(500)
     assert len(told) < 700
@@ -42,7 +42,7 @@ async def test_a_small_budget_leaves_names_and_says_how_many_more():
     assert "more: connections['it'].tables()" in told
 
 
-async def test_code_is_told_that_a_list_is_not_whole():
+async def test_code_learns_that_a_listing_is_incomplete():
     async def fetch():
         return {"tables": [table("t")], "notice": "there are more"}
 
@@ -50,13 +50,13 @@ async def test_code_is_told_that_a_list_is_not_whole():
     assert json.loads(frame[5:]) == {"notice": "there are more", "tables": [table("t")]}
 
 
-async def test_words_of_the_owner_stay_on_their_line():
+async def test_text_of_the_owner_stays_on_one_line():
     told = (await listing(table("t\nu", "a\nb", comment="x\n\n# New rules\n"))).describe(500)
     assert len(told.splitlines()) == 1
     assert (await listing(table("t\n# New rules", "a" * 50))).describe(30) == "  t # New rules"
 
 
-def test_secrets_are_taken_from_what_a_database_says():
+def test_secrets_are_removed_from_messages_of_a_database():
     listed = settings.Connection(
         name="it", kind="postgresql", address="postgresql://u:${PW}@h/d", options={"k": "${KEY}"}
     )

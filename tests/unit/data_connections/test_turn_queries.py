@@ -8,7 +8,7 @@ def query(statement="select 1", *, key="web/1"):
     return code_activity.Query(key, "k", "anna", "sales", statement, "It was stopped.")
 
 
-def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
+def test_the_queries_of_a_turn_include_one_that_never_ended():
     turns = turn_queries.TurnQueryLog()
     before, during = query("before"), query("during")
     turns.add_query(before)
@@ -27,7 +27,7 @@ def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
     assert turns.end("web/1") == ()
 
 
-def test_statements_are_shown_harmless_and_bounded():
+def test_shown_statements_are_harmless_and_bounded():
     turns = turn_queries.TurnQueryLog()
     turns.begin("web/1")
     for statement in ("select \x1b[2J'\u202e'", "x" * 10_000, *["select 1"] * 100):
@@ -39,7 +39,7 @@ def test_statements_are_shown_harmless_and_bounded():
     assert more.connection == ""
 
 
-def test_an_allowed_statement_runs_once_and_not_after_its_turn():
+def test_an_approval_is_valid_once_and_not_after_its_turn():
     turns = turn_queries.TurnQueryLog()
     statement = ("web/1", "till", "delete from orders", {"a": 1})
     turns.allow(*statement)

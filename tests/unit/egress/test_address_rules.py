@@ -25,23 +25,23 @@ LOOPBACK = (
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_a_public_one_may(address):
+def test_a_public_address_is_allowed(address):
     assert address_rules.is_allowed(address)
 
 
 @pytest.mark.parametrize("address", PRIVATE + LOOPBACK + NEVER)
-def test_no_other_may(address):
+def test_other_addresses_are_refused(address):
     assert not address_rules.is_allowed(address)
 
 
 @pytest.mark.parametrize("address", NEVER + LOOPBACK)
-def test_no_network_of_the_settings_opens_what_is_never_open(address):
+def test_no_setting_allows_reserved_addresses(address):
     assert not address_rules.is_allowed(
         address, address_rules.parse_networks(["0.0.0.0/0", "::/0"])
     )
 
 
-def test_a_private_one_may_where_it_is_listed():
+def test_a_listed_private_address_is_allowed():
     listed = address_rules.parse_networks(["10.0.0.0/16"])
     assert address_rules.is_allowed("10.0.3.4", listed)
     assert address_rules.is_allowed("::ffff:10.0.3.4", listed)
@@ -49,7 +49,7 @@ def test_a_private_one_may_where_it_is_listed():
     assert not address_rules.is_allowed("64:ff9b::a01:1", listed)
 
 
-def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
+def test_an_address_of_this_machine_has_to_be_listed_by_itself():
     assert address_rules.is_allowed("127.0.0.1", address_rules.parse_networks(["127.0.0.1"]))
     assert not address_rules.is_allowed("127.0.0.2", address_rules.parse_networks(["127.0.0.1"]))
     assert not address_rules.is_allowed("127.0.0.1", address_rules.parse_networks(["127.0.0.0/8"]))
@@ -60,6 +60,6 @@ def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
         )
 
 
-def test_what_is_no_network_is_refused_at_the_start():
+def test_an_invalid_network_is_refused_at_the_start():
     with pytest.raises(errors.SettingsError, match="not an address"):
         address_rules.parse_networks(["10.0.0.1/8"])

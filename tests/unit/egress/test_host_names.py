@@ -23,7 +23,7 @@ DISGUISED = (
 
 
 @pytest.mark.parametrize("host", DISGUISED)
-def test_what_is_no_name_is_refused(host):
+def test_an_invalid_host_name_is_refused(host):
     with pytest.raises(host_names.NameRefusedError):
         host_names.normalize(host)
 
@@ -40,7 +40,7 @@ def test_what_is_no_name_is_refused(host):
         ("xn--bcher-kva.example", "xn--bcher-kva.example"),
     ],
 )
-def test_a_name_has_one_form(host, form):
+def test_a_name_has_one_normal_form(host, form):
     assert host_names.normalize(host) == form
 
 
@@ -48,12 +48,12 @@ def test_a_name_has_one_form(host, form):
     "host",
     ["*", "*.com", "*.co.uk", "*.github.io", "*.127.0.0.1", "*.*.org", "a.*.org", "http://a.org"],
 )
-def test_a_pattern_that_covers_everybody_is_refused(host):
+def test_a_pattern_that_is_too_broad_is_refused(host):
     with pytest.raises(errors.SettingsError, match="egress"):
         host_names.normalize_pattern(host)
 
 
-def test_a_wildcard_is_for_what_is_below_a_name_and_nothing_else():
+def test_a_wildcard_matches_only_names_below_it():
     wanted = host_names.normalize_pattern("*.Example.org")
     assert host_names.matches("a.example.org", wanted)
     assert host_names.matches("a.b.example.org", wanted)

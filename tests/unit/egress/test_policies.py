@@ -12,7 +12,7 @@ def rules(*listed, environment=None):
     return policies.compile_rules([settings.Egress(**one) for one in listed], environment or {})
 
 
-def test_a_rule_holds_in_the_places_it_names():
+def test_a_rule_applies_in_its_places():
     every = rules(
         {"host": "all.org"},
         {"host": "workspace.org", "places": ["slack/T1"]},
@@ -23,7 +23,7 @@ def test_a_rule_holds_in_the_places_it_names():
     assert [rule.pattern for rule in found.rules] == ["all.org", "workspace.org", "channel.org"]
 
 
-def test_what_is_not_listed_is_refused_with_how_to_list_it():
+def test_the_refusal_of_an_unlisted_host_says_how_to_list_it():
     policy = policies.policy_for(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
     assert policy.find("A.org.", 8443)[0] == "a.org"
     for host, port, told in (
@@ -50,12 +50,12 @@ def test_what_is_not_listed_is_refused_with_how_to_list_it():
         ({"host": "a.org", "paths": ["/"], "headers": {"A b": "x"}}, "HTTP does not allow"),
     ],
 )
-def test_a_rule_that_cannot_hold_ends_the_start_with_a_sentence(rule, told):
+def test_an_invalid_rule_is_an_error_of_settings(rule, told):
     with pytest.raises(errors.SettingsError, match=told):
         rules(rule)
 
 
-def test_a_secret_shows_in_no_description_and_no_complaint():
+def test_no_description_or_error_contains_a_secret():
     (rule,) = rules(
         {"host": "a.org", "paths": ["/"], "headers": {"Authorization": "Bearer ${TOKEN}"}},
         environment={"TOKEN": "very secret"},

@@ -31,7 +31,7 @@ class BrokenPeer:
         pass
 
 
-async def test_an_end_amid_the_loss_of_a_connection_closes_it():
+async def test_a_relay_cancelled_while_its_peer_is_lost_closes_the_connection():
     endpoint, code = socket.socketpair()
     endpoint.setblocking(False)
     peer = BrokenPeer()

@@ -20,7 +20,7 @@ class Silent:
         pass
 
 
-async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it():
+async def test_the_time_limit_of_an_answer_runs_only_while_somebody_can_answer():
     questions = executions.Questions(0.1)
     asking = asyncio.create_task(questions.ask(REQUEST))
     await asyncio.wait({asking}, timeout=0.5)
@@ -29,7 +29,7 @@ async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it()
         await asyncio.wait_for(asking, 20)
 
 
-async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one_has_answered():
+async def test_all_followers_are_asked_until_the_first_one_has_answered():
     questions, ends = executions.Questions(), []
 
     async def answering(request):
@@ -53,7 +53,7 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
             assert ends == ["withdrawn"]
 
 
-async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
+async def test_a_follower_that_leaves_is_not_asked_and_a_refusal_has_a_reason():
     questions, begun, ended = executions.Questions(), asyncio.Event(), asyncio.Event()
 
     async def waiting(request):

@@ -76,7 +76,7 @@ async def test_executions_of_dead_hosts_end_as_lost(tmp_path):
     assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
 
 
-async def test_what_another_host_leaves_when_it_ends_is_found(tmp_path):
+async def test_executions_of_a_host_that_has_just_ended_are_found(tmp_path):
     async with executions.Executions.open(tmp_path) as begun:
         with pytest.raises(errors.ExecutionMissingError):
             await begun.find("one")
@@ -89,7 +89,7 @@ async def test_what_another_host_leaves_when_it_ends_is_found(tmp_path):
         assert (await begun.find("one")).ended_at is not None
 
 
-async def test_host_that_ends_early_says_how_long_its_executions_ran(tmp_path, monkeypatch):
+async def test_a_host_that_ends_early_records_how_long_its_executions_ran(tmp_path, monkeypatch):
     async with executions.Executions.open(tmp_path) as begun:
         begin(begun, "one", WaitingKernel())
         await asyncio.sleep(0.2)
@@ -115,7 +115,7 @@ async def test_running_execution_cannot_be_acknowledged(tmp_path):
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-async def test_acknowledged_execution_is_not_left_to_the_next_host(tmp_path, is_written):
+async def test_an_acknowledged_execution_does_not_reach_the_next_host(tmp_path, is_written):
     kernel = WaitingKernel()
     async with executions.Executions.open(tmp_path) as begun:
         begin(begun, "one", kernel)

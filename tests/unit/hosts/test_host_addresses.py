@@ -79,30 +79,30 @@ async def heard(address):
     return ""
 
 
-async def test_each_end_knows_the_other_by_its_certificate(host_files, bot_files):
+async def test_bot_and_host_accept_each_others_certificates(host_files, bot_files):
     async with listening(host_files) as port:
         assert await answer(port, bot_files) == ""
         # As one of several hosts of one name, which may have any address.
         assert await answer(port, bot_files, name="hosts.test", ip="127.0.0.1") == ""
 
 
-async def test_a_host_of_another_name_is_none_of_ours(host_files, bot_files):
+async def test_a_host_of_another_name_is_refused(host_files, bot_files):
     async with listening(host_files) as port:
         said = await answer(port, bot_files, name="other.test", ip="127.0.0.1")
         assert said.endswith("is for another name.")
 
 
-async def test_a_host_by_another_address_is_none_of_ours(authority, bot_files):
+async def test_a_host_of_another_address_is_refused(authority, bot_files):
     async with listening(authority.issue(["127.0.0.2"], is_bot=False, days=1)) as port:
         assert (await answer(port, bot_files)).endswith("is for another address.")
 
 
-async def test_a_host_whose_certificate_expired_is_not_spoken_to(authority, bot_files):
+async def test_a_host_with_an_expired_certificate_is_refused(authority, bot_files):
     async with listening(authority.issue(["127.0.0.1"], is_bot=False, days=0)) as port:
         assert (await answer(port, bot_files)).endswith("has expired.")
 
 
-async def test_a_host_of_another_authority_is_not_spoken_to(stranger, bot_files):
+async def test_a_host_of_another_authority_is_refused(stranger, bot_files):
     async with listening(stranger.issue(["127.0.0.1"], is_bot=False, days=1)) as port:
         said = await answer(port, bot_files)
         assert said.endswith("was not issued by the authority that this bot trusts.")
@@ -118,20 +118,20 @@ async def test_a_host_cannot_pass_for_a_bot(host_files):
         assert (await answer(port, host_files)).endswith("is not one for a bot.")
 
 
-async def test_a_bot_whose_certificate_expired_is_told_so(host_files, authority):
+async def test_a_bot_with_an_expired_certificate_learns_the_reason(host_files, authority):
     async with listening(host_files) as port:
         said = await answer(port, authority.issue(["bot"], is_bot=True, days=0))
         assert said.endswith("this bot's certificate has expired.")
 
 
-async def test_a_bot_of_another_authority_is_told_so(host_files, stranger):
+async def test_a_bot_of_another_authority_learns_the_reason(host_files, stranger):
     files = stranger.issue(["bot"], is_bot=True, days=1)
     shutil.copy(host_files / "ca.crt", files / "ca.crt")
     async with listening(host_files) as port:
         assert (await answer(port, files)).endswith("was not issued by the authority beside it.")
 
 
-async def test_a_bot_that_only_the_host_refuses_is_told_what_can_be_told(host_files, stranger):
+async def test_a_bot_that_only_the_host_refuses_learns_the_possible_reasons(host_files, stranger):
     files = stranger.issue(["bot"], is_bot=True, days=1)
     async with listening(host_files) as port:
         trusting = host_addresses.Credentials(files, is_host=False)
@@ -140,12 +140,12 @@ async def test_a_bot_that_only_the_host_refuses_is_told_what_can_be_told(host_fi
         assert said.endswith("it does not trust this bot's certificate, or it is ending.")
 
 
-async def test_what_speaks_no_tls_is_no_host(bot_files):
+async def test_a_server_without_tls_is_refused(bot_files):
     async with listening(None) as port:
         assert (await answer(port, bot_files)).endswith("does not speak TLS as a host does.")
 
 
-async def test_who_speaks_no_tls_to_a_host_hears_nothing(host_files):
+async def test_a_client_without_tls_gets_no_answer(host_files):
     async with listening(host_files) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /v1/host HTTP/1.1\r\nHost: host\r\n\r\n")
@@ -156,14 +156,14 @@ async def test_who_speaks_no_tls_to_a_host_hears_nothing(host_files):
         writer.close()
 
 
-async def test_nobody_there_is_no_fault_of_tls(bot_files):
+async def test_a_missing_host_is_not_reported_as_an_error_of_tls(bot_files):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         said = await answer(unused.getsockname()[1], bot_files)
     assert said == host_words.UNREACHABLE
 
 
-async def test_new_files_count_from_the_next_connection_on(host_files, bot_files, stranger):
+async def test_the_next_connection_uses_new_certificate_files(host_files, bot_files, stranger):
     async with listening(host_files) as port:
         credentials = host_addresses.Credentials(bot_files, is_host=False)
         address = host_addresses.TlsAddress("127.0.0.1", port, "", credentials)
@@ -176,9 +176,7 @@ async def test_new_files_count_from_the_next_connection_on(host_files, bot_files
             assert (await heard(address) == "") is is_bot
 
 
-async def test_a_former_connection_lets_nobody_in_of_a_former_authority(
-    host_files, bot_files, stranger
-):
+async def test_a_session_of_a_former_authority_cannot_be_resumed(host_files, bot_files, stranger):
     context = host_addresses.Credentials(bot_files, is_host=False).context()
     context.check_hostname = False
 
@@ -204,7 +202,7 @@ async def test_a_former_connection_lets_nobody_in_of_a_former_authority(
         assert again == b""
 
 
-async def test_a_machine_that_lost_its_power_is_noticed(host_files, bot_files):
+async def test_the_loss_of_a_machine_is_noticed_by_keepalive(host_files, bot_files):
     async with listening(host_files) as port:
         credentials = host_addresses.Credentials(bot_files, is_host=False)
         address = host_addresses.TlsAddress("127.0.0.1", port, "", credentials)
@@ -221,7 +219,7 @@ async def test_a_machine_that_lost_its_power_is_noticed(host_files, bot_files):
             assert idle + interval * count <= 30
 
 
-async def test_files_that_do_not_fit_yet_change_nothing(host_files, bot_files, stranger):
+async def test_certificate_files_that_do_not_match_are_not_used(host_files, bot_files, stranger):
     async with listening(host_files) as port:
         made = stranger.issue(["127.0.0.1"], is_bot=False, days=1)
         shutil.copy(made / "tls.key", host_files / "tls.key")
@@ -243,19 +241,19 @@ def test_a_key_of_another_certificate_is_refused(bot_files, host_files):
 
 
 @pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
-def test_what_is_no_certificate_is_refused(bot_files, name):
+def test_an_invalid_certificate_file_is_refused(bot_files, name):
     (bot_files / name).write_text("nothing of that kind")
     with pytest.raises(errors.SettingsError, match="other files than a certificate"):
         host_addresses.Credentials(bot_files, is_host=False)
 
 
-def test_keys_are_nobody_elses(host_files, tmp_path):
+def test_key_files_are_readable_by_their_owner_only(host_files, tmp_path):
     for key in (tmp_path / "ours" / "ca.key", host_files / "tls.key"):
         assert os.stat(key).st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("text", ["host", "host:", ":1", "host:70000", "host:0", "a b:1", "::1:2"])
-def test_what_is_no_address_is_refused(text):
+def test_an_invalid_address_is_refused(text):
     with pytest.raises(errors.SettingsError, match="is not an address"):
         host_addresses.parse(text)
 

@@ -19,7 +19,7 @@ from tests.fakes import host_statuses
 
 
 @pytest.mark.parametrize("ticks", range(6))
-async def test_who_waits_for_a_host_can_be_cancelled_in_any_moment(ticks):
+async def test_waiting_for_a_host_can_be_cancelled_at_any_moment(ticks):
     connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=30.0)
     waiting = asyncio.create_task(connection.wait_connected())
     await asyncio.sleep(0.01)
@@ -46,7 +46,7 @@ async def test_who_waits_for_a_host_can_be_cancelled_in_any_moment(ticks):
     ],
     ids=lambda one: str(one)[:12],
 )
-async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
+async def test_an_unexpected_answer_of_a_host_is_a_kernel_error(status, said):
     async def answer(request):
         return web.Response(status=status, text=said, content_type="application/json")
 
@@ -98,7 +98,7 @@ def _follow(connection, stack):
     return call.result
 
 
-async def test_nobody_waits_for_a_host_whose_connection_is_closed(tmp_path):
+async def test_calls_end_when_their_connection_is_closed(tmp_path):
     path = tmp_path / "s"
     with contextlib.ExitStack() as stack:
         async with _serving(path), host_connection.HostConnection.open(path) as connection:
@@ -117,7 +117,7 @@ class Fleet:
 
 
 @pytest.mark.looptime
-async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path):
+async def test_calls_end_when_their_host_has_left_the_fleet(tmp_path):
     path = tmp_path / "s"
     fleet = Fleet(path)
     opening = placed_hosts.PlacedHosts.open(fleet, None, lost_seconds=60)
@@ -134,7 +134,7 @@ async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path)
 
 
 @pytest.mark.parametrize("doorkeeper", [None, object()])
-async def test_host_without_doors_is_refused_if_code_is_to_reach_something(tmp_path, doorkeeper):
+async def test_a_host_without_doors_is_refused_if_the_bot_has_a_doorkeeper(tmp_path, doorkeeper):
     path = tmp_path / "s"
     opening = placed_hosts.PlacedHosts.open(Fleet(path), None, doorkeeper=doorkeeper)
     refused = pytest.raises(errors.KernelError, match="has no doors")

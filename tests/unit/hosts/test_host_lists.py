@@ -27,7 +27,7 @@ async def test_a_name_leads_to_a_host_for_each_of_its_addresses(tls):
     assert {one.ip for one in found} <= {"127.0.0.1", "::1"}
 
 
-async def test_a_name_that_leads_nowhere_loses_the_others_nothing(tls):
+async def test_a_name_without_addresses_does_not_affect_other_entries(tls):
     names = ["dns:nowhere.invalid:1", "dns:a..b:1", "dns:localhost:2"]
     found = await host_lists.Fleet(names, tls).addresses()
     assert {one.name for one in found} == {"localhost"}
@@ -39,7 +39,7 @@ def test_addresses_need_certificates():
         host_lists.Fleet(["host-1.test:7443"], None)
 
 
-def test_what_is_none_of_these_is_refused(tls):
+def test_an_invalid_entry_is_refused(tls):
     with pytest.raises(errors.SettingsError, match="is not an address"):
         host_lists.Fleet(["host-1.test"], tls)
 
@@ -55,7 +55,7 @@ class Listed:
         return answer
 
 
-async def test_hosts_of_ray_are_those_of_the_list_and_stay_while_it_cannot_be_read(tls):
+async def test_hosts_of_ray_come_from_the_list_and_stay_while_it_is_unreadable(tls):
     listed = Listed(["10.0.0.5:7443"], errors.StoreError("away"), [])
     fleet = host_lists.Fleet(["ray", "host-1.test:7443"], tls, listed)
     both = {"10.0.0.5:7443", "host-1.test:7443"}

@@ -22,7 +22,7 @@ from interpreter_bot.hosts import (
 from tests.fakes import host_statuses
 
 
-def test_host_is_told_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path):
+def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("INTERPRETER_BOT_SNAPSHOTS__ENABLED", raising=False)
     config = settings.Settings(
@@ -74,7 +74,7 @@ async def refused(config, words, error=errors.SettingsError):
             pass
 
 
-async def test_bot_uses_no_directory_that_others_can_write_to_or_lead_elsewhere(short_path):
+async def test_a_bot_refuses_a_directory_that_others_can_write_to_and_a_link(short_path):
     config = made(short_path)
     (short_path / "other").mkdir()
     config.paths.runtime.symlink_to(short_path / "other")
@@ -88,7 +88,7 @@ async def test_bot_uses_no_directory_that_others_can_write_to_or_lead_elsewhere(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
+async def test_a_bot_sends_nothing_to_a_host_of_another_user(short_path):
     config = made(short_path)
     config.paths.runtime.mkdir()
     os.chown(config.paths.runtime, 65534, 65534)
@@ -165,9 +165,7 @@ def status(config, **fields):
         ({"protocol_version": 1}, False),
     ],
 )
-async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(
-    short_path, fields, fits
-):
+async def test_a_command_uses_only_a_compatible_host(short_path, fields, fits):
     config = made(short_path)
     path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
     async with (
@@ -177,12 +175,12 @@ async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(
         assert (found is not None) == fits
 
 
-async def test_host_that_does_not_begin_is_ended(short_path, monkeypatch):
+async def test_a_host_that_does_not_start_in_time_is_killed(short_path, monkeypatch):
     monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
 
 
-def test_a_host_that_nobody_has_waited_for_is_gone():
+def test_a_zombie_host_counts_as_ended():
     """As in a container whose first process is no init."""
     ended, running = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
     try:

@@ -13,7 +13,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.hosts import host_sockets, http_sessions
 
 
-def test_hosts_of_two_data_directories_do_not_meet(tmp_path):
+def test_data_directories_have_different_directories_of_sockets(tmp_path):
     one, two = (settings.Paths(data=tmp_path / name, runtime=tmp_path) for name in "ab")
     assert host_sockets.directory(one) != host_sockets.directory(two)
     long = settings.Paths(data=tmp_path, runtime=tmp_path / ("x" * 100))
@@ -34,7 +34,7 @@ def test_sockets_of_hosts_that_were_killed_are_removed(short_path):
         assert {path.name for path in made.parent.iterdir()} == {"2.sock"}
 
 
-def test_directory_of_sockets_is_for_nobody_else(short_path):
+def test_other_users_cannot_enter_the_parent_of_the_sockets(short_path):
     paths = settings.Paths(data=short_path / "d", runtime=short_path / "r" / "un")
     host_sockets.make_socket_path(paths)
     assert stat.S_IMODE(paths.runtime.stat().st_mode) == 0o700
@@ -58,7 +58,7 @@ async def answering(path):
         await asyncio.sleep(0.05)
 
 
-async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
+async def test_nothing_is_sent_to_a_host_of_another_user(short_path, monkeypatch):
     path = short_path / "s"
     monkeypatch.setattr(http_sessions, "trusted_uids", lambda _: {os.geteuid() + 1})
     async with answering(path) as said, http_sessions.HostSession(path) as session:
@@ -69,7 +69,7 @@ async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
     assert said == b""
 
 
-async def test_a_host_is_not_used_if_nobody_asked_whose_it_is(short_path, monkeypatch):
+async def test_a_host_is_not_used_if_its_owner_was_not_checked(short_path, monkeypatch):
     path = short_path / "s"
     monkeypatch.setattr(http_sessions.Connector, "connect", aiohttp.UnixConnector.connect)
     async with answering(path), http_sessions.HostSession(path) as session:

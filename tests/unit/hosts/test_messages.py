@@ -48,26 +48,26 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_event_comes_back_as_it_was(event):
+def test_an_event_is_unchanged_after_decoding(event):
     assert messages.unpack(messages.pack(event)) == event
 
 
-def test_every_event_there_is_can_be_sent():
+def test_every_type_of_event_can_be_encoded():
     assert {type(event) for event in EVENTS} == {*ports.Event.__args__, ports.ExecutionEnd}
 
 
 @given(st.text(alphabet=st.characters(), max_size=1000))
-def test_any_text_comes_back_as_it_was(text):
+def test_any_text_is_unchanged_after_decoding(text):
     event = values.Text("stdout", text)
     assert messages.unpack(messages.pack(event)) == event
 
 
-def test_picture_is_sent_as_it_is():
+def test_a_picture_is_not_escaped():
     data = bytes(1_000_000)
     assert len(messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
 
 
-def test_output_that_is_too_long_is_told_in_its_place():
+def test_a_notice_replaces_an_output_that_is_too_long():
     big = values.Html(html=b"x" * (messages.MAX_EVENT_BYTES + 1))
     assert isinstance(messages.unpack(messages.pack(big)), values.Notice)
 
@@ -96,12 +96,12 @@ def _framed(header, rest=b""):
         struct.pack("<I", 200_000) + b"[" * 200_000,
     ],
 )
-def test_anything_else_is_refused(data):
+def test_malformed_bytes_are_refused(data):
     with pytest.raises(messages.MalformedError):
         messages.unpack(data)
 
 
-def test_damaged_events_are_refused_or_are_values():
+def test_damaged_events_are_refused_or_decoded_as_events():
     randomness = random.Random(1)
     for event in EVENTS:
         whole = messages.pack(event)[:2000]
@@ -125,7 +125,7 @@ def test_damaged_events_are_refused_or_are_values():
         errors.SettingsError("Wrong."),
     ],
 )
-def test_error_comes_back_with_its_kind_and_its_sentence(error):
+def test_an_error_keeps_its_class_and_sentence(error):
     written = messages.encode_json(messages.error_fields(error))
     found = messages.to_error(messages.from_json(messages.ErrorFields, json.loads(written)))
     assert str(found) == str(error)

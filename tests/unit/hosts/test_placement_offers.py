@@ -8,7 +8,7 @@ from interpreter_bot.hosts import placement_offers
 Offer = placement_offers.Offer
 
 
-def test_all_of_a_few_hosts_are_asked_and_some_of_many():
+def test_few_hosts_are_all_asked_and_many_are_sampled():
     few, many = range(16), range(10_000)
     assert list(placement_offers.sample_hosts(few)) == list(few)
     asked = placement_offers.sample_hosts(many)
@@ -16,7 +16,7 @@ def test_all_of_a_few_hosts_are_asked_and_some_of_many():
     assert set(asked) <= set(many)
 
 
-def test_files_decide_then_room_among_two_by_chance():
+def test_files_decide_and_then_free_memory_of_two_random_hosts():
     assert placement_offers.choose_host([]) is None
     assert placement_offers.choose_host([("one", Offer(has_files=False, free_bytes=0))]) == "one"
     full = ("full", Offer(has_files=True, free_bytes=0))

@@ -137,7 +137,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("said", HOSTILE, ids=lambda one: one[:12])
-async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, said):
+async def test_an_invalid_message_of_a_host_only_ends_its_doors(host, said):
     task, doors = await _carrying(host)
     await (await host.links.get()).send_str(said)
     async with asyncio.timeout(5):
@@ -157,7 +157,7 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
         messages.encode(messages.DoorConnection(0, "x")),
     ],
 )
-async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
+async def test_doors_whose_ports_the_host_does_not_send_stay_closed(host, said):
     host.first = said
     task, doors = await _carrying(host)
     assert not doors.open_result.result()
@@ -165,7 +165,7 @@ async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
 
 
 @pytest.mark.looptime
-async def test_connections_end_where_their_session_is_elsewhere(host):
+async def test_connections_of_a_session_that_moved_are_ended(host):
     places = [True, True]
 
     async def is_current():
@@ -180,7 +180,7 @@ async def test_connections_end_where_their_session_is_elsewhere(host):
     doors.close()
 
 
-async def test_a_database_that_is_slow_keeps_no_link_from_being_read(host):
+async def test_a_slow_database_does_not_block_a_link(host):
     async def never():
         await asyncio.Event().wait()
 
@@ -194,7 +194,7 @@ async def test_a_database_that_is_slow_keeps_no_link_from_being_read(host):
     doors.close()
 
 
-async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
+async def test_nothing_is_relayed_while_the_sessions_host_is_unknown(host):
     async def unknown():
         raise errors.StoreError
 
@@ -209,7 +209,7 @@ async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
 
 
 @pytest.mark.looptime
-async def test_doors_whose_link_broke_are_asked_for_again(host):
+async def test_doors_whose_link_broke_are_leased_again(host):
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     await doors.open("s", "k")
@@ -246,7 +246,7 @@ async def test_doors_are_opened_when_the_database_is_back(host):
 
 
 @pytest.mark.looptime
-async def test_doors_are_opened_that_the_host_lets_go_of_late(host):
+async def test_doors_that_become_free_later_are_opened(host):
     host.unheld = {}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -260,7 +260,7 @@ async def test_doors_are_opened_that_the_host_lets_go_of_late(host):
 
 
 @pytest.mark.looptime
-async def test_a_kernel_that_is_busy_holds_up_no_other(host):
+async def test_a_busy_kernel_does_not_delay_doors_of_others(host):
     host.unheld = {"busy": "a", "k": "s"}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -281,7 +281,7 @@ async def test_a_kernel_that_is_busy_holds_up_no_other(host):
 
 
 @pytest.mark.looptime
-async def test_doors_whose_link_breaks_are_opened_again_before_a_busy_kernel_is_told(host):
+async def test_doors_are_opened_again_before_the_setup_of_a_busy_kernel(host):
     host.unheld = {"busy": "a"}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -298,7 +298,7 @@ async def test_doors_whose_link_breaks_are_opened_again_before_a_busy_kernel_is_
     await doors.close()
 
 
-async def test_a_kernel_that_could_not_be_told_of_its_doors_is_told_the_next_time(host):
+async def test_a_failed_setup_of_doors_is_repeated_at_the_next_execution(host):
     host.faults = [errors.KernelError()]
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
     async with broker.opened(config, {}) as keeper:
@@ -310,7 +310,7 @@ async def test_a_kernel_that_could_not_be_told_of_its_doors_is_told_the_next_tim
         await doors.close()
 
 
-async def test_doors_that_are_shut_at_once_are_closed(host):
+async def test_doors_that_are_closed_before_they_are_served_are_released(host):
     task, doors = await _carrying(host)
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
     async with broker.opened(config, {}) as keeper:
@@ -319,7 +319,7 @@ async def test_doors_that_are_shut_at_once_are_closed(host):
         assert await task is False
 
 
-async def test_what_people_allowed_a_kernel_outlives_its_link(host):
+async def test_approvals_of_a_kernel_outlive_its_link(host):
     config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
     contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
     host.answer = "session"
@@ -337,7 +337,7 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
         await doors.close()
 
 
-async def test_what_people_allowed_a_kernel_outlives_the_bot(host):
+async def test_approvals_of_a_kernel_outlive_the_bot(host):
     config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
     contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
     other = dataclasses.replace(contact, method="POST")
@@ -376,7 +376,7 @@ async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host):
     await doors.close()
 
 
-async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host):
+async def test_doors_that_open_after_a_cancellation_are_closed(host):
     doors = remote_doors.RemoteDoors(host, host, Doorkeeper(), is_bot=True)
     opening = asyncio.create_task(doors.open("s", "k"))
     async with asyncio.timeout(5):
@@ -389,7 +389,7 @@ async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host):
     await doors.close()
 
 
-async def test_a_connection_is_carried_both_ways_to_its_end(host):
+async def test_a_connection_is_relayed_both_ways_to_its_end(host):
     task, doors = await _carrying(host)
     await (await host.links.get()).send_str(messages.encode(messages.DoorConnection(1, "x")))
     async with asyncio.timeout(5):

@@ -92,14 +92,14 @@ async def hanging_bot(host):
                 yield
 
 
-async def test_of_links_that_come_at_once_one_has_the_doors_and_the_others_end(host):
+async def test_of_simultaneous_links_one_gets_the_doors_and_the_others_end(host):
     async with hanging_bot(host), contextlib.AsyncExitStack() as stack:
         claims = [stack.enter_async_context(bot(host)) for _ in range(3)]
         links = await asyncio.gather(*claims)
         assert sorted(await asyncio.gather(*map(has_doors, links))) == [False, False, True]
 
 
-async def test_link_that_comes_while_the_kernel_ends_is_ended(host):
+async def test_a_link_that_opens_while_the_kernel_ends_is_closed(host):
     async with hanging_bot(host), bot(host) as claimed:
         host.end_kernel()
         assert not await has_doors(claimed)

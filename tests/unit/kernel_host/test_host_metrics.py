@@ -36,7 +36,7 @@ def figures(text):
     return {name.removeprefix("interpreter_bot_host_"): float(value) for name, value in lines}
 
 
-async def test_a_host_says_how_full_it_is(address):
+async def test_a_host_publishes_how_full_it_is(address):
     async with host_metrics.serving(Host(), address):
         status, text = await told(address, "/metrics")
     found = figures(text)
@@ -49,7 +49,7 @@ async def test_a_host_says_how_full_it_is(address):
     assert text.count("# TYPE ") == len(found)
 
 
-async def test_one_that_drains_lives_is_full_and_takes_nothing(address):
+async def test_a_draining_host_is_live_but_full_and_not_ready(address):
     host = Host()
     async with host_metrics.serving(host, address):
         assert (await told(address, "/readyz"))[0] == 200
@@ -60,7 +60,7 @@ async def test_one_that_drains_lives_is_full_and_takes_nothing(address):
     assert (found["used_ratio"], found["draining"]) == (1, 1)
 
 
-async def test_a_port_that_is_taken_is_told_of(address):
+async def test_a_port_in_use_is_an_error_of_settings(address):
     async with host_metrics.serving(Host(), address):
         with pytest.raises(errors.SettingsError, match=r"host\.metrics"):
             async with host_metrics.serving(Host(), address):

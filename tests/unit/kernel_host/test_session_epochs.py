@@ -41,12 +41,12 @@ async def test_a_later_epoch_ends_the_kernel_of_the_former(opening, ended):
         await epochs.accept("s", 1)
 
 
-async def test_on_one_machine_there_are_none(opening, tmp_path):
+async def test_a_single_machine_has_no_epochs(opening, tmp_path):
     await opening().accept("s", 0)
     assert not (tmp_path / "epochs").exists()
 
 
-async def test_nobody_comes_in_while_the_former_kernel_ends(tmp_path):
+async def test_requests_wait_while_the_former_kernel_ends(tmp_path):
     ending, may_end = asyncio.Event(), asyncio.Event()
 
     async def end(_):
@@ -84,7 +84,7 @@ async def test_a_kernel_that_cannot_be_ended_is_tried_again(tmp_path):
     assert tries == ["s", "s"]
 
 
-async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch(opening, ended):
+async def test_the_kernel_of_a_moved_session_without_an_epoch_is_ended(opening, ended):
     epochs = opening()
     # It began when this machine was the only one.
     await epochs.accept("s", 0)
@@ -97,7 +97,7 @@ async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch
         await epochs.end_moved_session("s", 1)
 
 
-async def test_a_kernel_that_takes_long_to_end_keeps_no_other_session_waiting(tmp_path):
+async def test_a_kernel_that_ends_slowly_does_not_delay_other_sessions(tmp_path):
     ending, may_end = asyncio.Event(), asyncio.Event()
 
     async def end(_):

@@ -34,12 +34,12 @@ def test_parameters_are_found_where_they_are(text, rendered):
     "text",
     ["", " -- nothing", ";", "select 1; select 2", "select 1 /* ", "select $$ 1", "select 1;;x"],
 )
-def test_what_is_not_one_statement_is_refused(text):
+def test_text_that_is_not_one_statement_is_refused(text):
     with pytest.raises(statements.StatementError):
         statement(text)
 
 
-def test_what_one_takes_for_a_comment_and_another_runs_reaches_no_database():
+def test_comments_never_reach_a_database():
     text = "select 5--1, :a # :a; '\n, :a -- :a; '\n, :a /* :a /* */ + :a --\n+ 1"
     rendered = statement(text, {"a": 1}, "mysql").render(lambda _: "?")
     assert rendered == "select 5--1, ?\n, ?\n, ? + ?\n+ 1"
@@ -61,7 +61,7 @@ def test_what_one_takes_for_a_comment_and_another_runs_reaches_no_database():
         "select 1 /*M! + 1 */",
     ],
 )
-def test_what_mysql_takes_for_more_than_one_statement_is_refused(text):
+def test_several_statements_in_mysqls_syntax_are_refused(text):
     with pytest.raises(statements.StatementError):
         statement(text, dialect="mysql")
 
@@ -92,7 +92,7 @@ READING = [
 
 
 @pytest.mark.parametrize(("dialect", "text"), READING)
-def test_what_only_reads_is_run(dialect, text):
+def test_a_statement_that_only_reads_is_accepted(dialect, text):
     statement(text, dialect=dialect).check_reading()
 
 
@@ -168,7 +168,7 @@ CHANGING = [
 
 
 @pytest.mark.parametrize(("dialect", "text"), CHANGING)
-def test_what_does_more_than_read_is_refused(dialect, text):
+def test_a_statement_that_does_more_than_read_is_refused(dialect, text):
     with pytest.raises(statements.StatementError):
         statement(text, dialect=dialect).check_reading()
 
@@ -192,12 +192,12 @@ def test_a_value_without_a_parameter_is_refused():
 
 
 @pytest.mark.parametrize("told", [{"date": "x"}, {"date": 1}, {"what": "x"}, {}, {"a": 1, "b": 2}])
-def test_a_value_that_is_none_is_refused(told):
+def test_an_invalid_value_is_refused(told):
     with pytest.raises(statements.StatementError):
         statements.parse_parameter(told)
 
 
-def test_pages_of_sql_server_are_read_and_its_words_are_names_in_brackets():
+def test_offset_and_fetch_of_sql_server_and_bracketed_names_are_accepted():
     paged = "SELECT a FROM t ORDER BY a OFFSET 0 ROWS FETCH NEXT 10 ROWS ONLY"
     statement(paged, dialect="mssql").check_reading()
     statement("SELECT [open] FROM prices", dialect="mssql").check_reading()
