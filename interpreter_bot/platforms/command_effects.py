@@ -428,7 +428,7 @@ async def propose_schedule(place: command_types.Place, text: str) -> command_typ
         now=place.service.schedules.now(),
         min_minutes=limits.min_minutes,
     )
-    return command_types.CodeToRun(schedule_texts.as_code(plan.text))
+    return command_types.CodeToRun(schedule_texts.make_command(plan.text))
 
 
 async def manage_schedules(place: command_types.Place, text: str) -> command_types.Result:
@@ -436,7 +436,7 @@ async def manage_schedules(place: command_types.Place, text: str) -> command_typ
     schedules, key, person = place.service.schedules, place.key.place, place.person.id
     if not text:
         facts = [
-            session_facts.Fact(str(listed_schedule.id), schedules.described(listed_schedule))
+            session_facts.Fact(str(listed_schedule.id), schedules.describe(listed_schedule))
             for listed_schedule in await schedules.visible(key, person)
         ]
         return (

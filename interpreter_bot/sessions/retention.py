@@ -1,12 +1,12 @@
-"""Deletion of sessions' files that are old, or too many, least recently used first.
+"""Deletion of sessions' files that are too old, or exceed a limit, least recently used first.
 
 People are warned days before their files get too old, and notified after files were deleted because
-a budget was used up. Several bots on one database can do this: the bot that changes the session's
-row sends the notification. If it dies in between, the row names the deletion, and the next pass
-finishes it.
+of a limit. Several bots on one database can do this: the bot that changes the session's row sends
+the notification. If it dies before, the row records the deletion, and the next pass finishes it.
 
-Deleted are the workspace and the pictures and pages that were shown. The conversation stays, with
-a notice. Workspaces without a known session stay too: the database may be the wrong one.
+A deletion removes the workspace, and the pictures and pages that were shown. The conversation
+stays, with a notice. Workspaces without a known session stay too, as the database may be the wrong
+one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-# Also the delay of the first pass: a bot that restarts more often never makes one.
+# Also the delay of the first pass, so a bot that restarts more often than this makes none.
 _PASS_SECONDS: Final = 1800.0
 _DISK_SECONDS: Final = 60.0
-# Bounds the warnings of a pass: with retention newly enabled, years of threads are due at once.
-_MAX_WARNED: Final = 50
+# Bounds the warnings of a pass, as years of threads are due at once when retention is enabled.
+_MAX_WARNINGS: Final = 50
 _MAX_LOGGED: Final = 5
 
 
@@ -57,14 +57,14 @@ class Retention:
         services: session_dependencies.SessionDependencies,
         service: session_service.SessionService,
         *,
-        max_warned: int = _MAX_WARNED,
+        max_warnings: int = _MAX_WARNINGS,
     ) -> None:
-        self._max_warned = max_warned
+        self._max_warnings = max_warnings
         self._services = services
         self._service = service
         self._limits = services.config.retention
-        self._was_full = False
-        # Sessions whose people could not be notified: they are tried after all others.
+        self._was_disk_full = False
+        # Sessions whose people could not be notified are tried again after all others.
         self._unreachable_ids: set[int] = set()
 
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
@@ -75,8 +75,8 @@ class Retention:
         )
 
     async def apply(self) -> int:
-        """Warn of old files, delete too old or too many; return of how many sessions."""
-        holdings, stored = await self._holdings()
+        """Warn of old files, and delete files; return from how many sessions."""
+        holdings, stored = await self._load_holdings()
         now = columns.now()
         remaining = [
             holding for holding in holdings if not await self._finish_or_delete_old(holding, now)
@@ -85,18 +85,18 @@ class Retention:
         await self._warn_expiring(
             [holding for holding in remaining if holding.session.id not in deleted_ids], now
         )
-        count = len(holdings) - len(remaining) + len(deleted_ids)
-        if count:
+        deleted_count = len(holdings) - len(remaining) + len(deleted_ids)
+        if deleted_count:
             await self._services.database.parts.discard_unused_files()
-        return count
+        return deleted_count
 
     async def report(self) -> None:
         """Log the largest holdings once the disk is nearly full."""
         config = self._services.config
-        free = shutil.disk_usage(config.paths.data).free
-        is_full = free < config.limits.disk_reserve_bytes
-        if is_full and not self._was_full:
-            holdings, stored = await self._holdings()
+        free_bytes = shutil.disk_usage(config.paths.data).free
+        is_full = free_bytes < config.limits.disk_reserve_bytes
+        if is_full and not self._was_disk_full:
+            holdings, stored = await self._load_holdings()
             largest = sorted(holdings, key=lambda holding: holding.bytes, reverse=True)[
                 :_MAX_LOGGED
             ]
@@ -104,7 +104,7 @@ class Retention:
                 "the disk of %s is nearly full, %s free: %s in files of %d conversations (%s), %s "
                 "in those of none",
                 config.paths.data,
-                quantities.size(free),
+                quantities.size(free_bytes),
                 quantities.size(sum(holding.bytes for holding in holdings)),
                 len(holdings),
                 ", ".join(
@@ -113,31 +113,31 @@ class Retention:
                 ),
                 quantities.size(stored.other_bytes),
             )
-        self._was_full = is_full
+        self._was_disk_full = is_full
 
     @property
     def _warning_time(self) -> datetime.timedelta:
         return datetime.timedelta(days=settings.WARNING_DAYS)
 
-    async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
+    async def _load_holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
         """Return all holdings, the least recently used first, and the hosts' totals."""
         database = self._services.database
-        owned = await database.sessions.list_with_owners()
-        keys = {values.format_key(session.key) for session, _ in owned}
+        sessions_with_owners = await database.sessions.list_with_owners()
+        keys = {values.format_key(session.key) for session, _ in sessions_with_owners}
         stored = await self._services.hosts.stored_bytes(keys)
         blob_bytes = await database.parts.sum_blob_bytes()
         holdings = []
-        for session, person in owned:
-            count = stored.by_key.get(values.format_key(session.key), 0) + blob_bytes.get(
+        for session, person in sessions_with_owners:
+            byte_count = stored.by_key.get(values.format_key(session.key), 0) + blob_bytes.get(
                 session.id, 0
             )
-            if count:
+            if byte_count:
                 owner = (session.key.platform, session.key.workspace, person)
-                holdings.append(_Holding(session, owner, count))
+                holdings.append(_Holding(session, owner, byte_count))
         return holdings, stored
 
-    def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
-        """Return whether the warning is old enough; None without one, or if used since."""
+    def _is_warning_due(self, session: records.Session, now: datetime.datetime) -> bool | None:
+        """Return whether the warning is old enough; None without one since the last use."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
         return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning_time
@@ -147,7 +147,7 @@ class Retention:
 
     async def _finish_or_delete_old(self, holding: _Holding, now: datetime.datetime) -> bool:
         """Delete too old files, or finish a deletion; return whether files were deleted."""
-        was_warned = self._was_warned(holding.session, now)
+        was_warned = self._is_warning_due(holding.session, now)
         if was_warned is not None and (sentence := holding.session.files.get("gone")):
             return await self._delete(holding, sentence)
         if (
@@ -155,7 +155,7 @@ class Retention:
             and was_warned
             and self._time_left(holding, now) <= datetime.timedelta(0)
         ):
-            reason = session_words.unused_for(_days(now - holding.session.used))
+            reason = session_words.unused_for(_format_days(now - holding.session.used))
             return await self._delete(holding, self._deletion_sentence(holding, reason))
         return False
 
@@ -167,22 +167,22 @@ class Retention:
             holding
             for holding in holdings
             if self._time_left(holding, now).days < settings.WARNING_DAYS
-            and self._was_warned(holding.session, now) is None
+            and self._is_warning_due(holding.session, now) is None
             and self._service.can_notify(holding.session.key)
         ]
         expiring.sort(key=lambda holding: holding.session.id in self._unreachable_ids)
-        for holding in expiring[: self._max_warned]:
+        for holding in expiring[: self._max_warnings]:
             await self._warn(holding, now)
 
     async def _warn(self, holding: _Holding, now: datetime.datetime) -> None:
         session, sessions = holding.session, self._services.database.sessions
         sentence = session_words.retention_warning(
-            _days(now - session.used),
-            _days(max(self._time_left(holding, now), self._warning_time)),
+            _format_days(now - session.used),
+            _format_days(max(self._time_left(holding, now), self._warning_time)),
             holding.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
-        # Before the warning is sent, as another bot may be about to send it.
+        # Stored before the warning is sent, as another bot may be about to send one.
         if not await sessions.note_files(session.id, row, expected=session.files):
             return
         is_sent = False
@@ -196,26 +196,28 @@ class Retention:
                 await sessions.note_files(session.id, session.files, expected=row)
 
     async def _fit_limits(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
-        """Delete files until each person, then all together, are within their limits; return the
-        ids of their sessions.
+        """Delete files until each person, then all together, are within their limits.
+
+        Returns:
+            The ids of the sessions whose files were deleted.
         """
-        total = self._limits.total_bytes
-        if not total:
-            total = disk_bytes // 2
-        limit = self._limits.person_bytes
+        max_total_bytes = self._limits.total_bytes
+        if not max_total_bytes:
+            max_total_bytes = disk_bytes // 2
+        max_person_bytes = self._limits.person_bytes
         deleted_ids: set[int] = set()
-        if limit:
-            reason = session_words.person_over_limit(limit)
-            # Sessions of unknown people do not count together.
-            by_person = collections.defaultdict(list)
+        if max_person_bytes:
+            reason = session_words.person_over_limit(max_person_bytes)
+            # Sessions of unknown people are not those of one person.
+            holdings_by_person = collections.defaultdict(list)
             for holding in holdings:
-                by_person[holding.person].append(holding)
-            for owner, owned_holdings in by_person.items():
+                holdings_by_person[holding.person].append(holding)
+            for owner, owned_holdings in holdings_by_person.items():
                 if owner[-1]:
-                    deleted_ids |= await self._shrink(owned_holdings, limit, reason)
+                    deleted_ids |= await self._shrink(owned_holdings, max_person_bytes, reason)
         remaining = [holding for holding in holdings if holding.session.id not in deleted_ids]
-        reason = session_words.all_over_limit(total)
-        return deleted_ids | await self._shrink(remaining, total, reason)
+        reason = session_words.all_over_limit(max_total_bytes)
+        return deleted_ids | await self._shrink(remaining, max_total_bytes, reason)
 
     async def _shrink(self, holdings: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
         """Delete files, the least recently used first, until they are within a limit."""
@@ -237,12 +239,12 @@ class Retention:
         try:
             return await self._service.delete_files(holding.session, sentence)
         except lanes.LaneError:
-            # The bot is being shut down.
+            # The bot is shutting down.
             return False
         except errors.BotError:
             _log.exception("the files of a session could not be deleted")
             return False
 
 
-def _days(span: datetime.timedelta) -> str:
+def _format_days(span: datetime.timedelta) -> str:
     return quantities.count(max(round(span.total_seconds() / 86_400), 1), "day")

@@ -1,4 +1,4 @@
-"""Proposals of schedules: a person confirms one, changes it first, or does not want it."""
+"""Proposals of schedules: a person confirms, edits or declines each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interpreter_bot.store import columns, records
 from interpreter_bot.wording import schedule_words
 
 PLATFORMS: Final = frozenset({"slack", "discord", "web"})
-"""Where people are told what happens without a message of theirs."""
+"""Platforms that can show people a turn that does not answer a message."""
 _TIMES_ON_CARD: Final = 3
 _MAX_CELLS: Final = 300
 
@@ -29,12 +29,12 @@ def are_on(services: session_dependencies.SessionDependencies, platform: str) ->
     return platform in PLATFORMS and services.config.schedules.per_person > 0
 
 
-def shown_time(moment: datetime.datetime, zone: str) -> str:
-    """Write a time as a clock in a zone shows it."""
+def format_time(moment: datetime.datetime, zone: str) -> str:
+    """Format a time as a clock in a zone shows it."""
     try:
         moment = moment.astimezone(zoneinfo.ZoneInfo(zone))
     except (KeyError, ValueError, OSError):
-        # What the system knows of zones may have changed.
+        # The system's list of zones may have changed.
         moment, zone = moment.astimezone(datetime.UTC), "UTC"
     return f"{moment:%a %-d %b %Y %H:%M} ({zone})"
 
@@ -55,19 +55,21 @@ class Proposals:
         self._session = session
 
     async def propose(self, text: str) -> str:
-        """Ask, until a schedule is confirmed as it is, or not wanted; return what came of it.
+        """Ask until a schedule is confirmed without edits, or declined; return the outcome.
 
         Raises:
-            BotError: it is not understood, or not possible; the sentence says why.
+            BotError: the schedule is not understood, or not possible; the sentence says why.
         """
         limits, zone = self._services.config.schedules, self._request.person.zone
         while True:
             now = columns.now()
             plan = schedule_texts.parse(text, zone=zone, now=now, min_minutes=limits.min_minutes)
             await self._check_counts()
-            code = "" if plan.kind is records.ScheduleKind.PROMPT else await self._code()
-            model = "" if code else await self._model()
-            facts = await self._facts(plan, model, now)
+            code = (
+                "" if plan.kind is records.ScheduleKind.PROMPT else await self._load_refresh_code()
+            )
+            model = "" if code else await self._find_model()
+            facts = await self._describe(plan, model, now)
             answer = await self._approvals.obtain(
                 "schedule", plan.text, facts=facts, is_personal=True
             )
@@ -99,17 +101,17 @@ class Proposals:
             await self._services.database.schedules.lock_additions()
             await self._check_counts()
             number = await self._services.database.schedules.add(schedule)
-        return schedule_words.schedule_set_up(number, shown_time(due, schedule.zone))
+        return schedule_words.schedule_set_up(number, format_time(due, schedule.zone))
 
     async def _check_counts(self) -> None:
-        """Refuse a schedule more than its person, or its channel, may have."""
+        """Raise an error if the person or the channel can have no more schedules."""
         limits, schedules = self._services.config.schedules, self._services.database.schedules
         if await schedules.count(self._request.key, self._request.person.id) >= limits.per_person:
             raise errors.BotError(schedule_words.too_many_of_person(limits.per_person))
         if await schedules.count(self._request.key) >= limits.per_channel:
             raise errors.BotError(schedule_words.too_many_in_place(limits.per_channel))
 
-    async def _code(self) -> str:
+    async def _load_refresh_code(self) -> str:
         """Return the code that made the latest answer for which code ran."""
         executions = await self._services.database.executions.list_for_session(
             self._session.id, limit=_MAX_CELLS
@@ -124,27 +126,27 @@ class Proposals:
             raise errors.BotError(schedule_words.CODE_TOO_LONG)
         return code
 
-    async def _model(self) -> str:
+    async def _find_model(self) -> str:
         """Return the title of the model that the session uses."""
-        chosen = await self._services.database.choices.list_around(self._request.scope)
+        choices = await self._services.database.choices.list_around(self._request.scope)
         titles = self._services.catalogue.titles
-        title = self._request.model or turn_inputs.session_model(self._session, chosen, titles)
+        title = self._request.model or turn_inputs.session_model(self._session, choices, titles)
         if not title:
             raise errors.BotError(schedule_words.NO_MODEL)
         return title
 
-    async def _facts(self, plan: schedule_texts.Plan, model: str, now: datetime.datetime) -> str:
-        """Return what a card says below a schedule."""
+    async def _describe(self, plan: schedule_texts.Plan, model: str, now: datetime.datetime) -> str:
+        """Return the facts below the schedule on its card."""
         zone = self._request.person.zone or plan.recurrence.zone
         times = schedule_texts.next_times(plan.recurrence, now, _TIMES_ON_CARD)
         lines = [
-            schedule_words.next_times(", ".join(shown_time(time, zone) for time in times)),
+            schedule_words.next_times(", ".join(format_time(time, zone) for time in times)),
             schedule_words.KIND_DESCRIPTIONS.get(plan.kind) or schedule_words.asks_model(model),
         ]
         if model:
             turns = await self._services.database.turns.list_for_session(self._session.id, limit=10)
-            spent = await self._services.database.usage.sum_for_turns([turn.id for turn in turns])
-            latest = next((spent[turn.id] for turn in turns[::-1] if turn.id in spent), None)
+            usages = await self._services.database.usage.sum_for_turns([turn.id for turn in turns])
+            latest = next((usages[turn.id] for turn in turns[::-1] if turn.id in usages), None)
             if latest is not None and latest.tokens:
                 lines.append(schedule_words.last_cost(latest))
         return "\n".join(lines)

@@ -15,13 +15,13 @@ from interpreter_bot.store import records
 from interpreter_bot.wording import schedule_words
 
 MAX_CHARACTERS: Final = 2000
-# As people type it on the page. No Python begins so.
+# People type this on the page. No Python code begins with it.
 _COMMAND: Final = "/schedule"
-_MAX_LOOKED_AHEAD: Final = 30
+_MAX_CHECKED_TIMES: Final = 30
 _MAX_TIMES_CHARACTERS: Final = 100
 _MAX_ZONE_CHARACTERS: Final = 64
 
-# The times have colons, too, but none before a space.
+# Times may contain colons, but none before a space.
 _PARTS: Final = re.compile(r"(.+?):\s+(\S.*)\Z", re.DOTALL)
 _ZONE: Final = re.compile(r"UTC|[A-Za-z_]{2,}(?:/[A-Za-z0-9_+-]+)+")
 _CRON: Final = re.compile(
@@ -60,10 +60,10 @@ _FULL_NAMES: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """A schedule that is proposed.
+    """A proposed schedule.
 
     Attributes:
-        times: when, in the person's words.
+        times: in the person's words.
         task: what is done then, also in their words.
         condition: the expression of an alert.
     """
@@ -80,13 +80,13 @@ class Plan:
         return f"{self.times} {self.recurrence.zone}: {self.task}"
 
 
-def as_code(text: str) -> str:
-    """Return the command as the text of a request that runs it in place of code."""
+def make_command(text: str) -> str:
+    """Return the code of a request that proposes a schedule instead of running code."""
     return f"{_COMMAND} {text}"
 
 
-def of_code(code: str) -> str | None:
-    """Return the schedule that such a request proposes; None if it is code."""
+def parse_command(code: str) -> str | None:
+    """Return the schedule that the code of a request proposes; None if it is other code."""
     command, _, text = code.strip().partition(" ")
     return text.strip() if command == _COMMAND else None
 
@@ -96,12 +96,12 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
 
     Args:
         text: as a person wrote it.
-        zone: that of the person, if it is known.
+        zone: the person's time zone; empty if unknown.
         now: the present time.
-        min_minutes: that have to be between two times.
+        min_minutes: shortest time between two runs.
 
     Raises:
-        BotError: it is not understood, or not possible; the sentence says why.
+        BotError: the schedule is not understood, or not possible; the sentence says why.
     """
     match = _PARTS.match(text.strip())
     if match is None:
@@ -112,14 +112,14 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
     if _ZONE.fullmatch(words[-1]):
         zone = words.pop()
     times = " ".join(words)
-    line = _crontab_line(times) if len(times) <= _MAX_TIMES_CHARACTERS else None
+    line = _parse_times(times) if len(times) <= _MAX_TIMES_CHARACTERS else None
     if line is None:
         raise errors.BotError(schedule_words.not_understood(times))
     if not zone:
         raise errors.BotError(schedule_words.NO_ZONE)
     recurrence = schedules.Recurrence(line, zone[:_MAX_ZONE_CHARACTERS])
     _check_times(recurrence, times, now, min_minutes)
-    kind, condition = _kind_of(what)
+    kind, condition = _find_kind(what)
     return Plan(times, recurrence, kind, what, condition)
 
 
@@ -137,14 +137,14 @@ def next_times(
 def _times_after(
     recurrence: schedules.Recurrence, moment: datetime.datetime
 ) -> Iterator[datetime.datetime]:
-    following = recurrence.next_after(moment)
-    while following is not None:
-        yield following
-        following = recurrence.next_after(following)
+    next_time = recurrence.next_after(moment)
+    while next_time is not None:
+        yield next_time
+        next_time = recurrence.next_after(next_time)
 
 
-def _kind_of(what: str) -> tuple[records.ScheduleKind, str]:
-    """Return what kind of schedule some words ask for, and the condition of an alert."""
+def _find_kind(what: str) -> tuple[records.ScheduleKind, str]:
+    """Return the kind of schedule that a task asks for, and the condition of an alert."""
     if (alert := _ALERT.match(what)) is None:
         is_replay = _REFRESH.match(what) is not None
         return records.ScheduleKind.REPLAY if is_replay else records.ScheduleKind.PROMPT, ""
@@ -159,9 +159,9 @@ def _kind_of(what: str) -> tuple[records.ScheduleKind, str]:
 def _check_times(
     recurrence: schedules.Recurrence, words: str, now: datetime.datetime, min_minutes: float
 ) -> None:
-    """Refuse times that are none, never come, or come too often."""
+    """Raise an error for times that are invalid, never occur, or occur too often."""
     try:
-        times = next_times(recurrence, now, _MAX_LOOKED_AHEAD)
+        times = next_times(recurrence, now, _MAX_CHECKED_TIMES)
     except schedules.UnknownZoneError as error:
         raise errors.BotError(schedule_words.unknown_zone(recurrence.zone)) from error
     except ValueError as error:
@@ -173,27 +173,27 @@ def _check_times(
         raise errors.BotError(schedule_words.too_often(min_minutes))
 
 
-def _crontab_line(times: str) -> str | None:
-    """Return the line of a crontab that words mean; None if they are not understood."""
+def _parse_times(times: str) -> str | None:
+    """Parse times to the line of a crontab; None if they are not understood."""
     lower = times.lower().removeprefix("cron").strip()
     if _CRON.fullmatch(lower):
         _, _, day, _, weekday = lower.split()
         if "*" not in (day, weekday):
-            # A crontab would mean either, and people mean both.
+            # A crontab would run on days that match either field; people expect both to match.
             raise errors.BotError(schedule_words.TWO_KINDS_OF_DAYS)
         return lower
     words = lower.replace(",", " ").split()
-    words = [_short(word) for word in words if word not in _FILLERS]
-    return _interval(words) or _time_of_days(" ".join(words))
+    words = [_shorten_name(word) for word in words if word not in _FILLERS]
+    return _parse_interval(words) or _parse_days_and_time(" ".join(words))
 
 
-def _short(word: str) -> str:
+def _shorten_name(word: str) -> str:
     """Return the short form of the name of a weekday or a month."""
     return word[:3] if word.removesuffix("s") in _FULL_NAMES else word
 
 
-def _interval(words: Sequence[str]) -> str | None:
-    """Return the line for "hourly", "every 15 minutes" and the like."""
+def _parse_interval(words: Sequence[str]) -> str | None:
+    """Parse "hourly", "every 15 minutes" and the like to the line of a crontab."""
     if words in (["hour"], ["hourly"]):
         return "0 * * * *"
     count = int(words[0]) if words and words[0].isdecimal() else 0
@@ -205,8 +205,8 @@ def _interval(words: Sequence[str]) -> str | None:
     return None
 
 
-def _time_of_days(words: str) -> str | None:
-    """Return the line for days with a time at the end."""
+def _parse_days_and_time(words: str) -> str | None:
+    """Parse days with a time at the end to the line of a crontab."""
     match = _TIME.fullmatch(words)
     if match is None:
         return None
@@ -215,12 +215,12 @@ def _time_of_days(words: str) -> str | None:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + 12 * (match[4] == "pm")
-    line = _line_of_days(days)
+    line = _parse_days(days)
     return line and f"{minute} {hour} {line}"
 
 
-def _line_of_days(days: Sequence[str]) -> str | None:
-    """Return day of the month, month and weekday, as in a crontab, for the words of days."""
+def _parse_days(days: Sequence[str]) -> str | None:
+    """Parse the words of days to day of the month, month and weekday, as in a crontab."""
     match days:
         case ["monthly" | "month", ("last" as day)]:
             return f"{day} * *"
@@ -229,9 +229,9 @@ def _line_of_days(days: Sequence[str]) -> str | None:
         case [month, day] if month in _MONTHS and day.isdecimal():
             return f"{day} {month} *"
         case [day, month] if month in _MONTHS:
-            return _line_of_days([month, day])
+            return _parse_days([month, day])
         case ["yearly" | "year", *date]:
-            return _line_of_days(date) if len(date) == 2 else None
+            return _parse_days(date) if len(date) == 2 else None
         case [word] if word in _DAYS:
             return f"* * {_DAYS[word]}"
         case [_, *_] if all(day in _WEEKDAYS for day in days):

@@ -1,10 +1,10 @@
-"""Schedules: each of their times has one run, which is shown where the schedule was set up.
+"""Schedules: each of their times has one run, which is shown in the session of the schedule.
 
-due -> claimed: a run, and the next time, in one transaction -> its request, which the platform
-shows -> how its turn ended
+A due schedule is claimed: one transaction stores its run and its next time. The run becomes a
+request, which the platform shows. When its turn has ended, the run's outcome is recorded.
 
-The active bot does all of this. If it dies, the next one begins the runs that have no turn; a turn
-that began goes on as any other.
+The active bot does all of this. If it dies, the next bot begins the runs that have no turn; a turn
+that had begun is resumed like any other.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from interpreter_bot.wording import run_words, schedule_words
 _log = logging.getLogger(__name__)
 
 MAX_FAILURES: Final = 3
-"""In a row; then a schedule is paused."""
+"""After this many failed runs in a row a schedule is paused."""
 _CHECK_SECONDS: Final = 2.0
 _CLOSING_SECONDS: Final = 5.0
-_LATE: Final = datetime.timedelta(minutes=1)
-# At a time, copies of workspaces that are made.
+_LATE_AFTER: Final = datetime.timedelta(minutes=1)
+# Workspaces that are copied at a time.
 _MAX_COPIES: Final = 4
 _MAX_LISTED: Final = 100
 _MAX_RUNS: Final = 10
@@ -44,23 +44,25 @@ _OUTCOMES: Final = {
     values.TurnStatus.INTERRUPTED: records.RunOutcome.INTERRUPTED,
 }
 
-Check: TypeAlias = Callable[[values.SessionKey, str], Awaitable[str]]
-"""Returns why a person may no longer use the bot in a session's place; empty if they may. A
-`BotError` says why that is unknown."""
+CheckOwner: TypeAlias = Callable[[values.SessionKey, str], Awaitable[str]]
+"""Returns why a person may no longer use the bot in a session's place; empty if they may.
+
+A `BotError` says why this is unknown.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
-    """What a platform does for schedules.
+    """A platform's part in schedules.
 
     Attributes:
-        show: runs a request, and shows it in its session's place.
-        check: checks that the owner may still use the bot there.
-        approval: of code, as its settings demand it.
+        show: runs a request, and shows its turn in its session's place.
+        check_owner: checks that the owner may still use the bot there.
+        approval: of code, by the platform's settings.
     """
 
     show: suspended_turns.GoOn
-    check: Check
+    check_owner: CheckOwner
     approval: requests.Approval
 
 
@@ -84,19 +86,19 @@ class Schedules:
         self._notify = notify
         self._platforms: dict[str, Platform] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._copies = asyncio.Semaphore(_MAX_COPIES)
+        self._copy_semaphore = asyncio.Semaphore(_MAX_COPIES)
 
     @property
     def limits(self) -> settings.Schedules:
         """The limits of schedules."""
         return self._services.config.schedules
 
-    def described(self, schedule: records.Schedule) -> str:
+    def describe(self, schedule: records.Schedule) -> str:
         """Describe a schedule in a line of a list."""
         state = schedule_words.paused_state(schedule.reason)
         if schedule.due is not None:
             state = schedule_words.next_run(
-                schedule_proposals.shown_time(schedule.due, schedule.zone)
+                schedule_proposals.format_time(schedule.due, schedule.zone)
             )
         return schedule_words.list_entry(schedule.times, schedule.task, state)
 
@@ -109,18 +111,18 @@ class Schedules:
         self._platforms[name] = platform
 
     async def close(self) -> None:
-        """Wait for the runs whose turns have ended; the others are left to the next bot."""
+        """Wait a moment for runs to finish; unfinished ones are left to the next bot."""
         tasks = self._tasks.values()
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
 
     # Firing -------------------------------------------------------------------------------
 
     async def fire(self) -> None:
-        """Claim what is due, and carry out the runs that are not over.
+        """Claim due schedules, and carry out the unfinished runs.
 
         Raises:
             StoreError: the database cannot be used.
@@ -130,14 +132,14 @@ class Schedules:
         now = self.now()
         async with self._services.database.transaction(is_writing=True):
             for schedule in await self._table.list_due(now, self._platforms):
-                # Times that were missed since then have no run of their own.
+                # One run stands for all times that were missed.
                 await self._table.claim(schedule, _next_time(schedule, now))
-        busy: set[int] = set()
+        busy_schedule_ids: set[int] = set()
         for run, schedule in await self._table.list_unfinished_runs(self._platforms):
-            # One at a time of each schedule, as its code has one session.
-            if schedule.id not in busy and run.id not in self._tasks:
+            # One run of a schedule at a time, as all its runs share a session.
+            if schedule.id not in busy_schedule_ids and run.id not in self._tasks:
                 self._begin_task(run, schedule)
-            busy.add(schedule.id)
+            busy_schedule_ids.add(schedule.id)
 
     def _begin_task(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         task = asyncio.create_task(
@@ -150,15 +152,15 @@ class Schedules:
         try:
             await self._carry_out(run, schedule)
         except errors.StoreError:
-            _log.exception("run %d of a schedule is looked at again", run.id)
+            _log.exception("run %d of a schedule will be tried again", run.id)
         except Exception:
-            # The last net of a run: the others go on, and this one is not tried for ever.
+            # Any other error fails this run, so that it is not tried for ever; the others go on.
             _log.exception("run %d of a schedule ended in an error", run.id)
             outcome = records.RunOutcome.FAILED
             await self._finish(run, schedule, outcome, run_words.BOT_FAULT)
 
     async def _carry_out(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
-        """Begin a run unless its turn was begun, and record how that ended, once it has."""
+        """Begin a run unless its turn has begun, and record its outcome once the turn has ended."""
         turns, sentence = self._services.database.turns, ""
         turn = await turns.find_by_schedule_run(run.id)
         if turn is None and run.outcome is None:
@@ -182,10 +184,10 @@ class Schedules:
             await self._notify(schedule.key, schedule_words.run_failed(schedule.id, sentence))
 
     async def _begin(self, run: records.ScheduleRun, schedule: records.Schedule) -> str:
-        """Carry out the request of a run; return a sentence if it could not even begin."""
+        """Carry out the request of a run; return a sentence if the turn could not begin."""
         platform = self._platforms[schedule.platform]
         try:
-            if refusal := await platform.check(schedule.key, schedule.person):
+            if refusal := await platform.check_owner(schedule.key, schedule.person):
                 await self._table.note_outcome(run.id, records.RunOutcome.FAILED, refusal)
                 await self._pause(schedule, refusal)
                 return refusal
@@ -200,15 +202,13 @@ class Schedules:
         return ""
 
     async def _copy_files(self, schedule: records.Schedule) -> None:
-        """Give the session of a schedule the present files of that where it was set up, and a new
-        Python.
-        """
+        """Copy the files of a schedule's session to that of its runs, which gets a new kernel."""
         hosts, database = self._services.hosts, self._services.database
         key, runs_key = schedule.key, schedule.runs_key
         address = values.format_key(runs_key)
         turn = self._lanes.turn(key, person=schedule.person, on_position=lambda _: None)
-        # In this order, as the turn that runs may wait for a person.
-        async with turn, self._copies:
+        # In this order, as a turn in the lane may wait for a person for long.
+        async with turn, self._copy_semaphore:
             await hosts.forget(address)
             await hosts.fork(values.format_key(key), address)
         await hosts.release(address)
@@ -222,8 +222,8 @@ class Schedules:
         schedule: records.Schedule,
         approval: requests.Approval,
     ) -> requests.Request:
-        is_late = self.now() - run.due > _LATE
-        planned = schedule_proposals.shown_time(run.due, schedule.zone) if is_late else ""
+        is_late = self.now() - run.due > _LATE_AFTER
+        planned_time = schedule_proposals.format_time(run.due, schedule.zone) if is_late else ""
         return requests.Request(
             key=schedule.runs_key,
             person=requests.Person(schedule.person),
@@ -233,9 +233,9 @@ class Schedules:
             schedule_run_id=run.id,
             model=schedule.model,
             approval=approval,
-            # Its code was approved with the schedule, and would wait for an input for ever.
+            # Code was approved with the schedule, and its `input()` would wait for ever.
             is_attended=not schedule.code,
-            notice=schedule_words.run_heading(schedule.id, schedule.task, planned),
+            notice=schedule_words.run_heading(schedule.id, schedule.task, planned_time),
         )
 
     async def _finish(
@@ -254,22 +254,23 @@ class Schedules:
             await self._notify(schedule.key, schedule_words.schedule_paused(schedule.id, reason))
 
     async def _pause(self, schedule: records.Schedule, reason: str) -> None:
-        """Pause a schedule, and tell people why."""
+        """Pause a schedule, and notify people of the reason."""
         await self._table.set_due(schedule.id, None, reason)
         await self._notify(schedule.key, schedule_words.schedule_paused(schedule.id, reason))
 
-    async def pause_of_owner(self, key: values.SessionKey, person: str, reason: str) -> None:
-        """Pause the schedules of a person who may no longer use a channel, for a reason."""
+    async def pause_owner_schedules(self, key: values.SessionKey, person: str, reason: str) -> None:
+        """Pause a person's schedules in a channel that they may no longer use."""
         for schedule in await self._table.list_visible(key, person):
-            is_there = (schedule.person, schedule.channel) == (person, key.channel)
-            if is_there and schedule.due is not None:
+            is_affected = (schedule.person, schedule.channel) == (person, key.channel)
+            if is_affected and schedule.due is not None:
                 await self._pause(schedule, reason)
 
     # Commands -----------------------------------------------------------------------------
 
     async def visible(self, key: values.SessionKey, person: str) -> Sequence[records.Schedule]:
-        """Return the schedules of a session's channel and a person's others; in the terminal of
-        the machine, all.
+        """Return the schedules of a session's channel, and the person's in other channels.
+
+        On platforms without schedules, such as the terminal, these are all schedules.
         """
         if key.platform in schedule_proposals.PLATFORMS:
             return await self._table.list_visible(key, person)
@@ -281,7 +282,7 @@ class Schedules:
         """Return a schedule that a person may change.
 
         Raises:
-            BotError: there is none of that number, or it is somebody else's.
+            BotError: there is no schedule of that number, or it is somebody else's.
         """
         for schedule in await self._table.list_visible(key, person):
             if str(schedule.id) == number:
@@ -295,7 +296,7 @@ class Schedules:
         await self._table.set_due(schedule.id, None, schedule_words.PAUSED_BY_PERSON)
 
     async def resume(self, schedule: records.Schedule) -> str:
-        """Let a schedule go on; return its next time.
+        """Resume a paused schedule; return its next time.
 
         Raises:
             BotError: there is no further time.
@@ -304,10 +305,10 @@ class Schedules:
         if due is None:
             raise errors.BotError(schedule_words.NEVER_AGAIN)
         await self._table.set_due(schedule.id, due)
-        return schedule_proposals.shown_time(due, schedule.zone)
+        return schedule_proposals.format_time(due, schedule.zone)
 
     async def run_now(self, schedule: records.Schedule) -> None:
-        """Run a schedule now, besides its times.
+        """Run a schedule now, in addition to its times.
 
         Raises:
             BotError: a run waits already.
@@ -317,14 +318,14 @@ class Schedules:
         await self.fire()
 
     async def delete(self, schedule: records.Schedule) -> None:
-        """Delete a schedule; what ran of it stays."""
+        """Delete a schedule; the turns of its runs stay."""
         await self._table.delete(schedule.id)
 
     async def history(self, schedule: records.Schedule) -> Sequence[tuple[str, str]]:
-        """Return the times of the latest runs, and how they ended, the latest first."""
+        """Return times and outcomes of the latest runs, the latest first."""
         return [
             (
-                schedule_proposals.shown_time(run.due, schedule.zone),
+                schedule_proposals.format_time(run.due, schedule.zone),
                 schedule_words.run_ended(run.outcome if run.ended else None, run.sentence),
             )
             for run in await self._table.list_runs(schedule.id, limit=_MAX_RUNS)

@@ -16,22 +16,22 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases
 
 if TYPE_CHECKING:
-    # Who has no servers imports nothing of their protocol; who has no data, nothing of queries.
+    # A bot without tool servers or data connections does not import these at run time.
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDependencies:
-    """What all turns share: made once, by `app`.
+    """Services and settings that all turns share; `app` makes them once.
 
     Attributes:
         tools: of MCP servers; None if there are none.
-        questions: that turns ask people.
-        jobs: code that goes on in the background.
+        questions: of turns to people.
+        jobs: code in the background.
         connections: to data; None if there are none.
-        model_setup: lets whoever runs the bot choose a model; None if nobody can.
-        on_installation: takes what was installed.
+        model_setup: lets the operator choose a model; None if nobody can.
+        on_installation: receives installations of packages.
         id: of this process of the bot.
         daily_usage: usage of running turns.
         write_retries: failed writes.
@@ -54,5 +54,5 @@ class SessionDependencies:
 
     @property
     def places(self) -> places.Places:
-        """What holds where."""
+        """The choices and notes of all places."""
         return places.Places(self.config, self.database)

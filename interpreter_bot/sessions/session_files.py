@@ -27,8 +27,8 @@ class FileVersion:
         at: when the turn began.
         size_bytes: None if unknown, as for most files that the person attached.
         was_sent: the person attached it.
-        checkpoint: by which that version can be read; empty for the last one, which is the file
-            itself, and for deleted ones.
+        checkpoint: the checkpoint from which this version can be read; empty for the latest, which
+            is the file itself, and for deleted versions.
     """
 
     request: str
@@ -45,10 +45,10 @@ class SessionFiles:
         self._services = services
 
     async def rename(self, key: values.SessionKey, name: str, new_name: str) -> str:
-        """Give a file another name, in its folder; return the name it got.
+        """Rename a file in its folder; return its new name.
 
         Raises:
-            WorkspaceError: there is no such file, or already one of that name.
+            WorkspaceError: there is no such file, or another has that name.
         """
         await self._services.database.sessions.touch(key)
         workspace = await self._services.hosts.workspace(values.format_key(key))
@@ -71,11 +71,11 @@ class SessionFiles:
         Args:
             key: the session.
             name: of the file, as listed.
-            person: whose kernel it is then.
+            person: owner of the kernel if it is started.
             sheet: of a workbook; empty for its first.
 
         Raises:
-            BotError: it cannot be read; `PythonBusyError` while code runs.
+            BotError: the file cannot be read; `PythonBusyError` while code runs.
         """
         hosts, address = self._services.hosts, values.format_key(key)
         status = (await hosts.statuses({address})).get(address)
@@ -86,10 +86,10 @@ class SessionFiles:
             return await live_data_views.open_file(hosts, kernel, name, sheet)
 
     async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
-        """Return in which turns a file was sent or made, the latest first.
+        """Return the versions of a file that people sent or code made, the latest first.
 
-        What it was before a turn's code ran is kept for as long as the checkpoint is that was made
-        then, unless it was replaced again within the seconds until it was copied.
+        The checkpoint before a turn's code has the version before that turn, unless code replaced
+        the file in the seconds until it was copied, or the checkpoint was deleted.
 
         Raises:
             WorkspaceError: its host cannot be asked.
@@ -106,19 +106,23 @@ class SessionFiles:
         sizes = {
             artifact.turn_id: artifact.size_bytes for artifact in artifacts if artifact.name == name
         }
-        # Where among the turns, and whether as of before the code of that one.
+        # Indexes of the turns that changed the file, and whether a person did, before its code ran.
         changes = [
-            (at, was_sent)
-            for at, turn in enumerate(turns)
+            (turn_index, was_sent)
+            for turn_index, turn in enumerate(turns)
             for was_sent in (True, False)
             if (name in turn.attachments if was_sent else turn.id in sizes)
         ]
         versions: list[FileVersion] = []
-        for number, (at, was_sent) in enumerate(changes[-_MAX_VERSIONS:], 1):
-            turn, later = turns[at], changes[-_MAX_VERSIONS:][number : number + 1]
-            until = range(at + (not was_sent), later[0][0] + 1 if later else 0)
+        for number, (turn_index, was_sent) in enumerate(changes[-_MAX_VERSIONS:], 1):
+            turn, next_change = turns[turn_index], changes[-_MAX_VERSIONS:][number : number + 1]
+            checkpoint_range = range(
+                turn_index + (not was_sent), next_change[0][0] + 1 if next_change else 0
+            )
             checkpoints = [
-                f"{turns[place].id}" for place in until if f"{turns[place].id}" in checkpoint_bytes
+                f"{turns[index].id}"
+                for index in checkpoint_range
+                if f"{turns[index].id}" in checkpoint_bytes
             ]
             checkpoint = checkpoints[-1] if checkpoints else ""
             size_bytes = checkpoint_bytes.get(checkpoint, None if was_sent else sizes[turn.id])
@@ -136,7 +140,7 @@ class SessionFiles:
             checkpoint: of that version.
 
         Raises:
-            WorkspaceError: it is not kept, or does not fit.
+            WorkspaceError: the version was deleted, or does not fit.
         """
         await self._services.database.sessions.touch(key)
         workspace = await self._services.hosts.workspace(values.format_key(key))
@@ -150,29 +154,29 @@ async def delete_unused(
     sentence: str,
     uploads: Container[values.SessionKey],
 ) -> bool:
-    """Delete the files of a session whose lane the caller holds; say whether it was done here.
+    """Delete the files of an unused session whose lane the caller holds; return whether it did.
 
     Args:
         services: hosts and database.
-        session: as it was when this was decided; what was used since keeps its files.
-        sentence: what its row says from then on.
-        uploads: sessions that files are on their way to, as it changes.
+        session: as it was when its deletion was decided; if it was used since, its files stay.
+        sentence: the notice of the deletion, for its row.
+        uploads: a live view of the sessions to which files are being uploaded.
 
     Raises:
-        BotError: some of it may be there still, and the row says what was to be done.
+        BotError: the deletion is incomplete; the row records it for the next pass.
     """
     sessions = services.database.sessions
-    # Taken before it is looked at: any use from here on is later than the row, and refutes it.
+    # The time is taken before the check, so that any later use invalidates the row.
     row = {"gone": sentence, "at": columns.now().isoformat()}
     if not await _is_unused(services, session, uploads):
         return False
-    # First: should the bot die now, the next pass finishes what the row says.
+    # Recorded first, so that the next pass finishes the deletion if the bot dies now.
     if not await sessions.note_files(session.id, row, expected=session.files):
         return False
     if not await _is_unused(services, session, uploads):
         await sessions.note_files(session.id, session.files, expected=row)
         return False
-    # Nothing is awaited in between: an upload that begins now waits until this is done.
+    # Nothing is awaited since the check, and an upload that begins now waits for `forget`.
     await services.hosts.forget(values.format_key(session.key))
     await services.database.parts.release_files(session.id)
     return True
@@ -185,6 +189,10 @@ async def _is_unused(
 ) -> bool:
     if await services.hosts.statuses({values.format_key(session.key)}):
         return False
-    present = await services.database.sessions.get(session.id)
-    # Last, as an upload may begin whenever something is awaited.
-    return present is not None and present.used == session.used and session.key not in uploads
+    current_session = await services.database.sessions.get(session.id)
+    # Uploads are checked last, as one may begin during any `await`.
+    return (
+        current_session is not None
+        and current_session.used == session.used
+        and session.key not in uploads
+    )

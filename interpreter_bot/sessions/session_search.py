@@ -1,7 +1,7 @@
 """Search of sessions by the words of their titles, requests and answers.
 
-A session is found if one of its turns, or its title, has all words, in any order and any case; a
-word is found where a longer one begins with it. Code and outputs are not searched.
+A session matches if one of its turns, or its title, has all words, in any order and any case. A
+word also matches a longer one that begins with it. Code and outputs are not searched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interpreter_bot.store import databases
 _MAX_WORDS: Final = 12
 _MAX_WORD_CHARACTERS: Final = 64
 _EXCERPT_CHARACTERS: Final = 160
-_BEFORE_CHARACTERS: Final = 40
+_CONTEXT_CHARACTERS: Final = 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class Match:
     """A session that matches a search.
 
     Attributes:
-        title: empty until it has one.
-        used: when it was last used.
-        excerpt: of its latest turn that has the words, around the first of them, in one line;
-            empty if only the title has them.
+        title: empty if it has none yet.
+        used: time of its last use.
+        excerpt: one line of its latest turn with the words, around the first of them; empty if
+            only the title has them.
     """
 
     key: values.SessionKey
@@ -41,7 +41,7 @@ class Match:
 async def search(
     database: databases.Database, platform: str, workspace: str, text: str, *, limit: int
 ) -> tuple[Match, ...]:
-    """Return the matching sessions, the latest used first; none if `text` has no word.
+    """Return the matching sessions, the most recently used first; none if `text` has no word.
 
     Raises:
         StoreError: the database cannot be used.
@@ -62,9 +62,9 @@ def _excerpt(text: str, words: Sequence[str]) -> str:
     """Return one line of the text, around the first word that it contains."""
     line = " ".join(text.split())
     pattern = "|".join(rf"\b{re.escape(word)}" for word in words)
-    hit = re.search(pattern, line, re.IGNORECASE)
-    # Databases also match words without their accents: the excerpt is then the beginning.
-    start = max(hit.start() - _BEFORE_CHARACTERS, 0) if hit else 0
+    match = re.search(pattern, line, re.IGNORECASE)
+    # A database may ignore accents, and this pattern does not: the excerpt is then the beginning.
+    start = max(match.start() - _CONTEXT_CHARACTERS, 0) if match else 0
     if start:
         start = line.find(" ", start) + 1
     excerpt = line[start : start + _EXCERPT_CHARACTERS]

@@ -1,7 +1,7 @@
-"""Titles of sessions by the model that answered first: one short request, beside everything else.
+"""Titles of sessions, by one short request to the model that gave the first answer.
 
-Its cost is recorded with that answer's turn. It is not made if the person has used up the day's
-allowance.
+Its cost is recorded with that answer's turn. The request is not sent if the person has used up the
+day's allowance.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ async def set_model_title(
 
     Args:
         services: shared by all turns.
-        request: that was answered.
+        request: the answered request.
         end: of its turn.
-        title: of the session until now; one that a person gave meanwhile stays.
+        title: of the session until now; a title that a person gave meanwhile stays.
     """
     is_answer = end.status is values.TurnStatus.DONE and end.text.strip() and end.turn_id
     if request.is_code or not is_answer or not services.config.sessions.model_titles:
@@ -51,7 +51,7 @@ async def set_model_title(
             titles = services.catalogue.titles
             model = request.model or turn_inputs.session_model(session, preferences, titles)
             if services.catalogue.starts_itself(model):
-                # It would occupy the only processor for a minute, and delay the next question.
+                # The bot's own small model would be busy for a minute, and delay the next question.
                 return False
             limits = quotas.limits_for_person(
                 services.config.allowance_on(request.key.platform), preferences
@@ -73,8 +73,8 @@ async def _ask_for_title(
     model: str,
     limits: settings.DailyAllowance,
 ) -> str:
-    """Ask for a title, and record what that cost with the turn."""
-    # Negative, because the turn itself is recorded and already counts.
+    """Ask for a title, and record the cost with the turn."""
+    # Negative, as the store's usage of a turn with a reservation is not counted, and here it must be.
     usage_number = -end.turn_id
     reservation = services.daily_usage.open(usage_number, request, limits=limits)
     model_info = services.catalogue.model(model)
@@ -101,6 +101,6 @@ async def _ask_for_title(
 
 
 def clean_title(text: str) -> str:
-    """Make a title of what a model wrote: one line, without marks around it."""
+    """Make a title of a model's text: its first line, without Markdown and quotes around it."""
     line = next((line for line in safe_text.sanitize(text).splitlines() if line.strip()), "")
     return quantities.one_line(line.strip(" \t#*_`\"'“”„«»."), _MAX_TITLE_CHARACTERS)

@@ -3,8 +3,8 @@
 A person asks for a link in the conversation, so the chat has just allowed them to read it. The link
 works once and for minutes; the page exchanges it for a pass that shows only this conversation, in
 one browser, for an hour. Both are documents encrypted with the key ring, so that nobody else can
-make one; the store notes used links for all bots. The chat is not asked again: a person who leaves
-a channel can read the conversation until the pass ends.
+make one; the store records used links for all bots. The chat's permissions are not checked again: a
+person who leaves a channel can read the conversation until the pass ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LINK_SECONDS: Final = 300
 PASS_SECONDS: Final = 3600
 
-_SEALED: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
+_SEALED_PATTERN: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Visit:
     """The right to read one session.
 
     Attributes:
-        id: distinguishes the visits of a browser; no secret.
+        id: distinguishes the visits of a browser; not secret.
         key: of the session.
-        until: when it ends, in seconds since the epoch.
+        until: its end, in seconds since the epoch.
     """
 
     id: str
@@ -69,7 +69,7 @@ class ShareLinks:
         if await self._services.database.sessions.find(key) is None:
             raise errors.BotError(session_words.CONVERSATION_EMPTY)
         visit = Visit(secrets.token_hex(16), key, time.time() + LINK_SECONDS)
-        # What follows the # is sent to no server: no log and no preview gets hold of it.
+        # Browsers send the part after # to no server, so it is in no log and no preview.
         return f"{self._address}/visit#{await self._seal('link', visit)}"
 
     async def enter(self, link: str) -> tuple[Visit, str]:
@@ -83,8 +83,8 @@ class ShareLinks:
             "web", f"visit {visit.id}"
         ):
             raise errors.BotError(session_words.PAGE_LINK_USED)
-        entered = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
-        return entered, await self._seal("pass", entered)
+        pass_visit = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
+        return pass_visit, await self._seal("pass", pass_visit)
 
     async def find(self, visit_id: str, proof: str) -> Visit | None:
         """Return the visit that a pass proves; None if the pass is invalid or expired."""
@@ -105,24 +105,24 @@ class ShareLinks:
         return sealed.removeprefix(encryption.ENCRYPTED_PREFIX)
 
     async def _open(self, purpose: str, sealed: str) -> Visit | None:
-        """Read what was sealed for a purpose; None if it was not, or its time is over."""
-        if not self.is_on or _SEALED.fullmatch(sealed) is None:
+        """Decrypt a visit that was sealed for a purpose; None if it was not, or has ended."""
+        if not self.is_on or _SEALED_PATTERN.fullmatch(sealed) is None:
             return None
         ring = encryption.KeyRing.from_settings(self._services.config)
         try:
-            # Without the mark, the ring would return the text as it is.
+            # The ring returns text without the prefix as it is, so the prefix is added here.
             content = await asyncio.to_thread(ring.decrypt, encryption.ENCRYPTED_PREFIX + sealed)
         except errors.SettingsError:
             return None
-        # The ring encrypts other things as well; none of them is a list that begins so.
+        # The ring encrypts other texts, too, none of which begins like this.
         document = json.loads(content) if content.startswith(f'["{purpose}", ') else None
         if not isinstance(document, list) or document[3] < time.time():
             return None
         return Visit(document[1], values.parse_key(document[2]), document[3])
 
 
-def host_of(public_url: str) -> str:
-    """Return the host that an address names, as browsers do: with its port if that is unusual."""
+def find_host(public_url: str) -> str:
+    """Return the host of an address as browsers write it: with its port unless that is usual."""
     parts = parse.urlsplit(public_url)
     usual = ":443" if parts.scheme == "https" else ":80"
     return parts.netloc.lower().removesuffix(usual)

@@ -141,7 +141,9 @@ async def _record_end(
             database.turns.finish, turn_id, end.status, answer=answer
         )
         if end.is_quiet:
-            write_end = functools.partial(scheduled_turns.forget, database, request, turn_id, end)
+            write_end = functools.partial(
+                scheduled_turns.delete_quiet_turn, database, request, turn_id, end
+            )
         write = functools.partial(recorder.end, write_end)
         if not await write():
             services.write_retries.add(write)
@@ -208,7 +210,7 @@ class _Work:
         is_scheduled = self._request.is_scheduled
         if schedule_proposals.are_on(services, self._request.key.platform) and not is_scheduled:
             proposals = schedule_proposals.Proposals(services, approver, self._request, session)
-            if self._request.is_code and (text := schedule_texts.of_code(self._request.text)):
+            if self._request.is_code and (text := schedule_texts.parse_command(self._request.text)):
                 return await self._propose(proposals, text, stop)
         if services.connections is not None:
             services.connections.note_person(
@@ -378,7 +380,7 @@ class _Work:
         if question is None:
             return await self._run_code(environment, stop)
         if self._request.is_scheduled:
-            self._remarks.append(scheduled_turns.NOBODY_WAITS)
+            self._remarks.append(scheduled_turns.SCHEDULE_NOTE)
         # In the same message, so that the notes are not dropped with older messages.
         text = "\n\n".join([*(note.text for note in self._remarks), question.text])
         question.memory.transcript.add_user_message(text, question.pictures)
@@ -492,7 +494,7 @@ class _Work:
                 return end
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         elif self._request.is_scheduled:
-            end = await scheduled_turns.end_of_code(
+            end = await scheduled_turns.make_code_end(
                 self._services.database, self._request, environment, finished
             )
         limit = tool_execution.MAX_OUTPUT_CHARACTERS

@@ -121,7 +121,7 @@ class MessageEvents:
                 )
             case "channel_leave" | "group_leave":
                 key = values.SessionKey(PLATFORM, workspace.team, channel)
-                await self._service.schedules.pause_of_owner(
+                await self._service.schedules.pause_owner_schedules(
                     key, str(event.get("user", "")), access_words.OWNER_LEFT_CHANNEL
                 )
             case _:

@@ -112,7 +112,7 @@ class Access:
         """Check requests with a token; `open_paths`, which contain nobody's data, need none."""
         self._token = token
         self._public_url = public_url.lower()
-        self._public_host = share_links.host_of(public_url)
+        self._public_host = share_links.find_host(public_url)
         self._allowed_hosts = {*(name.lower() for name in allowed_hosts), self._public_host}
         self.visits: share_links.ShareLinks | None = None
         """Passes of visits, once the service is open; None without `public_url`."""

@@ -42,7 +42,7 @@ def make_heading(
 ) -> dict[str, Any]:
     """Return the heading of a turn; `started` is in seconds since the epoch."""
     # A schedule runs in place of code, but its text is a command.
-    is_code = is_code and schedule_texts.of_code(request) is None
+    is_code = is_code and schedule_texts.parse_command(request) is None
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
 
 

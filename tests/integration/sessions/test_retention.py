@@ -51,7 +51,7 @@ class Keeper:
         house.service.notify_through("web", self._tell)
 
     def warn_at_most(self, count):
-        self.retention = retention.Retention(self.services, self.house.service, max_warned=count)
+        self.retention = retention.Retention(self.services, self.house.service, max_warnings=count)
 
     async def _tell(self, session, sentence):
         self.told.append((session.thread, sentence))

@@ -114,6 +114,9 @@ def test_words_say_what_is_done(task, kind, condition):
 
 
 def test_a_proposal_is_a_line_of_code():
-    assert schedule_texts.of_code(schedule_texts.as_code("daily 9:00: x")) == "daily 9:00: x"
-    assert schedule_texts.of_code("/schedules") is None
-    assert schedule_texts.of_code("print(1)") is None
+    assert (
+        schedule_texts.parse_command(schedule_texts.make_command("daily 9:00: x"))
+        == "daily 9:00: x"
+    )
+    assert schedule_texts.parse_command("/schedules") is None
+    assert schedule_texts.parse_command("print(1)") is None
