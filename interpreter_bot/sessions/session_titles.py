@@ -74,7 +74,7 @@ async def _ask_for_title(
     limits: settings.DailyAllowance,
 ) -> str:
     """Ask for a title, and record the cost with the turn."""
-    # Negative, as the store's usage of a turn with a reservation is not counted, and here it must be.
+    # Negative, so that the recorded usage of the turn itself is counted, too.
     usage_number = -end.turn_id
     reservation = services.daily_usage.open(usage_number, request, limits=limits)
     model_info = services.catalogue.model(model)
