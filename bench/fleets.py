@@ -55,7 +55,9 @@ async def _round(address: str, number: int) -> tuple[float, float]:
 async def place(url: str, name: str) -> tuple[int, int]:
     """Place new sessions as `placed_hosts` does, then look them up; return both counts."""
     with tempfile.TemporaryDirectory() as kept:
-        opening = databases.Database.open(url, files=pathlib.Path(kept), takes_orphans=False)
+        opening = databases.Database.open(
+            url, blobs_directory=pathlib.Path(kept), takes_orphans=False
+        )
         async with opening as database:
             counts = [0, 0]
 

@@ -125,7 +125,9 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
     async with (
         executions.Executions.open(data / "journals") as begun,
         host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),
-        databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
+        databases.Database.open(
+            f"sqlite:///{data}/bot.db", blobs_directory=data / "kept"
+        ) as database,
         placed_hosts.PlacedHosts.open(fleet, database.placements) as placed,
         inside.lease("near") as near_lease,
         placed.lease("far") as far_lease,

@@ -223,7 +223,7 @@ def open_database(
 
     directory = config.paths.data / "kept"
     return databases.Database.open(
-        _database_url(config), files=directory, takes_orphans=takes_orphans, bot=bot
+        _database_url(config), blobs_directory=directory, takes_orphans=takes_orphans, bot=bot
     )
 
 

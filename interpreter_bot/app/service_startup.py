@@ -245,4 +245,6 @@ def _temporary_database(
 ) -> AbstractAsyncContextManager[databases.Database]:
     """Return the context of a database in a directory that the stack deletes at its end."""
     directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=spool)))
-    return databases.Database.open(engines.default_url(directory), files=directory / "kept")
+    return databases.Database.open(
+        engines.default_url(directory), blobs_directory=directory / "kept"
+    )

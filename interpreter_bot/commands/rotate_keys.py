@@ -43,8 +43,8 @@ async def _reencrypt(config: settings.Settings, keys: encryption.KeyRing) -> tup
         tables = third_party_tables.LibraryTables(database.engine, keys)
         # With the present keys first: if one is missing, this fails before a key is added.
         await installations.open_store(config.slack, tables)
-        login_count = await database.accounts.reseal(reencrypt_text)
+        login_count = await database.accounts.reencrypt(reencrypt_text)
         if keys.add_key():
             await installations.open_store(config.slack, tables)
-            login_count = await database.accounts.reseal(reencrypt_text)
-        return tables.encrypted, login_count
+            login_count = await database.accounts.reencrypt(reencrypt_text)
+        return tables.encrypted_count, login_count

@@ -127,7 +127,7 @@ class SessionReads:
 
     async def blob(self, sha256: str) -> bytes | None:
         """Return the bytes of a past picture or page; None if they are gone."""
-        return await self._services.database.files.load(sha256)
+        return await self._services.database.blobs.load(sha256)
 
     async def script(self, key: values.SessionKey) -> bytes:
         """Export a session as a script of Python."""

@@ -363,7 +363,7 @@ class SessionService:
         if title is not None:
             self.queries.check_model(title)
         session = await self.services.database.sessions.open(key)
-        await self.services.database.sessions.choose_model(session.id, title)
+        await self.services.database.sessions.set_model(session.id, title)
 
     async def choose(
         self, scope: values.Scope, name: str, value: object | None, *, author: str = ""

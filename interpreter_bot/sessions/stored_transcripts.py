@@ -85,7 +85,7 @@ async def _with_pictures(
     pictures = picture_selection.list_pictures(entries)[
         -picture_selection.MAX_PICTURES_PER_PROMPT :
     ]
-    loaded = {picture.sha256: await database.files.load(picture.sha256) for picture in pictures}
+    loaded = {picture.sha256: await database.blobs.load(picture.sha256) for picture in pictures}
     return picture_selection.restore_contents(
         entries, {name: data for name, data in loaded.items() if data}
     )

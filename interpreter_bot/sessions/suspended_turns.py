@@ -198,7 +198,7 @@ async def _load_display(
     database: databases.Database, display: values.StoredDisplay
 ) -> values.Output | None:
     """Return a display with its content; None if that is gone."""
-    data = await database.files.load(display.sha256)
+    data = await database.blobs.load(display.sha256)
     if data is None:
         return None
     same: dict[str, Any] = {

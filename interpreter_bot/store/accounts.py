@@ -1,6 +1,6 @@
 """Accounts at MCP servers that people let the bot use, and logins that are under way.
 
-Callers encrypt the `sealed` text of both, which is opaque here.
+Callers encrypt and decrypt the data of both; this module stores only ciphertext.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from interpreter_bot.store import columns, records, transactions
 
-_ACCOUNTS = records.SealedAccount
+_ACCOUNTS = records.EncryptedAccount
 _LOGINS = records.Login
 _KEY_COLUMNS = [field.name for field in dataclasses.fields(records.Account)]
 
@@ -22,55 +22,57 @@ class Accounts(transactions.Aggregate):
     """Tables of accounts and of logins."""
 
     async def find(self, account: records.Account) -> str | None:
-        """Return the sealed text of an account; None if there is no account."""
+        """Return the ciphertext of an account; None if there is no account."""
         return await self._transactions.first(
-            sa.select(_ACCOUNTS.sealed).where(*_matches(_ACCOUNTS, account))
+            sa.select(_ACCOUNTS.ciphertext).where(*_matches(_ACCOUNTS, account))
         )
 
-    async def put(self, account: records.Account, sealed: str) -> None:
+    async def put(self, account: records.Account, ciphertext: str) -> None:
         """Store an account, replacing an earlier one."""
-        await self._replace(_ACCOUNTS, account, {"sealed": sealed, "changed": columns.now()})
+        await self._replace(
+            _ACCOUNTS, account, {"ciphertext": ciphertext, "changed": columns.now()}
+        )
 
-    async def replace(self, account: records.Account, sealed: str, *, expected: str) -> bool:
-        """Replace the sealed text of an account; return False if it is not `expected` any more."""
+    async def replace(self, account: records.Account, ciphertext: str, *, expected: str) -> bool:
+        """Replace the ciphertext of an account; return False if it is not `expected` any more."""
         update = sa.update(_ACCOUNTS).where(
-            *_matches(_ACCOUNTS, account), _ACCOUNTS.sealed == expected
+            *_matches(_ACCOUNTS, account), _ACCOUNTS.ciphertext == expected
         )
         changed = await self._transactions.change(
-            update.values(sealed=sealed, changed=columns.now())
+            update.values(ciphertext=ciphertext, changed=columns.now())
         )
         return changed == 1
 
     async def remove(self, account: records.Account) -> str | None:
-        """Delete an account and its login; return the sealed text of the account."""
+        """Delete an account and its login; return the ciphertext of the account."""
         async with self._transactions.transaction(is_writing=True):
             await self._transactions.change(sa.delete(_LOGINS).where(*_matches(_LOGINS, account)))
             delete = (
                 sa.delete(_ACCOUNTS)
                 .where(*_matches(_ACCOUNTS, account))
-                .returning(_ACCOUNTS.sealed)
+                .returning(_ACCOUNTS.ciphertext)
             )
             return await self._transactions.first(delete)
 
-    async def begin_login(self, account: records.Account, digest: str, sealed: str) -> None:
+    async def begin_login(self, account: records.Account, digest: str, ciphertext: str) -> None:
         """Store a login that begins; it replaces an earlier one of that account.
 
         Args:
             account: the account that it leads to.
             digest: of the text by which it is found.
-            sealed: its encrypted data.
+            ciphertext: its encrypted data.
         """
-        fields = {"digest": digest, "sealed": sealed, "began": columns.now()}
+        fields = {"digest": digest, "ciphertext": ciphertext, "began": columns.now()}
         await self._replace(_LOGINS, account, fields)
 
     async def find_login(
         self, digest: str, max_age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
-        """Return the account and the sealed text of a login; None if it is missing or too old."""
+        """Return the account and the ciphertext of a login; None if it is missing or too old."""
         login = await self._transactions.first(
             sa.select(_LOGINS).where(*_is_valid_login(digest, max_age))
         )
-        return None if login is None else (_account(login), login.sealed)
+        return None if login is None else (_account(login), login.ciphertext)
 
     async def take_login(
         self, digest: str, max_age: datetime.timedelta
@@ -82,22 +84,22 @@ class Accounts(transactions.Aggregate):
             await self._transactions.change(
                 sa.delete(_LOGINS).where(_LOGINS.began < columns.now() - max_age)
             )
-        return None if login is None else (_account(login), login.sealed)
+        return None if login is None else (_account(login), login.ciphertext)
 
-    async def reseal(self, encrypt_again: Callable[[str], str]) -> int:
+    async def reencrypt(self, encrypt_again: Callable[[str], str]) -> int:
         """Encrypt all accounts anew; return how many changed."""
         count = 0
         async with self._transactions.transaction(is_writing=True):
             # Locked, because a token that is renewed now must not be replaced by the older one.
             for account in await self._transactions.all(sa.select(_ACCOUNTS).with_for_update()):
-                if (sealed := encrypt_again(account.sealed)) != account.sealed:
+                if (ciphertext := encrypt_again(account.ciphertext)) != account.ciphertext:
                     update = sa.update(_ACCOUNTS).where(_ACCOUNTS.id == account.id)
-                    count += await self._transactions.change(update.values(sealed=sealed))
+                    count += await self._transactions.change(update.values(ciphertext=ciphertext))
         return count
 
     async def _replace(
         self,
-        table: type[records.SealedAccount | records.Login],
+        table: type[records.EncryptedAccount | records.Login],
         account: records.Account,
         fields: dict[str, object],
     ) -> None:
@@ -108,7 +110,7 @@ class Accounts(transactions.Aggregate):
 
 
 def _matches(
-    table: type[records.SealedAccount | records.Login], account: records.Account
+    table: type[records.EncryptedAccount | records.Login], account: records.Account
 ) -> list[sa.ColumnElement[bool]]:
     return [getattr(table, name) == getattr(account, name) for name in _KEY_COLUMNS]
 

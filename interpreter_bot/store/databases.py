@@ -175,7 +175,7 @@ class Database:
     def __init__(
         self,
         engine: sa_asyncio.AsyncEngine,
-        files: blobs.Blobs,
+        blob_files: blobs.Blobs,
         bot: active_bot.ActiveBot | None = None,
     ) -> None:
         self.engine = engine
@@ -185,11 +185,11 @@ class Database:
         owner = bot.id if bot is not None else uuid.uuid4().hex
         self.transaction = runner.transaction
         self.orphans: tuple[records.Turn, ...] = ()
-        self.files = files
+        self.blobs = blob_files
         self.sessions = sessions.Sessions(runner)
         self.session_copies = session_copies.SessionCopies(runner, owner)
         self.turns = turns.Turns(runner, owner)
-        self.parts = turn_parts.TurnParts(runner, files)
+        self.parts = turn_parts.TurnParts(runner, blob_files)
         self.questions = turn_questions.TurnQuestions(runner)
         self.grants = turn_questions.Grants(runner)
         self.executions = executions.Executions(runner)
@@ -211,7 +211,7 @@ class Database:
         cls,
         url: str,
         *,
-        files: pathlib.Path,
+        blobs_directory: pathlib.Path,
         takes_orphans: bool = True,
         bot: active_bot.ActiveBot | None = None,
     ) -> AsyncIterator[Database]:
@@ -219,7 +219,7 @@ class Database:
 
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default_url`.
-            files: directory of blobs, created when needed.
+            blobs_directory: directory of blobs, created when needed.
             takes_orphans: whether to take running turns of other bots; False beside an active bot.
             bot: the active bot, which owns new turns; None if no lock was taken.
 
@@ -235,7 +235,7 @@ class Database:
                 await asyncio.to_thread(upgrade, address)
             engine = engines.make(address)
             stack.push_async_callback(_close, engine)
-            database = cls(engine, blobs.Blobs(files), bot)
+            database = cls(engine, blobs.Blobs(blobs_directory), bot)
             if takes_orphans:
                 database.orphans = await database.turns.take_orphans()
             if database.orphans:

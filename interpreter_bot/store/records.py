@@ -25,11 +25,11 @@ _Id = Annotated[
 _Key = Annotated[str, orm.mapped_column(columns.Name, primary_key=True)]
 _Prose = Annotated[str, orm.mapped_column(columns.Prose)]
 _Digest = Annotated[str, orm.mapped_column(sa.String(64))]
-_OfSession = Annotated[
+_SessionId = Annotated[
     int,
     orm.mapped_column(sa.BigInteger, sa.ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
 ]
-_OfTurn = Annotated[
+_TurnId = Annotated[
     int, orm.mapped_column(sa.BigInteger, sa.ForeignKey("turns.id", ondelete="CASCADE"), index=True)
 ]
 _Document: TypeAlias = Mapping[str, Any]
@@ -37,7 +37,7 @@ _Document: TypeAlias = Mapping[str, Any]
 
 # Otherwise SQLite reuses the ids of deleted rows, and a turn that is still running would continue
 # in another person's conversation.
-_OPTIONS: Final[Any] = {"sqlite_autoincrement": True}
+_TABLE_OPTIONS: Final[Any] = {"sqlite_autoincrement": True}
 
 
 class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_hash=True):
@@ -52,7 +52,7 @@ class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_ha
             "pk": "pk_%(table_name)s",
         }
     )
-    __table_args__ = _OPTIONS
+    __table_args__ = _TABLE_OPTIONS
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it once.
         str: columns.Name,
         int: sa.BigInteger,
@@ -107,7 +107,7 @@ class Session(Record):
     __table_args__ = (
         sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
         sa.Index(None, "platform", "workspace", "used"),
-        _OPTIONS,
+        _TABLE_OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -167,10 +167,10 @@ class Turn(Record):
     # table if a migration copies it.
     __tablename__ = "turns"
     # Orphans are looked for at every start.
-    __table_args__ = (sa.Index(None, "status", "owner"), _OPTIONS)
+    __table_args__ = (sa.Index(None, "status", "owner"), _TABLE_OPTIONS)
 
     id: orm.Mapped[_Id]
-    session_id: orm.Mapped[_OfSession]
+    session_id: orm.Mapped[_SessionId]
     request_id: orm.Mapped[str] = orm.mapped_column(index=True)
     # Runs are deleted before their turns: no foreign key.
     schedule_run_id: orm.Mapped[int | None] = orm.mapped_column(index=True)
@@ -215,7 +215,7 @@ class Execution(Record):
     __tablename__ = "executions"
 
     id: orm.Mapped[_Id]
-    turn_id: orm.Mapped[_OfTurn]
+    turn_id: orm.Mapped[_TurnId]
     code: orm.Mapped[_Prose]
     hosted_id: orm.Mapped[str]
     last_output_number: orm.Mapped[int] = orm.mapped_column(insert_default=0)
@@ -277,7 +277,7 @@ class Part(Record):
     __tablename__ = "parts"
 
     id: orm.Mapped[_Id]
-    turn_id: orm.Mapped[_OfTurn]
+    turn_id: orm.Mapped[_TurnId]
     step: orm.Mapped[int]
     kind: orm.Mapped[PartKind]
     text: orm.Mapped[_Prose]
@@ -296,7 +296,7 @@ class Artifact(Record):
     __tablename__ = "artifacts"
 
     id: orm.Mapped[_Id]
-    turn_id: orm.Mapped[_OfTurn]
+    turn_id: orm.Mapped[_TurnId]
     name: orm.Mapped[_Prose]
     size_bytes: orm.Mapped[int]
     sha256: orm.Mapped[_Digest]
@@ -341,7 +341,7 @@ class KernelGrant(Record):
     __tablename__ = "grants"
 
     id: orm.Mapped[_Id]
-    session_id: orm.Mapped[_OfSession]
+    session_id: orm.Mapped[_SessionId]
     kernel_id: orm.Mapped[str]
     person: orm.Mapped[str]
     subject: orm.Mapped[str]
@@ -356,7 +356,7 @@ class Usage(Record):
     """
 
     __tablename__ = "usage"
-    __table_args__ = (sa.Index(None, "platform", "workspace", "person", "day"), _OPTIONS)
+    __table_args__ = (sa.Index(None, "platform", "workspace", "person", "day"), _TABLE_OPTIONS)
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[int | None] = orm.mapped_column(
@@ -418,7 +418,7 @@ class Choice(Scoped, Record):
     __tablename__ = "choices"
     __table_args__ = (
         sa.UniqueConstraint("name", "platform", "workspace", "channel", "person", "thread"),
-        _OPTIONS,
+        _TABLE_OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -439,7 +439,7 @@ class Note(Scoped, Record):
     __tablename__ = "notes"
     __table_args__ = (
         sa.Index(None, "platform", "workspace", "channel", "person", "thread"),
-        _OPTIONS,
+        _TABLE_OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -507,7 +507,7 @@ class Activity(Record):
     __table_args__ = (
         sa.UniqueConstraint("kind", "reference"),
         sa.Index(None, "kind", "began"),
-        _OPTIONS,
+        _TABLE_OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -573,7 +573,7 @@ class Schedule(Record):
     """
 
     __tablename__ = "schedules"
-    __table_args__ = (sa.Index(None, "platform", "workspace", "channel"), _OPTIONS)
+    __table_args__ = (sa.Index(None, "platform", "workspace", "channel"), _TABLE_OPTIONS)
 
     id: orm.Mapped[_Id]
     platform: orm.Mapped[str]
@@ -627,7 +627,7 @@ class ScheduleRun(Record):
     """
 
     __tablename__ = "schedule_runs"
-    __table_args__ = (sa.UniqueConstraint("schedule_id", "due"), _OPTIONS)
+    __table_args__ = (sa.UniqueConstraint("schedule_id", "due"), _TABLE_OPTIONS)
 
     id: orm.Mapped[_Id]
     schedule_id: orm.Mapped[int] = orm.mapped_column(
@@ -657,18 +657,21 @@ class Account:
     server: str
 
 
-class SealedAccount(Record):
+class EncryptedAccount(Record):
     """An `Account` with its encrypted tokens."""
 
     __tablename__ = "accounts"
-    __table_args__ = (sa.UniqueConstraint("platform", "workspace", "person", "server"), _OPTIONS)
+    __table_args__ = (
+        sa.UniqueConstraint("platform", "workspace", "person", "server"),
+        _TABLE_OPTIONS,
+    )
 
     id: orm.Mapped[_Id]
     platform: orm.Mapped[str]
     workspace: orm.Mapped[str]
     person: orm.Mapped[str]
     server: orm.Mapped[str]
-    sealed: orm.Mapped[_Prose]
+    ciphertext: orm.Mapped[_Prose]
     changed: orm.Mapped[datetime.datetime]
 
 
@@ -680,7 +683,10 @@ class Login(Record):
     """
 
     __tablename__ = "logins"
-    __table_args__ = (sa.UniqueConstraint("platform", "workspace", "person", "server"), _OPTIONS)
+    __table_args__ = (
+        sa.UniqueConstraint("platform", "workspace", "person", "server"),
+        _TABLE_OPTIONS,
+    )
 
     id: orm.Mapped[_Id]
     platform: orm.Mapped[str]
@@ -688,5 +694,5 @@ class Login(Record):
     person: orm.Mapped[str]
     server: orm.Mapped[str]
     digest: orm.Mapped[_Digest] = orm.mapped_column(unique=True)
-    sealed: orm.Mapped[_Prose]
+    ciphertext: orm.Mapped[_Prose]
     began: orm.Mapped[datetime.datetime]

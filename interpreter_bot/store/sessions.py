@@ -129,7 +129,7 @@ class Sessions(transactions.Aggregate):
         indexed = sa.func.to_tsvector(simple, _text_of_turn(records.Turn))
         return indexed.bool_op("@@")(sa.func.to_tsquery(simple, pattern))
 
-    async def choose_model(self, session_id: int, model: str | None) -> None:
+    async def set_model(self, session_id: int, model: str | None) -> None:
         """Set the model; None is the default."""
         await self._set(session_id, model=model)
 

@@ -46,7 +46,7 @@ class LibraryTables:
     def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
         self.engine = engine
         self._writers = engine.execution_options(**{engines.WRITING_OPTION: True})
-        self.encrypted = 0
+        self.encrypted_count = 0
         self._keys = keys
         if not sa.event.contains(engine.sync_engine, "handle_error", _unwrap):
             sa.event.listen(engine.sync_engine, "handle_error", _unwrap)
@@ -70,7 +70,7 @@ class LibraryTables:
         }
         for column in (column for columns in secret_columns.values() for column in columns):
             column.type = EncryptedText(self._keys)
-        encrypted_before = self.encrypted
+        encrypted_before = self.encrypted_count
         with transactions.translate_errors():
             async with self._writers.begin() as connection:
                 await connection.run_sync(metadata.create_all)
@@ -78,8 +78,10 @@ class LibraryTables:
                     if columns:
                         await connection.run_sync(_widen, table, secrets)
                         await self._encrypt(connection, table, columns)
-        if self.encrypted > encrypted_before:
-            _log.warning("encrypted %d rows with the first key", self.encrypted - encrypted_before)
+        if self.encrypted_count > encrypted_before:
+            _log.warning(
+                "encrypted %d rows with the first key", self.encrypted_count - encrypted_before
+            )
 
     async def _encrypt(
         self,
@@ -102,7 +104,7 @@ class LibraryTables:
                 }
                 update = sa.update(table).where(table.c.id == row["id"]).values(**decrypted)
                 await connection.execute(update)
-                self.encrypted += 1
+                self.encrypted_count += 1
 
 
 def _unwrap(context: sa.ExceptionContext) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # No record in memory needs to learn of changes.
-_OPTIONS: Final = {"synchronize_session": False, "render_nulls": True}
+_EXECUTION_OPTIONS: Final = {"synchronize_session": False, "render_nulls": True}
 
 UpsertingInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 _Row = TypeVar("_Row")
@@ -80,7 +80,7 @@ class Transactions:
     async def all(self, query: selectable.TypedReturnsRows[_Row]) -> tuple[_Row, ...]:
         """Return the records, or the values, that a query finds."""
         async with self.transaction(is_writing=not query.is_select) as session:
-            values = (await session.scalars(query, execution_options=_OPTIONS)).all()
+            values = (await session.scalars(query, execution_options=_EXECUTION_OPTIONS)).all()
             # Detach the records, so that no later statement or rollback changes them.
             session.expunge_all()
             return tuple(values)
@@ -97,21 +97,21 @@ class Transactions:
     async def rows(self, query: sa.Select[*tuple[Any, ...]]) -> Sequence[sa.Row[*tuple[Any, ...]]]:
         """Return the rows that a query of several columns finds."""
         async with self.transaction(is_writing=False) as session:
-            rows = (await session.execute(query, execution_options=_OPTIONS)).all()
+            rows = (await session.execute(query, execution_options=_EXECUTION_OPTIONS)).all()
             session.expunge_all()
             return rows
 
     async def change(self, statement: sa.UpdateBase) -> int:
         """Run a statement that returns no rows; return how many it changed."""
         async with self.transaction(is_writing=True) as session:
-            result = await session.execute(statement, execution_options=_OPTIONS)
+            result = await session.execute(statement, execution_options=_EXECUTION_OPTIONS)
             assert isinstance(result, sa.CursorResult)  # noqa: S101 - of any such statement.
             return result.rowcount
 
     async def add(self, insert: sa.Insert, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows that all have the same columns."""
         async with self.transaction(is_writing=True) as session:
-            await session.execute(insert, rows, execution_options=_OPTIONS)
+            await session.execute(insert, rows, execution_options=_EXECUTION_OPTIONS)
 
     async def lock(self, name: str) -> None:
         """Wait until no other writing transaction has this lock; hold it until this one ends.

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _PARTS = records.Part
 
 
-async def store_output(output: values.Output, files: blobs.Blobs) -> values.StoredOutput:
+async def store_output(output: values.Output, blob_files: blobs.Blobs) -> values.StoredOutput:
     """Return the stored form of an output; a picture or a page becomes a blob.
 
     A notice replaces an output that is too large.
@@ -31,23 +31,23 @@ async def store_output(output: values.Output, files: blobs.Blobs) -> values.Stor
         StoreError: the blob could not be stored.
     """
     if isinstance(output, values.Image):
-        return await _store_display(output, output.data, mime=output.mime, files=files)
+        return await _store_display(output, output.data, mime=output.mime, blob_files=blob_files)
     if isinstance(output, values.Html):
-        return await _store_display(output, output.html, mime="text/html", files=files)
+        return await _store_display(output, output.html, mime="text/html", blob_files=blob_files)
     if len(columns.serialize_output(output)) > _MAX_CHARACTERS:
         return values.Notice(host_words.OUTPUT_TOO_LARGE)
     return output
 
 
 async def _store_display(
-    output: values.Display, data: bytes, *, mime: str, files: blobs.Blobs
+    output: values.Display, data: bytes, *, mime: str, blob_files: blobs.Blobs
 ) -> values.StoredDisplay:
     return values.StoredDisplay(
         plain=output.plain,
         display_id=output.display_id,
         is_update=output.is_update,
         mime=mime,
-        sha256=await files.save(data),
+        sha256=await blob_files.save(data),
         size_bytes=len(data),
     )
 
@@ -55,9 +55,9 @@ async def _store_display(
 class TurnParts(transactions.Aggregate):
     """Table of parts."""
 
-    def __init__(self, runner: transactions.Transactions, files: blobs.Blobs) -> None:
+    def __init__(self, runner: transactions.Transactions, blob_files: blobs.Blobs) -> None:
         super().__init__(runner)
-        self._files = files
+        self._blobs = blob_files
 
     async def add(
         self, turn_id: int, *parts: records.NewPart, output_numbers: Mapping[int, int] | None = None
@@ -133,7 +133,7 @@ class TurnParts(transactions.Aggregate):
 
     async def sum_blob_bytes(self) -> dict[int, int]:
         """Return the bytes of the blobs that each session's parts refer to, by its id."""
-        sizes = await self._files.sizes()
+        sizes = await self._blobs.sizes()
         turns = records.Turn
         query = sa.select(turns.session_id, _PARTS.sha256).join_from(_PARTS, turns)
         query = query.where(_PARTS.sha256.is_not(None)).distinct()
@@ -151,10 +151,10 @@ class TurnParts(transactions.Aggregate):
 
     async def discard_unused_files(self) -> int:
         """Delete blobs that no part refers to; return their number."""
-        unused_digests = set(await self._files.list_old())
+        unused_digests = set(await self._blobs.list_old())
         query = sa.select(_PARTS.sha256).where(_PARTS.sha256.is_not(None)).distinct()
         unused_digests.difference_update(await self._transactions.all(query))
-        await self._files.discard(unused_digests)
+        await self._blobs.discard(unused_digests)
         return len(unused_digests)
 
     async def _row(self, turn_id: int, part: records.NewPart) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class TurnParts(transactions.Aggregate):
 
     async def _store(self, output: values.Output) -> values.StoredOutput:
         try:
-            return await store_output(output, self._files)
+            return await store_output(output, self._blobs)
         except errors.StoreError:
             # A picture that cannot be stored must not cost the text and code of the turn.
             _log.exception("an output could not be kept")

@@ -24,7 +24,7 @@ async def install(data, *, token=""):
         await store.async_save(Installation(user_id="U1", team_id="T1", **given))
     found = await store.async_find_bot(enterprise_id=None, team_id="T1")
     await engine.dispose()
-    return found.bot_token, tables.encrypted
+    return found.bot_token, tables.encrypted_count
 
 
 @pytest.mark.gate

@@ -232,7 +232,7 @@ def mixes_files(network):
 async def network(request, tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
     async with (
-        databases.Database.open(url, files=tmp_path / "files") as database,
+        databases.Database.open(url, blobs_directory=tmp_path / "files") as database,
         request.param(tmp_path) as opened,
     ):
         yield dataclasses.replace(opened, deliveries=database.deliveries)

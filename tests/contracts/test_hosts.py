@@ -83,7 +83,9 @@ async def _placed(config):
         local_startup.open_host(config) as host,
         executions.Executions.open(data / "journals") as begun,
         host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
-        databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
+        databases.Database.open(
+            f"sqlite:///{data}/bot.db", blobs_directory=data / "kept"
+        ) as database,
         placed_hosts.PlacedHosts.open(
             host_lists.Fleet([f"127.0.0.1:{port}"], bots), database.placements
         ) as hosts,

@@ -492,7 +492,7 @@ async def opened(
     )
     catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
     url = await prepare_database(data)
-    async with databases.Database.open(url, files=data / "kept") as database:
+    async with databases.Database.open(url, blobs_directory=data / "kept") as database:
         pool = _Pool(directory / "workspaces", config.limits, sandbox_level)
         service = Conversations(
             script,

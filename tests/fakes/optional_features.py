@@ -74,7 +74,9 @@ async def _open_tools(directory, features):
     keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), directory)
     files = directory / "kept"
     async with (
-        databases.Database.open(f"sqlite:///{directory}/tools.db", files=files) as database,
+        databases.Database.open(
+            f"sqlite:///{directory}/tools.db", blobs_directory=files
+        ) as database,
         tool_broker.open_broker(config, {}, database.accounts, keys) as broker,
     ):
         yield broker

@@ -73,7 +73,9 @@ async def opened(tmp_path, *, is_named=True, **options):
         entry = settings.McpServer(
             name="jira", url=server.url, authorization="person", approval="never", **options
         )
-        opening = databases.Database.open(f"sqlite:///{tmp_path}/b.db", files=tmp_path / "kept")
+        opening = databases.Database.open(
+            f"sqlite:///{tmp_path}/b.db", blobs_directory=tmp_path / "kept"
+        )
         database = await stack.enter_async_context(opening)
         keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), tmp_path)
         config = settings.Settings(

@@ -205,7 +205,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
     async with opened() as house:
         house.service.notify_through("web", notify)
         (file,) = (tmp_path / "data").glob("*.db")
-        opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
+        opening = databases.Database.open(f"sqlite:///{file}", blobs_directory=tmp_path / "kept")
         async with opening as database:
             other = event_claims.EventClaims(
                 database, house.service.services.config, house.service.notify
@@ -259,7 +259,7 @@ async def test_a_message_that_another_release_claimed_keeps_none_from_being_take
     async with opened() as house:
         house.service.notify_through("web", notify)
         (file,) = (tmp_path / "data").glob("*.db")
-        opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
+        opening = databases.Database.open(f"sqlite:///{file}", blobs_directory=tmp_path / "kept")
         async with opening as database:
             for name, content in (("m1", {"said": "x"}), ("m2", {"text": "y"})):
                 address = values.format_key(KEY)

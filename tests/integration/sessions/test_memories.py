@@ -9,7 +9,7 @@ from interpreter_bot.store import databases, records
 async def test_a_long_conversation_begins_at_the_same_turn_for_many_turns(tmp_path):
     beginnings = {}
     url = f"sqlite:///{tmp_path}/bot.db"
-    async with databases.Database.open(url, files=tmp_path / "kept") as database:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "kept") as database:
         session = await database.sessions.open(values.SessionKey("web", thread="t"))
         for number in range(152):
             turn = await database.turns.start(session.id, person="U", text=str(number))

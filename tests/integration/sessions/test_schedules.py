@@ -401,7 +401,7 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
     bots.stdin.close()
     await bots.wait()
     url = engines.default_url(tmp_path / "data")
-    async with databases.Database.open(url, files=tmp_path / "kept") as database:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "kept") as database:
         outcomes = collections.Counter()
         for number in range(1, COUNT + 1):
             schedule = await database.schedules.get(number)

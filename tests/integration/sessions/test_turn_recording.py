@@ -9,7 +9,9 @@ from tests.integration.sessions.conftest import code
 
 
 async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
-    database_opening = databases.Database.open(f"sqlite:///{tmp_path}/bot.db", files=tmp_path)
+    database_opening = databases.Database.open(
+        f"sqlite:///{tmp_path}/bot.db", blobs_directory=tmp_path
+    )
     async with database_opening as database:
         recorder = turn_recording.Recorder(database, lambda _: None)
         await recorder.begin(code("1"))

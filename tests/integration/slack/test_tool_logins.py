@@ -23,7 +23,9 @@ async def service(tmp_path):
         login = settings.OAuthLogin(issuer=giver.url)
         entry = settings.McpServer(name="jira", url=tools.url, authorization="person", oauth=login)
         config = settings.Settings(mcp_servers=(entry,), paths=settings.Paths(data=tmp_path))
-        opening = databases.Database.open(f"sqlite:///{tmp_path}/b.db", files=tmp_path / "kept")
+        opening = databases.Database.open(
+            f"sqlite:///{tmp_path}/b.db", blobs_directory=tmp_path / "kept"
+        )
         database = await stack.enter_async_context(opening)
         keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), tmp_path)
         opening = tool_broker.open_broker(config, {}, database.accounts, keys)

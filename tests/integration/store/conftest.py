@@ -69,8 +69,8 @@ def url(request, tmp_path, is_new):
 
 @pytest.fixture
 def opening(url, tmp_path):
-    """A function that opens that database; each call acts as another bot."""
-    return functools.partial(databases.Database.open, url, files=tmp_path / "kept")
+    """Open that database; as often as wanted, each time as another bot."""
+    return functools.partial(databases.Database.open, url, blobs_directory=tmp_path / "kept")
 
 
 @pytest.fixture

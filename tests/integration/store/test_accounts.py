@@ -64,5 +64,5 @@ async def test_what_is_kept_is_encrypted_anew(database):
     accounts = database.accounts
     await accounts.put(ANNA, "old")
     await accounts.put(BERT, "new")
-    assert await accounts.reseal(lambda sealed: "new") == 1
+    assert await accounts.reencrypt(lambda sealed: "new") == 1
     assert [await accounts.find(one) for one in (ANNA, BERT)] == ["new", "new"]

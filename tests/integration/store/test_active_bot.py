@@ -24,7 +24,9 @@ async def main():
     url = sys.argv[1]
     async with (
         active_bot.hold(url) as bot,
-        databases.Database.open(url, files=pathlib.Path(sys.argv[2]), bot=bot) as database,
+        databases.Database.open(
+            url, blobs_directory=pathlib.Path(sys.argv[2]), bot=bot
+        ) as database,
     ):
         session = await database.sessions.open(values.SessionKey("web", thread="t"))
         print("active", flush=True)

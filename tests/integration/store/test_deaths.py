@@ -21,7 +21,8 @@ from interpreter_bot import values
 from interpreter_bot.store import databases, records
 
 async def main():
-    async with databases.Database.open(sys.argv[1], files=pathlib.Path(sys.argv[2])) as database:
+    opening = databases.Database.open(sys.argv[1], blobs_directory=pathlib.Path(sys.argv[2]))
+    async with opening as database:
         session = await database.sessions.open(values.SessionKey("web", thread="t"))
         turn = await database.turns.start(session.id, person="p", text="Go on for ever")
         execution = await database.executions.start(turn.id, "while True: pass")
@@ -43,7 +44,8 @@ import asyncio, pathlib, sys
 from interpreter_bot.store import databases
 
 async def main():
-    async with databases.Database.open(sys.argv[1], files=pathlib.Path(sys.argv[2])) as database:
+    opening = databases.Database.open(sys.argv[1], blobs_directory=pathlib.Path(sys.argv[2]))
+    async with opening as database:
         print(await database.placements.find(sys.argv[3]))
 
 asyncio.run(main())

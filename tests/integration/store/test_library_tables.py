@@ -84,7 +84,7 @@ async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, dat
     again, tables = await opened()
     whole = await again.async_find_installation(enterprise_id=None, team_id="T1")
     assert (whole.bot_token, whole.user_token) == (TOKEN, "xoxp-1")
-    assert tables.encrypted == 0
+    assert tables.encrypted_count == 0
 
 
 @pytest.mark.first_case
@@ -94,7 +94,7 @@ async def test_what_was_stored_in_clear_is_encrypted_at_the_next_start(opened, d
     await former.async_save(installation())
     assert TOKEN in await everything(database)
     store, tables = await opened()
-    assert tables.encrypted == 2
+    assert tables.encrypted_count == 2
     assert "xox" not in await everything(database)
     assert (await found(store)).bot_token == TOKEN
 
@@ -105,9 +105,9 @@ async def test_a_new_first_key_encrypts_everything_anew(opened):
     store, _ = await opened(old)
     await store.async_save(installation())
     _, tables = await opened(f"{new} {old}")
-    assert tables.encrypted == 2
+    assert tables.encrypted_count == 2
     store, tables = await opened(new)
-    assert tables.encrypted == 0
+    assert tables.encrypted_count == 0
     assert (await found(store)).bot_token == TOKEN
 
 

@@ -91,7 +91,7 @@ async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path
         "from interpreter_bot.store import databases\n"
         "async def main():\n"
         "    files = pathlib.Path(sys.argv[2])\n"
-        "    async with databases.Database.open(sys.argv[1], files=files): pass\n"
+        "    async with databases.Database.open(sys.argv[1], blobs_directory=files): pass\n"
         "asyncio.run(main())"
     )
     command = [sys.executable, "-W", "error", "-c", program, url, tmp_path]
@@ -191,5 +191,5 @@ async def test_a_file_that_is_no_database_is_a_sentence(tmp_path):
 
 
 async def open_once(url, tmp_path):
-    async with databases.Database.open(url, files=tmp_path / "kept"):
+    async with databases.Database.open(url, blobs_directory=tmp_path / "kept"):
         pass

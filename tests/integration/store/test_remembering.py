@@ -42,7 +42,7 @@ async def test_the_same_channel_elsewhere_is_another_session(database):
 
 @pytest.mark.first_case
 async def test_what_is_known_of_a_session_can_be_changed(database, session):
-    await database.sessions.choose_model(session.id, "gpt-x")
+    await database.sessions.set_model(session.id, "gpt-x")
     await database.sessions.set_title(session.id, "Petals")
     await database.sessions.note_kernel(session.id, {"snapshot": "s1", "variables": 3})
     changed = await database.sessions.get(session.id)
@@ -53,7 +53,7 @@ async def test_what_is_known_of_a_session_can_be_changed(database, session):
     assert (await database.sessions.get(session.id)).kernel == changed.kernel
     await database.sessions.note_kernel(session.id, late, expected=changed.kernel)
     assert (await database.sessions.get(session.id)).kernel == late
-    await database.sessions.choose_model(session.id, None)
+    await database.sessions.set_model(session.id, None)
     assert (await database.sessions.get(session.id)).model is None
 
 
@@ -146,9 +146,9 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
     assert (first.mime, first.plain, first.display_id, first.size_bytes) == (
         "image/png", "<Figure>", "d", 4,
     )  # fmt: skip
-    assert await database.files.load(first.sha256) == b"\x89PNG"
+    assert await database.blobs.load(first.sha256) == b"\x89PNG"
     assert third.mime == "text/html"
-    assert await database.files.load(third.sha256) == b"<b>\xc3\xbc\x00</b>"
+    assert await database.blobs.load(third.sha256) == b"<b>\xc3\xbc\x00</b>"
     assert len([path for path in (tmp_path / "kept").rglob("*") if path.is_file()]) == 2
 
 
@@ -174,11 +174,11 @@ async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, m
     monkeypatch.setattr("interpreter_bot.store.blobs._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
-    unused = await database.files.save(b"unused")
+    unused = await database.blobs.save(b"unused")
     assert await database.parts.discard_unused_files() == 1
-    assert await database.files.load(unused) is None
+    assert await database.blobs.load(unused) is None
     (part,) = await database.parts.list_for_turn(turn.id)
-    assert await database.files.load(part.output.sha256) == b"used"
+    assert await database.blobs.load(part.output.sha256) == b"used"
 
 
 @pytest.mark.first_case

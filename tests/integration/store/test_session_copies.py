@@ -37,7 +37,7 @@ def _copying(database, session, key=COPY):
 async def test_all_but_what_still_runs_is_copied_and_the_copy_is_whose_who_wanted_it(
     database, session
 ):
-    await database.sessions.choose_model(session.id, "good")
+    await database.sessions.set_model(session.id, "good")
     session = await database.sessions.get(session.id)
     await _said(database, session)
     await _copying(database, session)

@@ -28,7 +28,7 @@ POST = values.InputRequested(
 async def require(tmp_path):
     """Ask in a turn of its own, as a bot does that has just started."""
     url = f"sqlite:///{tmp_path / 'bot.db'}"
-    async with databases.Database.open(url, files=tmp_path / "files") as database:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "files") as database:
         session = await database.sessions.open(KEY)
 
         async def require(request, *answers, person="u1", is_attended=True, kernel="k1"):

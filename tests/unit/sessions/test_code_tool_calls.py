@@ -42,7 +42,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
     async with (
         tool_servers.ToolServer(delete).serving() as shown,
         tool_servers.ToolServer(delete).serving() as other,
-        databases.Database.open(url, files=tmp_path / "files") as database,
+        databases.Database.open(url, blobs_directory=tmp_path / "files") as database,
     ):
         session = await database.sessions.open(KEY)
         registry = questions.Questions(database.questions)

@@ -126,7 +126,7 @@ def test_a_question_about_another_text_is_another():
 @pytest.fixture
 async def database(tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
-    async with databases.Database.open(url, files=tmp_path / "files") as opened:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "files") as opened:
         yield opened
 
 

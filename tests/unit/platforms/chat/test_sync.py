@@ -23,7 +23,7 @@ async def server(tmp_path):
 @pytest.fixture
 async def deliveries(tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
-    async with databases.Database.open(url, files=tmp_path / "files") as database:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "files") as database:
         yield database.deliveries
 
 

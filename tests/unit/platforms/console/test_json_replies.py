@@ -227,7 +227,7 @@ async def test_the_end_of_standard_input_and_null_decline(driven):
 
 async def test_an_answer_that_cannot_be_stored_ends_the_wait(driven, tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
-    async with databases.Database.open(url, files=tmp_path / "files") as database:
+    async with databases.Database.open(url, blobs_directory=tmp_path / "files") as database:
         session = await database.sessions.open(askers.TEST)
         turn = (await database.turns.start(session.id, person="anna", text="x")).id
         async with full_databases.refuse_answers(tmp_path), asyncio.timeout(20):

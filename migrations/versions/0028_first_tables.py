@@ -10,7 +10,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0027"
+revision = "0028"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -219,7 +219,7 @@ def upgrade() -> None:
     table(
         "accounts",
         *names("platform", "workspace", "person", "server"),
-        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("ciphertext", sa.Text(), nullable=False),
         *moments("changed"),
         sa.UniqueConstraint("platform", "workspace", "person", "server"),
     )
@@ -227,7 +227,7 @@ def upgrade() -> None:
         "logins",
         *names("platform", "workspace", "person", "server"),
         sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("ciphertext", sa.Text(), nullable=False),
         *moments("began"),
         sa.UniqueConstraint("digest"),
         sa.UniqueConstraint("platform", "workspace", "person", "server"),
