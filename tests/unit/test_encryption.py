@@ -8,7 +8,7 @@ from cryptography import fernet
 from interpreter_bot import encryption, errors, settings
 
 
-def key():
+def new_key():
     return fernet.Fernet.generate_key().decode()
 
 
@@ -25,16 +25,16 @@ def test_a_key_is_made_when_it_is_needed_and_private(file):
     secret = ring.encrypt("xoxb-1")
     assert "xoxb" not in secret
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [one.name for one in file.parent.iterdir()] == ["keys"]
-    again = encryption.KeyRing("", file)
-    assert again.is_current(secret)
-    assert again.decrypt(secret) == "xoxb-1"
+    assert [path.name for path in file.parent.iterdir()] == ["keys"]
+    next_ring = encryption.KeyRing("", file)
+    assert next_ring.is_current(secret)
+    assert next_ring.decrypt(secret) == "xoxb-1"
 
 
 def test_the_first_key_encrypts_and_all_decrypt(file):
-    old, new = key(), key()
-    secret = encryption.KeyRing(old, file).encrypt("xoxb-1")
-    ring = encryption.KeyRing(f"{new}, {old}", file)
+    old_key, new = new_key(), new_key()
+    secret = encryption.KeyRing(old_key, file).encrypt("xoxb-1")
+    ring = encryption.KeyRing(f"{new}, {old_key}", file)
     assert ring.decrypt(secret) == "xoxb-1"
     assert not ring.is_current(secret)
     assert encryption.KeyRing(new, file).decrypt(ring.encrypt("xoxb-1")) == "xoxb-1"
@@ -42,25 +42,25 @@ def test_the_first_key_encrypts_and_all_decrypt(file):
 
 
 def test_a_running_bot_reads_what_a_rotated_key_encrypted(file):
-    running, rotating = encryption.KeyRing("", file), encryption.KeyRing("", file)
-    former = running.encrypt("xoxb-1")
-    assert rotating.add_key()
-    assert running.decrypt(rotating.encrypt("xoxb-2")) == "xoxb-2"
-    assert not rotating.is_current(former)
-    assert rotating.decrypt(former) == "xoxb-1"
+    ring_of_bot, ring_of_command = encryption.KeyRing("", file), encryption.KeyRing("", file)
+    old_secret = ring_of_bot.encrypt("xoxb-1")
+    assert ring_of_command.add_key()
+    assert ring_of_bot.decrypt(ring_of_command.encrypt("xoxb-2")) == "xoxb-2"
+    assert not ring_of_command.is_current(old_secret)
+    assert ring_of_command.decrypt(old_secret) == "xoxb-1"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [one.name for one in file.parent.iterdir()] == ["keys"]
+    assert [path.name for path in file.parent.iterdir()] == ["keys"]
 
 
 def test_keys_of_the_environment_are_rotated_there(file):
-    assert not encryption.KeyRing(key(), file).add_key()
+    assert not encryption.KeyRing(new_key(), file).add_key()
     assert not file.exists()
 
 
 @pytest.mark.parametrize("given", ["", "another"])
 def test_a_missing_key_is_said_and_none_is_made_in_its_place(file, given):
-    secret = encryption.KeyRing(key(), file).encrypt("xoxb-1")
-    ring = encryption.KeyRing(given and key(), file)
+    secret = encryption.KeyRing(new_key(), file).encrypt("xoxb-1")
+    ring = encryption.KeyRing(given and new_key(), file)
     with pytest.raises(errors.SettingsError, match="Add it there"):
         ring.decrypt(secret)
     assert not file.exists()
@@ -87,20 +87,20 @@ def test_an_empty_file_is_refused_and_not_filled(file):
 
 
 def test_a_new_key_is_in_its_place_before_the_directory_is_synchronized(file, monkeypatch):
-    seen = []
+    synchronized = []
 
-    def noted(descriptor, synchronize=os.fsync):
+    def synchronize_and_note(descriptor, synchronize=os.fsync):
         synchronize(descriptor)
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             place = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-            seen.append((place, file.read_text()))
+            synchronized.append((place, file.read_text()))
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", synchronize_and_note)
     ring = encryption.KeyRing("", file)
     ring.encrypt("x")
-    assert seen == [(file.parent, file.read_text())]
+    assert synchronized == [(file.parent, file.read_text())]
     ring.add_key()
-    assert seen[1:] == [(file.parent, file.read_text())]
+    assert synchronized[1:] == [(file.parent, file.read_text())]
 
 
 def test_a_file_that_others_can_read_is_refused(file):
@@ -115,5 +115,5 @@ def test_kernels_must_not_see_the_file(tmp_path):
     assert encryption.KeyRing.from_settings(settings.Settings(**groups)).location == str(
         tmp_path / "keys"
     )
-    elsewhere = settings.Encryption(key_file=tmp_path / "there")
-    assert tmp_path / "there" in settings.Settings(encryption=elsewhere).private_paths
+    other_encryption = settings.Encryption(key_file=tmp_path / "there")
+    assert tmp_path / "there" in settings.Settings(encryption=other_encryption).private_paths

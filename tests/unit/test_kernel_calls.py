@@ -17,8 +17,8 @@ CALLS = {
 
 @pytest.mark.parametrize("name", bot_calls.CALLS.keys() | CALLS)
 def test_the_kernel_has_each_call_with_the_same_parameters(name):
-    _, *answered = inspect.signature(bot_calls.CALLS[name]).parameters
-    assert answered == list(inspect.signature(CALLS[name]).parameters)
+    _, *kernel_parameters = inspect.signature(bot_calls.CALLS[name]).parameters
+    assert kernel_parameters == list(inspect.signature(CALLS[name]).parameters)
 
 
 @pytest.mark.parametrize("text", ["'\"\\", "a\nb\r\u2028%x!y?", "\ud800\0", "{0}", "é☃"])

@@ -79,15 +79,15 @@ def test_errors_of_a_library_that_quotes_what_servers_send_are_only_named(log, c
     except ValueError:
         logger.exception("Error parsing SSE message")
     logger.warning("Unknown SSE event: %s", "x" * 10_000)
-    shown = capsys.readouterr().err
-    assert "Error parsing SSE message" in shown
-    assert "ValueError" in shown
-    assert "salary" not in shown
-    assert len(shown) < 1000
+    output = capsys.readouterr().err
+    assert "Error parsing SSE message" in output
+    assert "ValueError" in output
+    assert "salary" not in output
+    assert len(output) < 1000
 
 
 def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_path):
-    stored = {
+    variables = {
         "OPENAI_API_KEY": "sk-of-this-test",
         "OPENAI_BASE_URL": "http://user-of:pass-of-it@models.example/v1?key=query-of-it&bare-of-it",
         "OPENAI_MODEL": "gpt-of-this-test",
@@ -95,10 +95,10 @@ def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_p
     }
     config = settings.Settings(paths=settings.Paths(data=tmp_path))
     credentials = stored_credentials.StoredCredentials(config)
-    credentials.save(stored)
+    credentials.save(variables)
     credentials.load()
     logs.configure("info", is_json=False)
-    log.warning(" ".join(stored.values()))
+    log.warning(" ".join(variables.values()))
     line = capsys.readouterr().err
     assert "@models.example/v1" in line
     assert "gpt-of-this-test" in line

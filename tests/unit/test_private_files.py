@@ -36,8 +36,8 @@ def test_who_changes_a_file_waits_for_who_is_changing_it(tmp_path, change):
         client_tokens.add(tmp_path / "file", "ben")
     if change is _reencrypt:
         _save(tmp_path)
-    with concurrent.futures.ThreadPoolExecutor(1) as other:
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
         with private_files.locked_for_change(tmp_path / "file"):
-            changing = other.submit(change, tmp_path)
-            assert not concurrent.futures.wait({changing}, timeout=0.3).done
-        changing.result(timeout=30)
+            change_future = executor.submit(change, tmp_path)
+            assert not concurrent.futures.wait({change_future}, timeout=0.3).done
+        change_future.result(timeout=30)

@@ -27,10 +27,10 @@ class Slow:
 
 async def test_it_opens_beside_the_body_and_closes_after_it():
     slow = Slow()
-    async with side_by_side.open_in_task(slow, "slow") as opened:
-        assert not opened.done()
+    async with side_by_side.open_in_task(slow, "slow") as future:
+        assert not future.done()
         slow.may_open.set()
-        assert await opened == "content"
+        assert await future == "content"
     assert slow.events == ["opened", "closed"]
 
 
@@ -38,16 +38,16 @@ async def test_a_body_that_is_cancelled_while_it_waits_does_not_wait_for_the_ope
     slow = Slow()
 
     async def wait():
-        async with side_by_side.open_in_task(slow, "slow") as opened:
-            await opened
+        async with side_by_side.open_in_task(slow, "slow") as future:
+            await future
 
-    waiting = asyncio.create_task(wait())
+    wait_task = asyncio.create_task(wait())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    waiting.cancel()
+    wait_task.cancel()
     async with asyncio.timeout(5):
         with pytest.raises(asyncio.CancelledError):
-            await waiting
+            await wait_task
     assert slow.events == ["cancelled"]
 
 
@@ -57,5 +57,5 @@ async def test_one_that_cannot_be_opened_raises_where_it_is_waited_for():
             raise OSError("broken")
 
     with pytest.raises(OSError, match="broken"):
-        async with side_by_side.open_in_task(Broken(), "broken") as opened:
-            await opened
+        async with side_by_side.open_in_task(Broken(), "broken") as future:
+            await future

@@ -20,9 +20,9 @@ def test_they_are_encrypted_kept_changed_and_removed(config):
     assert file.stat().st_mode & 0o077 == 0
     credentials.save({"OPENAI_API_KEY": "sk-2", "OPENAI_BASE_URL": "", "DISCORD_TOKEN": ""})
     assert stored_credentials.StoredCredentials(config).load() == {"OPENAI_API_KEY": "sk-2"}
-    before = file.read_text()
+    former_text = file.read_text()
     assert credentials.reencrypt() == 1
-    assert file.read_text() != before
+    assert file.read_text() != former_text
     assert credentials.load() == {"OPENAI_API_KEY": "sk-2"}
 
 
@@ -38,13 +38,15 @@ def test_a_damaged_file_is_told(config, text):
 
 def test_stored_tokens_count_only_if_no_others_are_set(config):
     stored = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "DISCORD_TOKEN": "d"}
-    applied = stored_credentials.with_stored_tokens(config, stored)
-    assert applied.slack.bot_token.get_secret_value() == "xoxb-1"
-    assert applied.slack.app_token.get_secret_value() == "xapp-1"
-    assert applied.discord.token.get_secret_value() == "d"
-    given = config.model_copy(update={"discord": settings.Discord(token="other")})
+    with_tokens = stored_credentials.with_stored_tokens(config, stored)
+    assert with_tokens.slack.bot_token.get_secret_value() == "xoxb-1"
+    assert with_tokens.slack.app_token.get_secret_value() == "xapp-1"
+    assert with_tokens.discord.token.get_secret_value() == "d"
+    with_own_token = config.model_copy(update={"discord": settings.Discord(token="other")})
     assert (
-        stored_credentials.with_stored_tokens(given, stored).discord.token.get_secret_value()
+        stored_credentials.with_stored_tokens(
+            with_own_token, stored
+        ).discord.token.get_secret_value()
         == "other"
     )
 

@@ -27,8 +27,8 @@ def test_whatever_a_part_holds_is_no_path(part):
 
 
 def test_usage_adds_up_and_is_estimated_once_a_part_of_it_is():
-    one = values.Usage(10, 5, cached_tokens=4, steps=1, money=decimal.Decimal("0.1"))
-    other = values.Usage(1, 2, True, cache_write_tokens=1, cpu_seconds=0.5)
-    both = values.Usage(11, 7, True, 4, 1, 1, decimal.Decimal("0.1"), 0.5)
-    assert one + other == both == sum((one, other), values.Usage())
-    assert both.tokens == 18
+    first = values.Usage(10, 5, cached_tokens=4, steps=1, money=decimal.Decimal("0.1"))
+    second = values.Usage(1, 2, True, cache_write_tokens=1, cpu_seconds=0.5)
+    total = values.Usage(11, 7, True, 4, 1, 1, decimal.Decimal("0.1"), 0.5)
+    assert first + second == total == sum((first, second), values.Usage())
+    assert total.tokens == 18

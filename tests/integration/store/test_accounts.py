@@ -21,7 +21,9 @@ async def test_an_account_is_one_persons_at_one_server(database):
     elsewhere = [BERT, records.Account("slack", "T2", "U1", "jira")]
     elsewhere += [records.Account("discord", "T1", "U1", "jira")]
     elsewhere += [records.Account("slack", "T1", "U1", "wiki")]
-    assert [await accounts.find(one) for one in (ANNA, *elsewhere)] == ["second"] + [None] * 4
+    assert [await accounts.find(account) for account in (ANNA, *elsewhere)] == ["second"] + [
+        None
+    ] * 4
     assert await accounts.remove(ANNA) == "second"
     assert await accounts.remove(ANNA) is None
 
@@ -41,8 +43,8 @@ async def test_of_many_who_take_a_login_one_gets_it(database):
     accounts = database.accounts
     await accounts.begin_login(ANNA, "digest", "sealed")
     assert await accounts.find_login("digest", AGE) == (ANNA, "sealed")
-    taken = await asyncio.gather(*(accounts.take_login("digest", AGE) for _ in range(5)))
-    assert [one for one in taken if one] == [(ANNA, "sealed")]
+    logins = await asyncio.gather(*(accounts.take_login("digest", AGE) for _ in range(5)))
+    assert [login for login in logins if login] == [(ANNA, "sealed")]
 
 
 @pytest.mark.first_case

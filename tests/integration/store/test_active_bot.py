@@ -14,7 +14,7 @@ from interpreter_bot.store import active_bot, engines
 
 KEY = values.SessionKey("web", thread="t")
 
-# A bot that writes without pause as long as it is active.
+# A bot that writes without a pause while it is active.
 WRITER = """
 import asyncio, pathlib, sys
 from interpreter_bot import values
@@ -52,70 +52,70 @@ async def writer(url, tmp_path):
 
 
 @pytest.fixture
-def only_postgresql(url):
+def needs_postgresql(url):
     if url.startswith("sqlite"):
         pytest.skip("a matter of servers")
 
 
 async def test_second_bot_waits_and_is_active_when_the_first_ends(url):
-    waits, order = asyncio.Event(), []
+    is_waiting, order = asyncio.Event(), []
 
     async def second():
-        async with active_bot.hold(url, waits.set) as bot:
+        async with active_bot.hold(url, is_waiting.set) as bot:
             order.append("second")
             return bot.id
 
     async with active_bot.hold(url) as first:
-        following = asyncio.create_task(second())
-        await asyncio.wait_for(waits.wait(), 10)
+        second_task = asyncio.create_task(second())
+        await asyncio.wait_for(is_waiting.wait(), 10)
         await asyncio.sleep(0.5)
         order.append("first")
-    ended = time.monotonic()
-    assert await asyncio.wait_for(following, 10) != first.id
-    assert time.monotonic() - ended < 1
+    ended_at = time.monotonic()
+    assert await asyncio.wait_for(second_task, 10) != first.id
+    assert time.monotonic() - ended_at < 1
     assert order == ["first", "second"]
 
 
 async def test_bot_that_waits_can_be_ended(url):
     async with active_bot.hold(url):
-        waits = asyncio.Event()
-        waiting = asyncio.create_task(contextlib.AsyncExitStack().enter_async_context(
-            active_bot.hold(url, waits.set)))  # fmt: skip
-        await asyncio.wait_for(waits.wait(), 10)
-        waiting.cancel()
-        await asyncio.wait({waiting}, timeout=5)
-        assert waiting.cancelled()
+        is_waiting = asyncio.Event()
+        wait_task = asyncio.create_task(contextlib.AsyncExitStack().enter_async_context(
+            active_bot.hold(url, is_waiting.set)))  # fmt: skip
+        await asyncio.wait_for(is_waiting.wait(), 10)
+        wait_task.cancel()
+        await asyncio.wait({wait_task}, timeout=5)
+        assert wait_task.cancelled()
 
 
 async def test_killed_bot_is_followed_at_once(url, writer):
     writer.kill()
-    killed = time.monotonic()
+    killed_at = time.monotonic()
     async with active_bot.hold(url):
-        assert time.monotonic() - killed < 2
+        assert time.monotonic() - killed_at < 2
 
 
-@pytest.mark.usefixtures("only_postgresql")
+@pytest.mark.usefixtures("needs_postgresql")
 async def test_stopped_bot_is_followed_within_ten_seconds_and_writes_nothing_more(
     url, writer, opening
 ):
     os.kill(writer.pid, signal.SIGSTOP)
-    stopped = time.monotonic()
+    stopped_at = time.monotonic()
     async with active_bot.hold(url), opening() as database:
-        assert time.monotonic() - stopped < 10
+        assert time.monotonic() - stopped_at < 10
         session = await database.sessions.open(KEY)
-        before = [
+        ids_before = [
             turn.id for turn in await database.turns.list_for_session(session.id, limit=100_000)
         ]
         os.kill(writer.pid, signal.SIGCONT)
         # What it writes next is refused.
         assert await asyncio.wait_for(writer.wait(), 30)
-        after = [
+        ids_after = [
             turn.id for turn in await database.turns.list_for_session(session.id, limit=100_000)
         ]
-        assert after == before
+        assert ids_after == ids_before
 
 
-@pytest.mark.usefixtures("only_postgresql")
+@pytest.mark.usefixtures("needs_postgresql")
 async def test_lock_that_is_lost_is_noticed_and_nothing_is_written_any_more(
     url, opening, postgresql
 ):
@@ -131,23 +131,23 @@ async def test_lock_that_is_lost_is_noticed_and_nothing_is_written_any_more(
         assert await database.sessions.find(KEY)
 
 
-@pytest.mark.usefixtures("only_postgresql")
+@pytest.mark.usefixtures("needs_postgresql")
 async def test_bot_that_waits_outlasts_a_restart_of_the_server(url, postgresql):
-    waits = asyncio.Event()
+    is_waiting = asyncio.Event()
 
     async def follow():
-        async with active_bot.hold(url, waits.set) as bot:
+        async with active_bot.hold(url, is_waiting.set) as bot:
             return bot
 
     async with active_bot.hold(url) as first:
-        following = asyncio.create_task(follow())
-        await asyncio.wait_for(waits.wait(), 10)
+        second_task = asyncio.create_task(follow())
+        await asyncio.wait_for(is_waiting.wait(), 10)
         postgresql.stop()
         await asyncio.wait_for(first.lost.wait(), 5)
-        assert not following.done()
-        starting = asyncio.create_task(follow())
+        assert not second_task.done()
+        third_task = asyncio.create_task(follow())
         await asyncio.to_thread(postgresql.start)
-        bots = await asyncio.wait_for(asyncio.gather(following, starting), 20)
+        bots = await asyncio.wait_for(asyncio.gather(second_task, third_task), 20)
     assert len({first.id, *(bot.id for bot in bots)}) == 3
 
 
@@ -155,8 +155,8 @@ async def test_turns_of_another_bot_are_not_ended(opening, url):
     async with active_bot.hold(url) as bot, opening(bot=bot) as database:
         session = await database.sessions.open(KEY)
         turn = await database.turns.start(session.id, person="p", text="?")
-        async with opening(takes_orphans=False) as beside:
-            assert not await beside.turns.finish(turn.id, values.TurnStatus.FAILED)
+        async with opening(takes_orphans=False) as other_database:
+            assert not await other_database.turns.finish(turn.id, values.TurnStatus.FAILED)
         assert await database.turns.finish(turn.id, values.TurnStatus.DONE)
 
 
@@ -171,6 +171,6 @@ async def test_a_commit_that_is_refused_is_undone_for_good(database):
     with pytest.raises(errors.StoreError):
         await database.sessions.open(KEY)
     is_active = True
-    # By the same connection, which has no transaction any more.
+    # The same connection is used again, and its transaction is over.
     await database.sessions.open(values.SessionKey("web", thread="other"))
     assert await database.sessions.find(KEY) is None

@@ -21,19 +21,19 @@ def contact(host, **fields):
 async def test_contacts_are_recorded_and_found_again(opening):
     async with opening() as database:
         recorder = code_activity_recording.ActivityRecorder(database.activities, days=90)
-        wanted = [
+        contacts = [
             contact("a.org", path="/x", sent_bytes=2**40, happened_at=1000.0, seconds=0.5),
             contact(
                 "b\udc80.org" * 100, reason="It is not on the list.", status=403, happened_at=2000.0
             ),
         ]
-        for one in wanted:
-            recorder.add(one)
+        for new_contact in contacts:
+            recorder.add(new_contact)
         await recorder.write()
         await recorder.write()
         assert await database.activities.list_latest(code_activity.Query, limit=9) == ()
         latest = await database.activities.list_latest(code_activity.Contact, limit=9)
-        assert latest == (wanted[1], wanted[0])
+        assert latest == (contacts[1], contacts[0])
 
 
 async def test_an_installation_that_is_told_again_is_recorded_once(opening):
@@ -41,10 +41,13 @@ async def test_an_installation_that_is_told_again_is_recorded_once(opening):
         first = code_activity.Installation(
             values.format_key(KEY), "kernel", "anna", "layer", "a==1", happened_at=1000.0
         )
-        again = dataclasses.replace(first, happened_at=2000.0)
-        others = [dataclasses.replace(again, kernel_id="k"), dataclasses.replace(again, layer="l")]
-        await database.activities.add([first, first, again])
-        await database.activities.add([again, *others])
+        repeated = dataclasses.replace(first, happened_at=2000.0)
+        others = [
+            dataclasses.replace(repeated, kernel_id="k"),
+            dataclasses.replace(repeated, layer="l"),
+        ]
+        await database.activities.add([first, first, repeated])
+        await database.activities.add([repeated, *others])
         assert set(await database.activities.list_latest(code_activity.Installation, limit=9)) == {
             first,
             *others,
@@ -53,10 +56,12 @@ async def test_an_installation_that_is_told_again_is_recorded_once(opening):
 
 async def test_old_ones_are_deleted(opening):
     async with opening() as database:
-        old = time.time() - datetime.timedelta(days=2).total_seconds()
-        await database.activities.add([contact("old.org", happened_at=old), contact("new.org")])
+        old_time = time.time() - datetime.timedelta(days=2).total_seconds()
+        await database.activities.add(
+            [contact("old.org", happened_at=old_time), contact("new.org")]
+        )
         await code_activity_recording.ActivityRecorder(database.activities, days=1).delete_old()
         assert [
-            one.host
-            for one in await database.activities.list_latest(code_activity.Contact, limit=9)
+            recorded.host
+            for recorded in await database.activities.list_latest(code_activity.Contact, limit=9)
         ] == ["new.org"]

@@ -1,4 +1,4 @@
-"""What is left of a turn when its bot dies, goes away, or is only slow."""
+"""Turns whose bot died, ended, or lost its database."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ from tests.integration.store import servers
 
 Status = values.TurnStatus
 
-# A bot in the middle of a turn: it says so, and hangs.
-MIDDLE = """
+# A bot that begins a turn, reports it, and hangs.
+HANGING_BOT = """
 import asyncio, json, pathlib, sys
 from interpreter_bot import values
 from interpreter_bot.store import databases, records
@@ -38,8 +38,8 @@ async def main():
 asyncio.run(main())
 """
 
-# A command beside a bot: it reads, and goes.
-BESIDE = """
+# A command beside a bot: it reads once, and ends.
+READING_COMMAND = """
 import asyncio, pathlib, sys
 from interpreter_bot.store import databases
 
@@ -53,10 +53,10 @@ asyncio.run(main())
 
 
 @pytest.fixture
-async def other(url, tmp_path):
-    """Another bot in the middle of a turn: its process, its session, its turn."""
+async def hanging_bot(url, tmp_path):
+    """The process, session and turn of another bot, which hangs in the middle of that turn."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-c", MIDDLE, url, tmp_path / "kept",
+        sys.executable, "-W", "error", "-c", HANGING_BOT, url, tmp_path / "kept",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     session_id, turn_id = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
@@ -66,24 +66,26 @@ async def other(url, tmp_path):
         await process.wait()
 
 
-async def interrupted(database, turn_id):
-    """Wait until the server has noticed a death, which is soon but not at once."""
+async def wait_for_orphan(database, turn_id):
+    """Wait until the server has noticed that a bot died, and return the orphans."""
     deadline = time.monotonic() + 30
-    found = database.orphans
-    while turn_id not in [turn.id for turn in found]:
+    orphans = database.orphans
+    while turn_id not in [turn.id for turn in orphans]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
-        found = await database.turns.take_orphans()
-    return found
+        orphans = await database.turns.take_orphans()
+    return orphans
 
 
 @pytest.mark.first_case
-async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts(opening, other):
-    process, session_id, turn_id = other
+async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts(
+    opening, hanging_bot
+):
+    process, session_id, turn_id = hanging_bot
     process.kill()
     await process.wait()
     async with opening() as database:
-        await interrupted(database, turn_id)
+        await wait_for_orphan(database, turn_id)
         (turn,) = await database.turns.list_for_session(session_id)
         assert (turn.status, turn.request) == (Status.INTERRUPTED, "Go on for ever")
         assert turn.ended is not None
@@ -91,20 +93,20 @@ async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts
         assert (code.text, output.output.text) == ("while True: pass", "half of it")
         (execution,) = await database.executions.list_for_turn(turn_id)
         assert execution.ending is None
-        # And the conversation goes on.
-        again = await database.turns.start(session_id, person="p", text="Again")
-        assert await database.turns.finish(again.id, Status.DONE, answer="Here")
+        # The conversation can be continued.
+        next_turn = await database.turns.start(session_id, person="p", text="Again")
+        assert await database.turns.finish(next_turn.id, Status.DONE, answer="Here")
 
 
 @pytest.mark.first_case
 async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
     async with opening() as database:
         session = await database.sessions.open(values.SessionKey("web"))
-        left = await database.turns.start(session.id, person="p", text="?")
+        orphan = await database.turns.start(session.id, person="p", text="?")
     async with opening() as database:
-        assert [turn.id for turn in await interrupted(database, left.id)] == [left.id]
-        # The dead do not speak again.
-        assert not await database.turns.finish(left.id, Status.DONE)
+        assert [turn.id for turn in await wait_for_orphan(database, orphan.id)] == [orphan.id]
+        # The former owner can no longer finish it.
+        assert not await database.turns.finish(orphan.id, Status.DONE)
 
 
 async def test_a_server_that_restarts_is_used_again(opening, postgresql, url):
@@ -126,10 +128,10 @@ async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(
     for step in range(60):
         parts = [records.NewPart(kind=records.PartKind.TEXT, text=str(n)) for n in range(20)]
         turn = await database.turns.start(session.id, person="p", text="?")
-        adding = asyncio.create_task(database.parts.add(turn.id, *parts))
+        add_task = asyncio.create_task(database.parts.add(turn.id, *parts))
         await asyncio.sleep(step * 0.0001)
-        adding.cancel()
-        await asyncio.wait([adding])
+        add_task.cancel()
+        await asyncio.wait([add_task])
         assert len(await database.parts.list_for_turn(turn.id)) in {0, 20}
     assert servers.connections_in_use(database) == 0
 
@@ -159,11 +161,11 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
         kind=records.PartKind.OUTPUT, output=values.Text("stdout", "x"), execution_id=execution
     )
     await database.parts.add(turn.id, output, output_numbers={execution: 3})
-    (run,) = await database.executions.list_for_turn(turn.id)
-    assert (run.hosted_id, run.last_output_number) == ("e1", 3)
-    await _bury_owner(database, turn.id)
-    (found,) = await database.turns.take_orphans()
-    assert (found.id, found.status, found.progress) == (turn.id, Status.RUNNING, progress)
+    (stored_execution,) = await database.executions.list_for_turn(turn.id)
+    assert (stored_execution.hosted_id, stored_execution.last_output_number) == ("e1", 3)
+    await _set_dead_owner(database, turn.id)
+    (orphan,) = await database.turns.take_orphans()
+    assert (orphan.id, orphan.status, orphan.progress) == (turn.id, Status.RUNNING, progress)
     assert await database.turns.take_orphans() == ()
     assert await database.turns.finish(turn.id, Status.DONE)
     assert (await database.turns.get(turn.id)).progress is None
@@ -171,19 +173,19 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
     assert (await database.turns.get(turn.id)).progress is None
 
 
-async def _bury_owner(database, turn_id):
-    """Let a turn belong to a bot that is dead."""
+async def _set_dead_owner(database, turn_id):
+    """Set a dead bot as the owner of a turn."""
     async with database.engine.begin() as connection:
         turns = records.Turn
-        burying = sqlalchemy.update(turns).where(turns.id == turn_id).values(owner="f" * 32)
-        await connection.execute(burying)
+        update = sqlalchemy.update(turns).where(turns.id == turn_id).values(owner="f" * 32)
+        await connection.execute(update)
 
 
 @pytest.mark.first_case
 async def test_a_database_that_is_opened_twice_is_still_locked_for_others(opening, url, tmp_path):
-    async def beside(key):
+    async def find_in_other_process(key):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", BESIDE, url, str(tmp_path / "kept"), key),
+            *(sys.executable, "-c", READING_COMMAND, url, str(tmp_path / "kept"), key),
             stdout=asyncio.subprocess.PIPE,
         )
         return (await process.communicate())[0].decode().strip()
@@ -193,6 +195,6 @@ async def test_a_database_that_is_opened_twice_is_still_locked_for_others(openin
         # As a bot that has hosts of several machines does.
         async with opening():
             for key in ("s", "t"):
-                # The first one that goes must not take the log with it that this process writes.
+                # The end of the other process must not delete the log that this process writes.
                 await first.placements.put(key, "a", former_epoch=0)
-                assert "epoch=1" in await beside(key)
+                assert "epoch=1" in await find_in_other_process(key)

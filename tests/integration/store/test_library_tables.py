@@ -27,7 +27,7 @@ def installation(**more):
 
 @pytest.fixture
 def is_new():
-    # It makes tables of its own.
+    # These tests create the tables of slack_sdk.
     return True
 
 
@@ -41,18 +41,18 @@ def opened(database, tmp_path):
     return open_store
 
 
-async def everything(database):
-    found = []
+async def read_all_rows(database):
+    stored_rows = []
     async with database.engine.connect() as connection:
         for table in ("slack_bots", "slack_installations"):
-            # Never the same statement: its plan would not survive that a column changes its type.
+            # A new statement each time: a cached plan breaks when a column changes its type.
             query = f"SELECT * FROM {table} WHERE {next(NUMBERS)} > 0"
             rows = await connection.execute(sqlalchemy.text(query))
-            found += [tuple(row) for row in rows]
-    return str(found)
+            stored_rows += [tuple(row) for row in rows]
+    return str(stored_rows)
 
 
-async def found(store):
+async def find_bot(store):
     return await store.async_find_bot(enterprise_id=None, team_id="T1")
 
 
@@ -71,64 +71,66 @@ async def test_a_bot_that_is_not_active_any_more_stores_no_token(opened, databas
         await store.async_save(installation())
     with pytest.raises(errors.StoreError):
         await store.async_delete_all(enterprise_id=None, team_id="T1")
-    assert await found(store) is not None
+    assert await find_bot(store) is not None
 
 
 @pytest.mark.first_case
 async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, database):
     store, _ = await opened()
     await store.async_save(installation())
-    assert "xox" not in await everything(database)
-    assert "fernet:" in await everything(database)
-    assert (await found(store)).bot_token == TOKEN
-    again, tables = await opened()
-    whole = await again.async_find_installation(enterprise_id=None, team_id="T1")
-    assert (whole.bot_token, whole.user_token) == (TOKEN, "xoxp-1")
+    assert "xox" not in await read_all_rows(database)
+    assert "fernet:" in await read_all_rows(database)
+    assert (await find_bot(store)).bot_token == TOKEN
+    reopened_store, tables = await opened()
+    found_installation = await reopened_store.async_find_installation(
+        enterprise_id=None, team_id="T1"
+    )
+    assert (found_installation.bot_token, found_installation.user_token) == (TOKEN, "xoxp-1")
     assert tables.encrypted_count == 0
 
 
 @pytest.mark.first_case
 async def test_what_was_stored_in_clear_is_encrypted_at_the_next_start(opened, database):
-    former = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
-    await former.create_tables()
-    await former.async_save(installation())
-    assert TOKEN in await everything(database)
+    plain_store = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
+    await plain_store.create_tables()
+    await plain_store.async_save(installation())
+    assert TOKEN in await read_all_rows(database)
     store, tables = await opened()
     assert tables.encrypted_count == 2
-    assert "xox" not in await everything(database)
-    assert (await found(store)).bot_token == TOKEN
+    assert "xox" not in await read_all_rows(database)
+    assert (await find_bot(store)).bot_token == TOKEN
 
 
 @pytest.mark.first_case
 async def test_a_new_first_key_encrypts_everything_anew(opened):
-    old, new = (fernet.Fernet.generate_key().decode() for _ in range(2))
-    store, _ = await opened(old)
+    old_key, new_key = (fernet.Fernet.generate_key().decode() for _ in range(2))
+    store, _ = await opened(old_key)
     await store.async_save(installation())
-    _, tables = await opened(f"{new} {old}")
+    _, tables = await opened(f"{new_key} {old_key}")
     assert tables.encrypted_count == 2
-    store, tables = await opened(new)
+    store, tables = await opened(new_key)
     assert tables.encrypted_count == 0
-    assert (await found(store)).bot_token == TOKEN
+    assert (await find_bot(store)).bot_token == TOKEN
 
 
 @pytest.mark.first_case
 async def test_without_the_key_the_start_says_so_and_changes_nothing(opened, database):
     store, _ = await opened()
     await store.async_save(installation())
-    before = await everything(database)
+    rows_before = await read_all_rows(database)
     with pytest.raises(errors.SettingsError, match="Add it there"):
         await opened(fernet.Fernet.generate_key().decode())
-    assert await everything(database) == before
+    assert await read_all_rows(database) == rows_before
 
 
 @pytest.mark.first_case
 async def test_a_key_file_that_is_empty_is_said_at_the_start_and_nothing_changes(
     opened, database, tmp_path
 ):
-    former = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
-    await former.create_tables()
-    await former.async_save(installation())
+    plain_store = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
+    await plain_store.create_tables()
+    await plain_store.async_save(installation())
     (tmp_path / "keys").touch(mode=0o600)
     with pytest.raises(errors.SettingsError, match="holds no key"):
         await opened()
-    assert TOKEN in await everything(database)
+    assert TOKEN in await read_all_rows(database)

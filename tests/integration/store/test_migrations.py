@@ -1,4 +1,4 @@
-"""The schema's history, and how bots meet in it."""
+"""Migrations, also by several bots at once."""
 
 import asyncio
 import os
@@ -26,8 +26,8 @@ def is_new():
     return True
 
 
-async def on(url, work):
-    """Do something on a connection that upgrades use."""
+async def run_on_connection(url, work):
+    """Run a function on a connection as upgrades use it."""
     engine = engines.make_for_upgrade(engines.parse(url))
     async with engine.begin() as connection:
         result = await connection.run_sync(work)
@@ -35,22 +35,27 @@ async def on(url, work):
     return result
 
 
-def tables(connection):
-    found = sqlalchemy.inspect(connection).get_table_names()
-    # SQLite's index of words is five.
-    return {name for name in found if not name.startswith(("sqlite_", "turn_words"))}
+def list_tables(connection):
+    names = sqlalchemy.inspect(connection).get_table_names()
+    # SQLite keeps its index of words in five tables.
+    return {name for name in names if not name.startswith(("sqlite_", "turn_words"))}
 
 
 async def test_opening_an_empty_database_makes_the_tables(url, opening):
     async with opening() as database:
         assert await database.sessions.list_recent("web") == ()
-    assert await on(url, tables) == {"alembic_version", *records.Record.metadata.tables}
+    assert await run_on_connection(url, list_tables) == {
+        "alembic_version",
+        *records.Record.metadata.tables,
+    }
 
 
 async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     async with opening():
         pass
-    await on(url, lambda connection: alembic.command.check(databases.alembic_config(connection)))
+    await run_on_connection(
+        url, lambda connection: alembic.command.check(databases.alembic_config(connection))
+    )
 
 
 @pytest.mark.first_case
@@ -80,8 +85,8 @@ async def test_replicas_that_start_together_upgrade_once(opening):
         async with opening() as database:
             return await database.sessions.open(KEY)
 
-    found = await asyncio.gather(*(start() for _ in range(5)))
-    assert len({session.id for session in found}) == 1
+    sessions = await asyncio.gather(*(start() for _ in range(5)))
+    assert len({session.id for session in sessions}) == 1
 
 
 @pytest.mark.first_case
@@ -95,16 +100,16 @@ async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path
         "asyncio.run(main())"
     )
     command = [sys.executable, "-W", "error", "-c", program, url, tmp_path]
-    started = [await asyncio.create_subprocess_exec(*command) for _ in range(4)]
-    assert [await process.wait() for process in started] == [0, 0, 0, 0]
+    processes = [await asyncio.create_subprocess_exec(*command) for _ in range(4)]
+    assert [await process.wait() for process in processes] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("version", ["0001", "0021", "9999"])
 async def test_a_database_of_another_version_is_refused_in_a_sentence(url, opening, version):
     async with opening():
         pass
-    other = sqlalchemy.text(f"UPDATE alembic_version SET version_num = '{version}'")
-    await on(url, lambda connection: connection.execute(other))
+    set_version = sqlalchemy.text(f"UPDATE alembic_version SET version_num = '{version}'")
+    await run_on_connection(url, lambda connection: connection.execute(set_version))
     with pytest.raises(errors.StoreError, match="perhaps a development version"):
         async with opening():
             pass
@@ -151,9 +156,9 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
 
 def test_migrations_form_one_line_and_are_named_by_number():
     scripts = alembic.script.ScriptDirectory.from_config(databases.alembic_config())
-    found = list(scripts.walk_revisions())
+    revisions = list(scripts.walk_revisions())
     assert len(scripts.get_heads()) == 1
-    assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)
+    assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in revisions)
 
 
 @pytest.mark.first_case

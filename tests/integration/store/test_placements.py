@@ -1,4 +1,4 @@
-"""Which machine has a session: one row decides, whoever asks at once."""
+"""Placements of sessions on hosts: one row decides, also for simultaneous requests."""
 
 import asyncio
 
@@ -13,16 +13,16 @@ async def test_a_session_is_where_it_was_placed_first(database):
 
 
 async def test_of_all_that_move_it_at_once_one_does(opening):
-    async with opening() as one, opening() as other:
-        await one.placements.put("s", "a", former_epoch=0)
-        moving = [
+    async with opening() as first, opening() as second:
+        await first.placements.put("s", "a", former_epoch=0)
+        puts = [
             database.placements.put("s", f"{number}", former_epoch=1)
-            for number, database in enumerate([one, other] * 5)
+            for number, database in enumerate([first, second] * 5)
         ]
-        found = await asyncio.gather(*moving)
-        assert len(set(found)) == 1
-        assert found[0][1:] == (2, False)
-        assert await other.placements.find("s") == found[0]
+        placements = await asyncio.gather(*puts)
+        assert len(set(placements)) == 1
+        assert placements[0][1:] == (2, False)
+        assert await second.placements.find("s") == placements[0]
 
 
 async def test_what_was_decided_on_an_older_epoch_counts_for_nothing(database):
@@ -46,8 +46,8 @@ async def test_people_are_told_of_a_move_once(database):
 async def test_many_are_found_at_once(database):
     for key in ("s", "t", "u"):
         await database.placements.put(key, f"of {key}", former_epoch=0)
-    found = await database.placements.find_all(["u", "s", "none"])
-    assert found == {"u": ("of u", 1, True), "s": ("of s", 1, True)}
+    placements = await database.placements.find_all(["u", "s", "none"])
+    assert placements == {"u": ("of u", 1, True), "s": ("of s", 1, True)}
 
 
 @pytest.mark.first_case

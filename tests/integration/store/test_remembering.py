@@ -1,4 +1,4 @@
-"""What is put into the store comes out of it, on either database."""
+"""The store returns what was stored, on both databases."""
 
 import asyncio
 import contextlib
@@ -22,9 +22,9 @@ HOSTILE = "a\x00b\ud800c\udfffd 😀 \u202e"
 
 async def test_a_conversation_has_one_session_however_many_ask_at_once(database):
     key = Key("slack", "T1", "C1", "1.2")
-    found = await asyncio.gather(*(database.sessions.open(key) for _ in range(30)))
-    assert {(session.id, session.key) for session in found} == {(found[0].id, key)}
-    assert (await database.sessions.find(key)).id == found[0].id
+    sessions = await asyncio.gather(*(database.sessions.open(key) for _ in range(30)))
+    assert {(session.id, session.key) for session in sessions} == {(sessions[0].id, key)}
+    assert (await database.sessions.find(key)).id == sessions[0].id
 
 
 @pytest.mark.first_case
@@ -58,22 +58,22 @@ async def test_what_is_known_of_a_session_can_be_changed(database, session):
 
 
 async def test_of_all_who_replace_what_is_said_of_files_one_does(database, session):
-    note = database.sessions.note_files
+    note_files = database.sessions.note_files
     for before in ({}, {"gone": HOSTILE, "at": "1"}):
         after = {"gone": HOSTILE, "at": f"{before.get('at', '')}1"}
-        done = await asyncio.gather(
-            *(note(session.id, after | {"n": n}, expected=before) for n in "12")
+        results = await asyncio.gather(
+            *(note_files(session.id, after | {"n": n}, expected=before) for n in "12")
         )
-        assert sorted(done) == [False, True]
-        await note(session.id, {"gone": HOSTILE, "at": "1"})
+        assert sorted(results) == [False, True]
+        await note_files(session.id, {"gone": HOSTILE, "at": "1"})
     assert (await database.sessions.get(session.id)).files == {"gone": HOSTILE, "at": "1"}
 
 
 async def test_recent_sessions_come_latest_used_first(database):
-    made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
-    await database.sessions.open(made[0].key)
+    sessions = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
+    await database.sessions.open(sessions[0].key)
     recent = await database.sessions.list_recent("web", limit=2)
-    assert [session.id for session in recent] == [made[0].id, made[2].id]
+    assert [session.id for session in recent] == [sessions[0].id, sessions[2].id]
     assert await database.sessions.list_recent("web", channel="other") == ()
     assert await database.sessions.count("web", "") == 3
     assert await database.sessions.count("web", "other") == 0
@@ -87,18 +87,22 @@ async def test_a_turn_runs_and_ends_once(database, session):
     assert await database.turns.get(turn.id) == turn
     assert await database.turns.finish(turn.id, Status.STOPPED, answer="Stopped.")
     assert not await database.turns.finish(turn.id, Status.DONE, answer="Too late")
-    ended = await database.turns.get(turn.id)
-    assert (ended.status, ended.answer) == (Status.STOPPED, "Stopped.")
-    assert ended.started <= ended.ended
+    ended_turn = await database.turns.get(turn.id)
+    assert (ended_turn.status, ended_turn.answer) == (Status.STOPPED, "Stopped.")
+    assert ended_turn.started <= ended_turn.ended
 
 
 @pytest.mark.first_case
 async def test_turns_come_in_order_and_can_be_paged_backwards(database, session):
-    made = [(await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)]
-    last = await database.turns.list_for_session(session.id, limit=2)
-    assert [turn.id for turn in last] == made[3:]
-    before = await database.turns.list_for_session(session.id, limit=2, before=last[0].id)
-    assert [turn.id for turn in before] == made[1:3]
+    turn_ids = [
+        (await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)
+    ]
+    last_turns = await database.turns.list_for_session(session.id, limit=2)
+    assert [turn.id for turn in last_turns] == turn_ids[3:]
+    earlier_turns = await database.turns.list_for_session(
+        session.id, limit=2, before=last_turns[0].id
+    )
+    assert [turn.id for turn in earlier_turns] == turn_ids[1:3]
 
 
 async def test_parts_come_in_order_and_as_they_were(database, turn):
@@ -126,13 +130,13 @@ async def test_parts_come_in_order_and_as_they_were(database, turn):
         records.NewPart(kind=Kind.TEXT, text="Let us see"),
         records.NewPart(kind=Kind.CODE, text="1 + 1", detail=detail, execution_id=execution),
     )
-    new = [records.NewPart(kind=Kind.OUTPUT, step=1, output=output) for output in outputs]
-    await database.parts.add(turn.id, *new)
-    text, code, *shown = await database.parts.list_for_turn(turn.id)
+    new_parts = [records.NewPart(kind=Kind.OUTPUT, step=1, output=output) for output in outputs]
+    await database.parts.add(turn.id, *new_parts)
+    text, code, *output_parts = await database.parts.list_for_turn(turn.id)
     assert (text.kind, text.text, text.detail, text.output) == (Kind.TEXT, "Let us see", {}, None)
     assert (code.detail, code.execution_id) == (detail, execution)
-    assert [part.output for part in shown] == outputs
-    assert {part.step for part in shown} == {1}
+    assert [part.output for part in output_parts] == outputs
+    assert {part.step for part in output_parts} == {1}
 
 
 @pytest.mark.first_case
@@ -154,10 +158,10 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
 
 @pytest.mark.first_case
 async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, turn, monkeypatch):
-    async def full(self, data):
+    async def fail(self, data):
         raise errors.StoreError("A picture could not be stored.")
 
-    monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.save", full)
+    monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.save", fail)
     image = values.Image(mime="image/png", data=b"png")
     await database.parts.add(
         turn.id,
@@ -174,20 +178,20 @@ async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, m
     monkeypatch.setattr("interpreter_bot.store.blobs._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
-    unused = await database.blobs.save(b"unused")
+    unused_digest = await database.blobs.save(b"unused")
     assert await database.parts.discard_unused_files() == 1
-    assert await database.blobs.load(unused) is None
+    assert await database.blobs.load(unused_digest) is None
     (part,) = await database.parts.list_for_turn(turn.id)
     assert await database.blobs.load(part.output.sha256) == b"used"
 
 
 @pytest.mark.first_case
 async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn):
-    made = await database.executions.start(turn.id, "x")
+    execution_id = await database.executions.start(turn.id, "x")
     assert (await database.executions.list_for_turn(turn.id))[0].ending is None
     end = values.Finished(values.Ending.OUT_OF_MEMORY, 1.5, "Too much.", kernel_lost=True)
-    await database.executions.finish(made, end)
-    await database.executions.finish(made, values.Finished(values.Ending.OK, 0.0))
+    await database.executions.finish(execution_id, end)
+    await database.executions.finish(execution_id, values.Finished(values.Ending.OK, 0.0))
     (execution,) = await database.executions.list_for_turn(turn.id)
     assert execution.ending is values.Ending.OUT_OF_MEMORY
     assert (execution.seconds, execution.reason) == (1.5, "Too much.")
@@ -214,8 +218,8 @@ async def test_code_that_goes_on_as_a_job_belongs_to_the_turn_of_the_job(databas
 
 async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     digest = "0" * 64
-    made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
-    await database.artifacts.add(turn.id, *made)
+    artifacts = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
+    await database.artifacts.add(turn.id, *artifacts)
     first, second = await database.artifacts.list_for_turns([turn.id])
     assert (first.name, first.size_bytes, first.media_type) == ("out/a.csv", 2**40, "text/csv")
     assert second.media_type == "application/octet-stream"
@@ -225,10 +229,10 @@ async def test_artifacts_are_remembered_with_their_media_type(database, turn):
 async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, session, turn):
     await database.sessions.delete(session.id)
     successor = await database.sessions.open(session.key)
-    newer = await database.turns.start(successor.id, person="p", text="?")
-    # Not even in the conversation that came after it.
+    next_turn = await database.turns.start(successor.id, person="p", text="?")
+    # Its id is not reused by the new conversation.
     assert successor.id != session.id
-    assert newer.id != turn.id
+    assert next_turn.id != turn.id
     assert not await database.turns.finish(turn.id, Status.DONE)
     with pytest.raises(errors.BotError):
         await database.turns.start(session.id, person="p", text="?")
@@ -241,34 +245,34 @@ async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, sessio
 async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
     key = Key("web", thread="together")
 
-    async def fall():
+    async def fail_in_transaction():
         async with database.transaction(is_writing=True):
             session = await database.sessions.open(key)
             turn = await database.turns.start(session.id, person="p", text="?")
             assert (await database.turns.get(turn.id)).request == "?"
-            # A task that is begun meanwhile is another matter.
+            # Another task does not see the open transaction.
             assert await asyncio.create_task(database.sessions.find(key)) is None
             raise ZeroDivisionError
 
     with contextlib.suppress(ZeroDivisionError):
-        await fall()
+        await fail_in_transaction()
     async with database.transaction(is_writing=False):
         assert await database.sessions.find(key) is None
 
 
 @pytest.mark.first_case
 async def test_the_narrowest_choice_holds(database):
-    here = Scope("slack", "T1", "C1", "U1")
-    widening = [here, Scope("slack", "T1", person="U1"), Scope("slack", "T1", "C1"),
+    person_in_channel = Scope("slack", "T1", "C1", "U1")
+    scopes = [person_in_channel, Scope("slack", "T1", person="U1"), Scope("slack", "T1", "C1"),
                 Scope("slack", "T1"), Scope("slack"), Scope()]  # fmt: skip
-    for rank, scope in enumerate(widening):
+    for rank, scope in enumerate(scopes):
         await database.choices.put(scope, "rank", rank)
     await database.choices.put(Scope("slack", "T1", "C2"), "rank", "elsewhere")
     await database.choices.put(Scope("slack"), "only", ["wide", {"\x00": HOSTILE}])
-    for rank, scope in enumerate(widening):
-        assert (await database.choices.list_around(here)).effective["rank"] == rank
+    for rank, scope in enumerate(scopes):
+        assert (await database.choices.list_around(person_in_channel)).effective["rank"] == rank
         await database.choices.remove(scope, "rank")
-    assert (await database.choices.list_around(here)).effective == {
+    assert (await database.choices.list_around(person_in_channel)).effective == {
         "only": ["wide", {"\x00": HOSTILE}]
     }
 
@@ -297,53 +301,57 @@ async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
 
 async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
     async with opening() as replica:
-        asked = [one.events.claim("slack", "Ev1") for one in (database, replica) for _ in range(20)]
-        assert sorted(await asyncio.gather(*asked)) == [False] * 39 + [True]
+        claims = [
+            bot_database.events.claim("slack", "Ev1")
+            for bot_database in (database, replica)
+            for _ in range(20)
+        ]
+        assert sorted(await asyncio.gather(*claims)) == [False] * 39 + [True]
         assert await replica.events.claim("discord", "Ev1")
         assert await database.events.claim("slack", "Ev2")
 
 
 async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, database):
-    # What is said in a thread may be answered in the session of its channel.
+    # A message in a thread may be answered in the session of its channel.
     session = await database.sessions.open(values.SessionKey("slack", "T1", "C1"))
     async with opening() as other:
         for name in ("lost", "settled", "begun"):
-            about = {"address": f"slack/T1/C1/{name}", "request_id": name}
-            assert await other.events.claim("slack", name, **about)
+            fields = {"address": f"slack/T1/C1/{name}", "request_id": name}
+            assert await other.events.claim("slack", name, **fields)
         await other.events.settle("slack", "settled")
         await other.turns.start(session.id, person="p", text="x", request_id="begun")
         assert await other.events.claim("slack", "nobody waits")
     assert await database.events.take_orphans(["discord", "web"]) == ()
-    (found,) = await database.events.take_orphans(["slack"])
-    assert found.address == "slack/T1/C1/lost"
+    (event,) = await database.events.take_orphans(["slack"])
+    assert event.address == "slack/T1/C1/lost"
     assert await database.events.take_orphans(["slack"]) == ()
     assert not await database.events.claim("slack", "lost")
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    "elsewhere", ["web/T1/C1/1.2", "slack/T2/C1/1.2", "slack/T1/C2/1.2", "slack/T1/C1/1.3"]
+    "other_address", ["web/T1/C1/1.2", "slack/T2/C1/1.2", "slack/T1/C2/1.2", "slack/T1/C1/1.3"]
 )
 async def test_a_turn_is_not_that_of_an_event_of_another_session(
-    opening, database, session, elsewhere
+    opening, database, session, other_address
 ):
     async with opening() as other:
-        about = {"address": elsewhere, "request_id": "1.2", "content": {}}
-        assert await other.events.claim("any", "E", **about)
+        fields = {"address": other_address, "request_id": "1.2", "content": {}}
+        assert await other.events.claim("any", "E", **fields)
         turn = await other.turns.start(session.id, person="p", text="x", request_id="1.2")
-    assert [one.id for one in await database.turns.take_orphans()] == [turn.id]
-    (found,) = await database.events.take_orphans(["any"])
-    assert (found.address, found.content) == (elsewhere, {})
+    assert [orphan.id for orphan in await database.turns.take_orphans()] == [turn.id]
+    (event,) = await database.events.take_orphans(["any"])
+    assert (event.address, event.content) == (other_address, {})
 
 
 @pytest.mark.first_case
 async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, database):
-    # Discord opens a thread for what is said in a channel; a name may be as long as it likes.
-    said = values.SessionKey("discord", "1", "ü" * 200)
-    session = await database.sessions.open(dataclasses.replace(said, thread="9"))
+    # Discord opens a thread for a message in a channel. Names may be long.
+    key = values.SessionKey("discord", "1", "ü" * 200)
+    session = await database.sessions.open(dataclasses.replace(key, thread="9"))
     async with opening() as other:
-        about = {"address": values.format_key(said), "request_id": "9", "content": {}}
-        assert await other.events.claim("discord", "E", **about)
+        fields = {"address": values.format_key(key), "request_id": "9", "content": {}}
+        assert await other.events.claim("discord", "E", **fields)
         await other.turns.start(session.id, person="p", text="x", request_id="9")
     assert await database.turns.take_orphans() == ()
     assert len(await database.events.take_orphans(["discord"])) == 1
@@ -356,9 +364,11 @@ async def test_a_command_of_a_dead_bot_is_told_of_although_turns_have_no_request
 ):
     async with opening() as other:
         assert await other.events.claim("slack", "command", address="slack/lost")
-        # As a reset records one.
+        # A reset records such a turn.
         await other.turns.start(session.id, person="", text="")
-    assert [one.event_id for one in await database.events.take_orphans(["slack"])] == ["command"]
+    assert [event.event_id for event in await database.events.take_orphans(["slack"])] == [
+        "command"
+    ]
 
 
 @pytest.mark.first_case
@@ -398,14 +408,14 @@ async def test_hostile_text_is_kept_as_well_as_can_be(database):
     assert turn.request == "a\ufffdb\ufffdc\ufffdd 😀 \u202e"
     assert await database.turns.finish(turn.id, Status.FAILED, answer=HOSTILE)
     await database.usage.add(turn.id, values.Usage(money=MICRO), model=HOSTILE)
-    whose = {"platform": "web\x00", "workspace": HOSTILE}
-    assert (await database.usage.sum_for_person(HOSTILE, **whose)).money == MICRO
+    place = {"platform": "web\x00", "workspace": HOSTILE}
+    assert (await database.usage.sum_for_person(HOSTILE, **place)).money == MICRO
     assert await database.events.claim(HOSTILE, HOSTILE)
     assert not await database.events.claim(HOSTILE, HOSTILE)
 
 
 async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
-    # What does not compress, as PostgreSQL measures the entry after compressing it.
+    # Incompressible, because PostgreSQL measures the size of the compressed entry.
     names = [
         "".join(chr(0x20000 + (n * 7919 * (k + 3)) % 40000) for n in range(128)) for k in range(5)
     ]
@@ -416,12 +426,12 @@ async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
 
 
 async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, session):
-    long = "ü😀" * 1_000_000
-    turn = await database.turns.start(session.id, person="p", text=long)
-    assert (await database.turns.get(turn.id)).request == long
-    endless = await database.turns.start(session.id, person="p", text="x" * 5_000_000)
-    assert endless.request.endswith("[1,000,000 more characters were not kept]")
-    output = values.Text("stdout", long)
+    long_text = "ü😀" * 1_000_000
+    turn = await database.turns.start(session.id, person="p", text=long_text)
+    assert (await database.turns.get(turn.id)).request == long_text
+    cut_turn = await database.turns.start(session.id, person="p", text="x" * 5_000_000)
+    assert cut_turn.request.endswith("[1,000,000 more characters were not kept]")
+    output = values.Text("stdout", long_text)
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=output))
     (part,) = await database.parts.list_for_turn(turn.id)
     assert part.output == output
@@ -438,11 +448,11 @@ async def test_times_are_utc(database, turn):
 @pytest.mark.first_case
 async def test_a_session_knows_whose_turns_it_had(opening):
     async with opening() as database:
-        one = await database.sessions.open(values.SessionKey("web", thread="people 1"))
+        session = await database.sessions.open(values.SessionKey("web", thread="people 1"))
         other = await database.sessions.open(values.SessionKey("web", thread="people 2"))
         for person in ("u1", "u2", "u1"):
-            await database.turns.start(one.id, person=person, text="")
-        assert await database.turns.list_people(one.id) == {"u1", "u2"}
+            await database.turns.start(session.id, person=person, text="")
+        assert await database.turns.list_people(session.id) == {"u1", "u2"}
         assert await database.turns.list_people(other.id) == frozenset()
 
 

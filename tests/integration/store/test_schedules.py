@@ -44,9 +44,9 @@ async def test_people_see_and_count_their_schedules_and_those_of_the_channel(dat
     keys = [KEY, private, values.SessionKey("slack", "T1", "C2"), values.SessionKey("slack", "T2")]
     for key in keys:
         await schedules.add(new_schedule(key))
-    assert [found.key for found in await schedules.list_visible(KEY, "U1")] == keys[:3]
-    assert [found.key for found in await schedules.list_visible(KEY, "U2")] == [KEY]
-    assert [found.key for found in await schedules.list_visible(private, "U2")] == keys[:2]
+    assert [schedule.key for schedule in await schedules.list_visible(KEY, "U1")] == keys[:3]
+    assert [schedule.key for schedule in await schedules.list_visible(KEY, "U2")] == [KEY]
+    assert [schedule.key for schedule in await schedules.list_visible(private, "U2")] == keys[:2]
     assert await schedules.count(KEY, "U1") == 3
     assert await schedules.count(KEY) == 2
     assert await schedules.count(KEY, "U2") == 0

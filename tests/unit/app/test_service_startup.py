@@ -7,21 +7,21 @@ from interpreter_bot.app import service_startup
 
 
 def test_temporary_files_lie_below_the_data_as_long_as_the_bot_runs(tmp_path):
-    before = tempfile.gettempdir()
+    former_directory = tempfile.gettempdir()
     with (
         service_startup.spool_directory(tmp_path / "data"),
         tempfile.NamedTemporaryFile() as file,
     ):
         assert file.name.startswith(f"{tmp_path}/data/spool/")
         assert (tmp_path / "data" / "spool").stat().st_mode & 0o077 == 0
-    assert tempfile.gettempdir() == before
+    assert tempfile.gettempdir() == former_directory
 
 
 def test_what_a_killed_bot_left_behind_is_removed_and_nothing_younger(tmp_path):
     old, young = tmp_path / "spool" / "old", tmp_path / "spool" / "young"
-    for left in (old, young):
-        left.mkdir(parents=True)
-        (left / "file").write_text("x")
+    for directory in (old, young):
+        directory.mkdir(parents=True)
+        (directory / "file").write_text("x")
     os.utime(old, (0, 0))
     with service_startup.spool_directory(tmp_path):
         assert not old.exists()

@@ -32,7 +32,7 @@ def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
 def test_programs_get_everything_in_one_line():
     text = doctor.format_json([WALL, HOLE, DIFFERENCE], "container")
     assert "\n" not in text
-    shown = json.loads(text)
-    assert shown["level"] == "container"
-    assert [row["active"] for row in shown["findings"]] == [True, False, None]
-    assert shown["findings"][1]["fix"] == "Delegate cgroups."
+    report = json.loads(text)
+    assert report["level"] == "container"
+    assert [row["active"] for row in report["findings"]] == [True, False, None]
+    assert report["findings"][1]["fix"] == "Delegate cgroups."

@@ -12,17 +12,17 @@ from interpreter_bot.commands import options
     ],
 )
 def test_a_mistyped_command_is_said_with_the_one_that_may_be_meant(capsys, arguments, sentence):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         options.read(arguments)
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert capsys.readouterr().err == f"interpreter-bot: {sentence}\n"
 
 
 def test_help_says_where_to_start(capsys):
     with pytest.raises(SystemExit):
         options.read(["--help"])
-    told = capsys.readouterr().out
-    assert "Start here:\n  interpreter-bot setup " in told
+    output = capsys.readouterr().out
+    assert "Start here:\n  interpreter-bot setup " in output
 
 
 def test_words_of_a_command_are_no_commands():

@@ -16,7 +16,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
 
-    def printed(toml="", **variables):
+    def run_refused(toml="", **variables):
         file = tmp_path / "bot.toml"
         file.write_text(toml)
         with monkeypatch.context() as patch:
@@ -25,7 +25,7 @@ def refusal(tmp_path, monkeypatch, capsys):
             assert cli.main(["--config", str(file), "sessions"]) == 2
         return capsys.readouterr().err
 
-    yield printed
+    yield run_refused
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -42,13 +42,13 @@ def refusal(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(refusal, variable, meant):
-    said = refusal(**{variable: "1"})
-    assert said == f"interpreter-bot: There is no setting {variable}. Did you mean {meant}?\n"
+    output = refusal(**{variable: "1"})
+    assert output == f"interpreter-bot: There is no setting {variable}. Did you mean {meant}?\n"
 
 
 def test_a_variable_like_no_other_is_refused_without_a_guess(refusal):
-    said = refusal(INTERPRETER_BOT_QWERTY="1")
-    assert said == "interpreter-bot: There is no setting INTERPRETER_BOT_QWERTY.\n"
+    output = refusal(INTERPRETER_BOT_QWERTY="1")
+    assert output == "interpreter-bot: There is no setting INTERPRETER_BOT_QWERTY.\n"
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_a_variable_like_no_other_is_refused_without_a_guess(refusal):
     ],
 )
 def test_an_unknown_name_in_the_file_is_refused_with_the_one_meant(refusal, toml, unknown, meant):
-    said = refusal(toml)
-    assert f"There is no setting {unknown}. Did you mean {meant}?" in said
+    output = refusal(toml)
+    assert f"There is no setting {unknown}. Did you mean {meant}?" in output
 
 
 def test_a_wrong_value_is_named_and_not_repeated(refusal):
-    said = refusal(INTERPRETER_BOT_WEB__PORT="sk-secret")
-    assert said.startswith("interpreter-bot: The setting web.port is wrong: ")
-    assert "sk-secret" not in said
+    output = refusal(INTERPRETER_BOT_WEB__PORT="sk-secret")
+    assert output.startswith("interpreter-bot: The setting web.port is wrong: ")
+    assert "sk-secret" not in output
 
 
 KEY = "sk-" + "a1b2" * 8
@@ -99,10 +99,10 @@ def test_a_key_that_no_server_can_take_is_refused_at_once(refusal, value, fault)
         "SLACK_BOT_TOKEN": "The setting slack.bot_token is wrong: it",
         "DISCORD_TOKEN": "The setting discord.token is wrong: it",
     }.items():
-        said = refusal(**{variable: value})
-        assert said.startswith(f"interpreter-bot: {name} {fault}")
-        assert said.count("\n") == 1
-        assert "a1b2a1b2" not in said
+        output = refusal(**{variable: value})
+        assert output.startswith(f"interpreter-bot: {name} {fault}")
+        assert output.count("\n") == 1
+        assert "a1b2a1b2" not in output
 
 
 @pytest.mark.first_case
@@ -118,16 +118,16 @@ def test_a_key_that_no_server_can_take_is_refused_at_once(refusal, value, fault)
     ],
 )
 def test_other_headers_and_addresses_of_models_are_checked_too(refusal, variable, value, fault):
-    said = refusal(**{variable: value})
-    assert said.startswith(f"interpreter-bot: {variable} cannot be used: it {fault}")
+    output = refusal(**{variable: value})
+    assert output.startswith(f"interpreter-bot: {variable} cannot be used: it {fault}")
 
 
 def test_the_key_of_a_model_in_the_file_is_checked(refusal):
     toml = '[[models]]\nname = "m"\napi_key_variable = "MY_KEY"'
-    said = refusal(toml, MY_KEY=f"Bearer {KEY}")
-    assert said.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
-    said = refusal('[[models]]\nname = "m"\nbase_url = "api.example/v1"')
-    assert "The setting models.0.base_url is wrong: it has to begin with http" in said
+    output = refusal(toml, MY_KEY=f"Bearer {KEY}")
+    assert output.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
+    output = refusal('[[models]]\nname = "m"\nbase_url = "api.example/v1"')
+    assert "The setting models.0.base_url is wrong: it has to begin with http" in output
 
 
 def test_variables_of_a_kubernetes_service_of_our_name_are_passed_over(tmp_path):

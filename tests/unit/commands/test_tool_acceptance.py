@@ -13,8 +13,8 @@ from tests.fakes import tool_servers
 async def server():
     async with tool_servers.ToolServer(
         tool_servers.make_tool("send", "Send.", a="A.")
-    ).serving() as it:
-        yield it
+    ).serving() as tool_server:
+        yield tool_server
 
 
 async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
@@ -25,29 +25,32 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
         mcp_servers=(settings.McpServer(name="mail", url=server.url),),
     )
 
-    async def said(verb, *names, status):
+    async def run_command(verb, *names, status):
         options = argparse.Namespace(verb=verb, names=names)
         # It has a loop of its own.
         assert await asyncio.to_thread(tool_acceptance.run, config, options) == status
         return capsys.readouterr().out
 
-    def finding():
-        (found,) = diagnosis.tool_findings(config)
-        return found.is_active, found.detail
+    def diagnose():
+        (finding,) = diagnosis.tool_findings(config)
+        return finding.is_active, finding.detail
 
-    assert finding() == (False, "on: 0 of 0 tools; off: all of mail (not listed yet)")
-    listed = await said("list", status=1)
-    assert "  send  new\n      +description: Send.\n" in listed
-    command = listed.splitlines()[-1].partition("tools accept ")[2]
-    assert await said("accept", command, status=0) == "On: 1 tool of mail.\n"
-    assert (await said("list", status=0)).endswith("  send  on\n")
-    assert finding() == (True, "on: 1 of 1 tool")
+    assert diagnose() == (False, "on: 0 of 0 tools; off: all of mail (not listed yet)")
+    listing = await run_command("list", status=1)
+    assert "  send  new\n      +description: Send.\n" in listing
+    command = listing.splitlines()[-1].partition("tools accept ")[2]
+    assert await run_command("accept", command, status=0) == "On: 1 tool of mail.\n"
+    assert (await run_command("list", status=0)).endswith("  send  on\n")
+    assert diagnose() == (True, "on: 1 of 1 tool")
     server.tools = [tool_servers.make_tool("send", "Send, and tell me.", a="A.")]
-    changed = await said("list", status=1)
-    assert "  send  changed\n      -description: Send.\n      +description: Send, and" in changed
-    assert finding() == (False, "on: 0 of 1 tool; off: mail.send (changed)")
+    changed_listing = await run_command("list", status=1)
+    assert (
+        "  send  changed\n      -description: Send.\n      +description: Send, and"
+        in changed_listing
+    )
+    assert diagnose() == (False, "on: 0 of 1 tool; off: mail.send (changed)")
     with pytest.raises(errors.BotError, match="read what has changed"):
-        await said("accept", command, status=0)
-    assert await said("refuse", "mail", status=0) == "The tools of mail are off.\n"
+        await run_command("accept", command, status=0)
+    assert await run_command("refuse", "mail", status=0) == "The tools of mail are off.\n"
     with pytest.raises(errors.BotError, match="no server 'post'"):
-        await said("accept", "post@123456789012", status=0)
+        await run_command("accept", "post@123456789012", status=0)

@@ -24,25 +24,25 @@ async def engine(tmp_path):
     await engine.dispose()
 
 
-async def _names(connection):
+async def _list_names(connection):
     return (await connection.scalars(sqlalchemy.select(TABLE.c.name))).all()
 
 
 async def test_a_statement_that_was_cancelled_keeps_no_lock(engine):
-    slow = (
+    slow_insert = (
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2e6) "
         "INSERT INTO things (name) SELECT 'x' || max(n) FROM numbers"
     )
 
     async def write():
         async with engine.begin() as connection:
-            await connection.execute(sqlalchemy.text(slow))
+            await connection.execute(sqlalchemy.text(slow_insert))
 
-    writing = asyncio.create_task(write())
+    write_task = asyncio.create_task(write())
     await asyncio.sleep(0.05)
-    writing.cancel()
-    await asyncio.wait({writing})
-    assert writing.cancelled()
+    write_task.cancel()
+    await asyncio.wait({write_task})
+    assert write_task.cancelled()
     async with engine.begin() as connection:
         await connection.execute(sqlalchemy.insert(TABLE).values(name="a"))
-        assert await _names(connection) == ["a"]
+        assert await _list_names(connection) == ["a"]

@@ -37,7 +37,7 @@ def test_a_time_without_zone_is_a_fault():
 
 
 def test_a_time_of_another_zone_is_turned_to_utc():
-    there = datetime.timezone(datetime.timedelta(hours=9))
-    moment = datetime.datetime(2025, 1, 1, 8, tzinfo=there)
+    zone = datetime.timezone(datetime.timedelta(hours=9))
+    moment = datetime.datetime(2025, 1, 1, 8, tzinfo=zone)
     stored = columns.Moment().process_bind_param(moment, sqlite.dialect())
     assert stored.isoformat() == "2024-12-31T23:00:00+00:00"

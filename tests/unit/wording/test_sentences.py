@@ -42,8 +42,8 @@ _SILENT = {values.Ending.STOPPED, values.Ending.BACKGROUND}
 
 @pytest.mark.parametrize("ending", [ending for ending in values.Ending if ending not in _SILENT])
 def test_every_other_ending_has_words(ending):
-    said = run_words.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
-    assert said.endswith(".")
+    sentence = run_words.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
+    assert sentence.endswith(".")
 
 
 def test_undo_says_which_runs_the_variables_miss():
