@@ -25,6 +25,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return 0
     table = rich.table.Table("limit", "value", "what happens at it", box=rich.box.SIMPLE_HEAD)
     for name, value in limits.items():
-        table.add_row(*session_facts.limit(name, value))
+        table.add_row(*session_facts.describe_limit(name, value))
     rich.console.Console(soft_wrap=True).print(table)
     return 0

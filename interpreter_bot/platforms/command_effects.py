@@ -97,7 +97,7 @@ async def list_files(place: command_types.Place, name: str) -> command_types.Res
 async def list_variables(place: command_types.Place, _: str) -> command_types.Result:
     variables = await place.service.queries.variables(place.key)
     return command_types.FactList(
-        "Variables", session_facts.variables(variables, format_time=place.format_time)
+        "Variables", session_facts.describe_variables(variables, format_time=place.format_time)
     )
 
 
@@ -126,18 +126,18 @@ async def choose_model(place: command_types.Place, name: str) -> command_types.R
             model_words.now_used(str(await service.queries.model(place.key)))
         )
     return command_types.FactList(
-        "Models", session_facts.models(models, await service.queries.model(place.key))
+        "Models", session_facts.list_models(models, await service.queries.model(place.key))
     )
 
 
 async def show_usage(place: command_types.Place, _: str) -> command_types.Result:
     usage = await place.service.queries.usage(place.key, place.person)
-    return command_types.FactList("Usage", session_facts.usage(usage))
+    return command_types.FactList("Usage", session_facts.describe_usage(usage))
 
 
 async def list_limits(place: command_types.Place, _: str) -> command_types.Result:
     queries = place.service.queries
-    facts = session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
+    facts = session_facts.describe_limits(queries.limits, queries.kernels, queries.sandbox_level)
     if place.file_bytes is not None:
         size = quantities.size(place.file_bytes)
         facts.append(session_facts.Fact(command_words.FILE_SENT_HERE, size))
@@ -146,13 +146,13 @@ async def list_limits(place: command_types.Place, _: str) -> command_types.Resul
 
 async def list_network(place: command_types.Place, _: str) -> command_types.Result:
     return command_types.FactList(
-        "Network", session_facts.network(place.service.queries.reach(place.key))
+        "Network", session_facts.describe_network(place.service.queries.reach(place.key))
     )
 
 
 async def list_tools(place: command_types.Place, _: str) -> command_types.Result:
     tools = await place.service.queries.tools(place.key, place.person)
-    return command_types.FactList("Tools", session_facts.tools(tools))
+    return command_types.FactList("Tools", session_facts.describe_tools(tools))
 
 
 async def connect(place: command_types.Place, server: str) -> command_types.Result:
@@ -216,7 +216,7 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
     queries, service = place.service.queries, place.service
     choices = await service.places.choices(place.scope)
     facts = [
-        session_facts.chosen(choice.name, str(choice.value), choice)
+        session_facts.describe_choice(choice.name, str(choice.value), choice)
         for choice in choices.of(preferences.INSTRUCTIONS)
     ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NO_INSTRUCTIONS)]
     for name in place.settings:
@@ -225,12 +225,14 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
             choice for choice in choices.of(name) if preferences.format_value(choice.value) == value
         ]
         facts.append(
-            session_facts.chosen(name, value, deciding_choices[-1] if deciding_choices else None)
+            session_facts.describe_choice(
+                name, value, deciding_choices[-1] if deciding_choices else None
+            )
         )
     if service.places.max_notes:
         count = len(await service.places.notes(place.scope))
         facts.append(session_facts.Fact(place_words.NOTES_LABEL, f"{count:,}"))
-    facts += session_facts.offers(
+    facts += session_facts.list_offers(
         queries.reach(place.key),
         await queries.tools(place.key, place.person),
         packages=queries.packages(place.key),
@@ -385,7 +387,7 @@ async def _list_notes(place: command_types.Place) -> command_types.Result:
     notes = await memory.notes(place.scope)
     if not notes:
         return command_types.Sentence(place_words.NOTHING_REMEMBERED)
-    facts = [session_facts.note(note, format_time=place.format_time) for note in notes]
+    facts = [session_facts.describe_note(note, format_time=place.format_time) for note in notes]
     if omitted_count := len(notes) - len(memory.select_for_model(notes)):
         facts.insert(0, session_facts.Fact("…", place_words.notes_not_told(omitted_count)))
     return command_types.FactList(place_words.MEMORY_TITLE, facts, has_names=True)

@@ -332,7 +332,7 @@ def parse_words(text: str, platform: str) -> command_types.Invocation | None:
     `has_existing_name` checks whether the file or setting that it names exists.
     """
     commands = commands_of(platform)
-    if stop_words.is_stop(text):
+    if stop_words.is_stop_request(text):
         return command_types.Invocation(commands["stop"])
     match = _COMMAND_IN_WORDS.match(text.strip())
     command_and_argument = _find_command(match[1], match[2] or "", platform) if match else None

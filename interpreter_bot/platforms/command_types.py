@@ -44,7 +44,7 @@ class Place:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
     refusals: Mapping[str, str] = dataclasses.field(default_factory=_only_for_yourself)
     is_own: bool = False
-    format_time: Callable[[float], str] = session_facts.in_utc
+    format_time: Callable[[float], str] = session_facts.format_utc
     file_bytes: int | None = None
     open_copy: OpenCopy | None = None
     stop_running: Callable[[], Awaitable[bool]] | None = None

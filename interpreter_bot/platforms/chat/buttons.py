@@ -11,7 +11,7 @@ from interpreter_bot.wording import question_words, session_words
 
 _LABELS_AND_STYLES: Final[dict[str, tuple[str, transport.ButtonStyle]]] = {
     "stop": ("Stop", "danger"),
-    "code": (past_code.BUTTON, "plain"),
+    "code": (past_code.BUTTON_LABEL, "plain"),
     "again": ("Re-run", "plain"),
     "notebook": ("Notebook", "plain"),
     "page": (session_words.OPEN_ON_PAGE, "plain"),

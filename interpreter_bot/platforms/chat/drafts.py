@@ -283,7 +283,7 @@ class TurnDrawing:
             if block.is_line:
                 parts.append(layout.Line(block.text, may_grow=block.may_grow))
             elif not block.may_grow or len(block.text) > max_characters:
-                parts += message_splitting.split(block.text, max_characters)
+                parts += message_splitting.split_messages(block.text, max_characters)
             else:
                 is_held_back = True
         total_characters = self._capabilities.max_messages * max_characters
@@ -478,7 +478,9 @@ class TurnDrawing:
         match item:
             case display_items.TableItem() if self._capabilities.shows_table(item.table):
                 if not item.table.is_whole:
-                    yield self._markdown.small_print(tables.size(item.table, len(item.table.rows)))
+                    yield self._markdown.small_print(
+                        tables.describe_size(item.table, len(item.table.rows))
+                    )
                 yield item.table
             case display_items.TextItem() | display_items.TableItem():
                 yield self._markdown.code(item.text)
@@ -522,7 +524,7 @@ def _divide(
             if isinstance(part, str) or length <= max_characters or characters_left < 1:
                 return parts[:index], parts_left
             line_start = part.text[: characters_left + message_splitting.LOOK_AHEAD_CHARACTERS]
-            break_index = message_splitting.break_before(line_start, characters_left, is_code=False)
+            break_index = message_splitting.find_break(line_start, characters_left, is_code=False)
             parts_left[0] = dataclasses.replace(part, text=part.text[break_index:])
             return [*parts[:index], layout.Line(part.text[:break_index])], parts_left
         characters_left -= length
@@ -543,7 +545,7 @@ def _last_parts(parts: list[_WordsPart], max_characters: int) -> list[_WordsPart
         return [last_part]
     text = last_part.text
     break_limit = len(text) - characters_left
-    break_index = message_splitting.break_before(text, break_limit, is_code=False)
+    break_index = message_splitting.find_break(text, break_limit, is_code=False)
     if len(text) - break_index > max_characters:
         # The last space is far away.
         break_index = message_splitting.grapheme_floor(text, break_limit)

@@ -114,7 +114,7 @@ class _Layout:
         """Write text that should stay together."""
         if self._characters + len(text) > self._capabilities.max_characters:
             self.close()
-        *full_pieces, last_piece = message_splitting.split(
+        *full_pieces, last_piece = message_splitting.split_messages(
             text, self._capabilities.max_characters
         ) or ("",)
         for piece in full_pieces:
@@ -135,7 +135,7 @@ class _Layout:
             self.close()
             self._write_line(text, may_grow=may_grow)
         else:
-            break_index = message_splitting.break_before(text, characters_left, is_code=False)
+            break_index = message_splitting.find_break(text, characters_left, is_code=False)
             self._append(text[:break_index].rstrip())
             self.close()
             self._write_line(text[break_index:].lstrip(), may_grow=may_grow)

@@ -180,7 +180,7 @@ class Capabilities:
     can_edit_files: bool = True
     can_stream: bool = False
     has_feedback: bool = False
-    picture_types: frozenset[str] = display_items.RASTERS
+    picture_types: frozenset[str] = display_items.RASTER_TYPES
     shows_table: Callable[[values.Table], bool] = lambda _: False
     refresh_seconds: float | None = None
 

@@ -34,7 +34,7 @@ _DIM: Final = "2"
 
 def draw_table(table: values.Table, max_width: int | None = None) -> str:
     """Draw the head of a table, no wider than the terminal if its width is known."""
-    return tables.draw(table, max_width, max_rows=_MAX_ROWS)
+    return tables.draw_table(table, max_width, max_rows=_MAX_ROWS)
 
 
 def _save(save: Callable[[], pathlib.Path]) -> str:
@@ -325,7 +325,7 @@ class TurnPrinter(ExecutionPrinter):
         if end.sentence:
             self._print_line(end.sentence, style=_BOLD_RED)
         if self.shows_queries and end.queries:
-            self._print_line(query_listings.script(end.queries), style=_DIM)
+            self._print_line(query_listings.write_script(end.queries), style=_DIM)
         usage = self._usage
         if usage.steps:
             tokens = usage.input_tokens + usage.output_tokens

@@ -113,18 +113,18 @@ class ButtonActions:
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
         past_turns = await self._service.queries.history(place.key)
-        turn = past_code.turn_of(past_turns, str(turn_id))
-        runs = past_code.runs(turn)
-        sql = query_listings.script(turn.queries)
+        turn = past_code.find_turn(past_turns, str(turn_id))
+        runs = past_code.list_runs(turn)
+        sql = query_listings.write_script(turn.queries)
         text = "\n".join([*filter(None, map(_draw_run, runs)), markdown.code(sql, "sql")]).strip()
         # A block cannot hold three backticks, and a copy of changed code would not run.
         is_faithful = all(run.code.strip() in text for run in runs)
         if is_faithful and len(text) <= discord_transport.MAX_CHARACTERS:
             await self._handler.reply(interaction, text)
             return
-        files = past_code.files(runs) | ({"queries.sql": sql.encode()} if sql else {})
+        files = past_code.make_files(runs) | ({"queries.sql": sql.encode()} if sql else {})
         uploads = tuple(commands.make_upload(name, data, len(data)) for name, data in files.items())
-        await self._handler.reply(interaction, past_code.ABOUT, uploads=uploads)
+        await self._handler.reply(interaction, past_code.HEADING, uploads=uploads)
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: transport.Button
@@ -225,8 +225,8 @@ class ButtonActions:
         )
 
 
-def _draw_run(run: past_code.RunCode) -> str:
+def _draw_run(run: past_code.CodeRun) -> str:
     words = markdown.small_print(markdown.escape(run.words)) if run.words else ""
-    output = f"{markdown.small_print(past_code.OUTPUT)}\n{markdown.code(run.output)}"
+    output = f"{markdown.small_print(past_code.OUTPUT_HEADING)}\n{markdown.code(run.output)}"
     code = markdown.code(run.code, "py")
     return "\n".join(filter(None, (words, code, output if run.output else "")))

@@ -1,4 +1,4 @@
-"""Items that a platform shows, in order, and the capabilities it declares. Frozen values."""
+"""The items that outputs are shown as, and the capabilities of platforms. Frozen values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import values
 
-RASTERS: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,20 +17,20 @@ class Capabilities:
 
     Attributes:
         text_characters: limit of the text of one execution; its traceback has the same limit.
-        text_lines: limit of lines, likewise.
+        text_lines: limit of its lines; its traceback has the same limit.
         table_width: largest width of a drawn table, in letters.
         table_rows: largest number of rows of a drawn table.
         pictures: MIME types that are shown as pictures.
-        has_html: it shows pages, in a frame without rights.
-        has_latex: it shows formulas.
-        shows_table: returns whether it shows a table by `TableItem.table` alone.
+        has_html: whether it shows pages, in a frame without rights.
+        has_latex: whether it shows formulas.
+        shows_table: returns whether it shows a whole table without a file of it.
     """
 
     text_characters: int
     text_lines: int = 60
     table_width: int = 80
     table_rows: int = 20
-    pictures: frozenset[str] = RASTERS
+    pictures: frozenset[str] = RASTER_TYPES
     has_html: bool = False
     has_latex: bool = False
     shows_table: Callable[[values.Table], bool] = lambda _: False
@@ -41,7 +41,7 @@ class TextItem:
     """Printed text, or the text of a value, to be shown unchanged.
 
     Attributes:
-        text: harmless, not empty, without its last line end; it may be cut.
+        text: sanitized, not empty, without its last line end; it may be shortened.
     """
 
     text: str
@@ -49,7 +49,7 @@ class TextItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeItem:
-    """Text in a language: "json", "latex", or "traceback", of which the end matters most."""
+    """Text in a language: "json", "latex", or "traceback", whose end is the important part."""
 
     text: str
     language: str
@@ -60,8 +60,8 @@ class TableItem:
     """A table.
 
     Attributes:
-        table: its head.
-        text: the table drawn, within the platform's width, its size in the last line.
+        table: its first rows.
+        text: the drawn table, within the platform's width; the last line has its size.
     """
 
     table: values.Table
@@ -104,4 +104,4 @@ class NoteItem:
 
 
 Item: TypeAlias = TextItem | CodeItem | TableItem | PictureItem | PageItem | FileItem | NoteItem
-"""One thing to show."""
+"""Something to show."""

@@ -1,8 +1,8 @@
 """Events of a turn as JSON, for the page and for programs (`--json`).
 
-Every event is an object with a `type`; outputs have a type for each kind. A recorded turn has the
-same events as a running one. Text is as it came, never HTML. Pictures and pages are named by their
-hash, and their bytes are fetched separately. docs/cli.md describes the fields.
+Every event is an object with a `type`; each kind of output has its own type. A recorded turn has
+the same events as a running one. Text is never HTML. Pictures and pages are given by their hash,
+and their bytes are fetched separately. docs/cli.md describes the fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interpreter_bot.text import safe_text
 from interpreter_bot.wording import question_words
 
 EventJson: TypeAlias = dict[str, Any]
-"""A JSON object of an event."""
+"""An event as a JSON object."""
 
 
 def to_json(event: events.RecordedEvent) -> EventJson:
@@ -71,7 +71,7 @@ def to_json(event: events.RecordedEvent) -> EventJson:
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached_tokens": usage.cached_tokens,
-                # A decimal number in a string.
+                # A decimal number as a string, which loses no digits.
                 "money": format(usage.money.normalize(), "f"),
                 "is_estimated": usage.is_estimated,
             }
@@ -79,8 +79,8 @@ def to_json(event: events.RecordedEvent) -> EventJson:
             return _end_json(event)
 
 
-def stored_display(output: values.Image | values.Html) -> values.StoredDisplay:
-    """Return a picture or a page by the hash of its content."""
+def to_stored_display(output: values.Image | values.Html) -> values.StoredDisplay:
+    """Return the stored form of a picture or a page, which has a hash in place of its content."""
     if isinstance(output, values.Image):
         mime, data = output.mime, output.data
     else:
@@ -105,7 +105,7 @@ def _end_json(end: events.TurnEnded) -> EventJson:
         document["goes_on"] = True
     if end.queries:
         document["queries"] = [
-            dataclasses.asdict(query) | {"outcome": query_listings.outcome(query)}
+            dataclasses.asdict(query) | {"outcome": query_listings.describe_outcome(query)}
             for query in end.queries
         ]
     return document | {"seconds": round(end.seconds, 6)}
@@ -151,8 +151,8 @@ def _answer_json(answer: events.Answer | None) -> str | None:
 
 def _output_json(cell: int, output: values.Output | values.StoredDisplay) -> EventJson:
     if isinstance(output, values.Image | values.Html):
-        output = stored_display(output)
-    kind, content = _content(output)
+        output = to_stored_display(output)
+    kind, content = _find_type_and_fields(output)
     document: EventJson = {"type": kind, "cell": cell}
     if isinstance(output, values.Display):
         document["text"] = output.plain
@@ -161,7 +161,7 @@ def _output_json(cell: int, output: values.Output | values.StoredDisplay) -> Eve
     return document | content
 
 
-def _content(output: values.StoredOutput) -> tuple[str, EventJson]:
+def _find_type_and_fields(output: values.StoredOutput) -> tuple[str, EventJson]:
     """Return the type of an output, and its fields besides those of all displays."""
     match output:
         case values.Text():

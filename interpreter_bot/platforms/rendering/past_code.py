@@ -1,6 +1,6 @@
-"""The code of a past answer, its printed text and the brief words between, which the answer omits.
+"""The code of a past answer with its text output, which an answer omits and people can ask for.
 
-It is shown on request. Pure.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from interpreter_bot.platforms.rendering import display_items, output_selection
 from interpreter_bot.sessions import past_turns, turn_log
 from interpreter_bot.wording import command_words
 
-BUTTON: Final = "Show code"
-ABOUT: Final = command_words.CODE_OF_ANSWER
+BUTTON_LABEL: Final = "Show code"
+HEADING: Final = command_words.CODE_OF_ANSWER
 FILE_NAME: Final = "code.py"
-OUTPUT: Final = "Output:"
+OUTPUT_HEADING: Final = "Output:"
 OUTPUT_FILE_NAME: Final = "output.txt"
-_NARRATION_CHARACTERS: Final = 280
+_MAX_NARRATION_CHARACTERS: Final = 280
 _CAPABILITIES: Final = display_items.Capabilities(text_characters=10_000, text_lines=500)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RunCode:
-    """Code that an answer ran.
+class CodeRun:
+    """Code that ran for an answer.
 
     Attributes:
-        words: the model's words before it, if they were brief.
-        output: its text output, harmless, without its last line end; shortened if very long.
+        words: the model's words before the code, if they only announced it.
+        code: the code.
+        output: its text output, sanitized, without the last line end; shortened if very long.
     """
 
     words: str
@@ -39,21 +40,21 @@ class RunCode:
 
 def is_narration(words: str) -> bool:
     """Return whether words before code only announce it, such as "Let me look at the columns."."""
-    return len(words.strip()) <= _NARRATION_CHARACTERS and "\n" not in words.strip()
+    return len(words.strip()) <= _MAX_NARRATION_CHARACTERS and "\n" not in words.strip()
 
 
 def is_omitted(item: display_items.Item) -> bool:
-    """Return whether an answer in words omits an item, which is text and no formula."""
+    """Return whether answers in words omit an item: they omit all text except formulas."""
     if isinstance(item, display_items.CodeItem):
         return item.language != "latex"
     return isinstance(item, display_items.TextItem)
 
 
-def turn_of(turns: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.PastTurn:
-    """Return a turn of a session.
+def find_turn(turns: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.PastTurn:
+    """Return the turn with an id.
 
     Raises:
-        BotError: it is not among the latest.
+        BotError: it is not among these turns.
     """
     for turn in turns:
         if str(turn.record.id) == turn_id:
@@ -61,14 +62,14 @@ def turn_of(turns: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.Pa
     raise errors.BotError(command_words.ANSWER_TOO_OLD)
 
 
-def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
-    """Return all code that a turn ran.
+def list_runs(turn: past_turns.PastTurn) -> Sequence[CodeRun]:
+    """Return all code that ran in a turn.
 
     Raises:
-        BotError: it ran none.
+        BotError: no code ran in it.
     """
     words = ""
-    code_runs: list[RunCode] = []
+    code_runs: list[CodeRun] = []
     log = turn_log.TurnLog()
     for event in turn.events:
         log.apply(event)
@@ -77,7 +78,7 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
             case turn_log.Words(text=text):
                 words = text.strip() if is_narration(text) else ""
             case turn_log.Cell():
-                code_runs.append(RunCode(words, part.code, _output_text(part)))
+                code_runs.append(CodeRun(words, part.code, _output_text(part)))
                 words = ""
     if not code_runs:
         raise errors.BotError(command_words.ANSWER_TOO_OLD)
@@ -94,7 +95,7 @@ def _output_text(cell: turn_log.Cell) -> str:
     return "\n".join(texts)
 
 
-def files(code_runs: Sequence[RunCode]) -> dict[str, bytes]:
+def make_files(code_runs: Sequence[CodeRun]) -> dict[str, bytes]:
     """Return the code and the output of runs as files, by name."""
     outputs = [run.output for run in code_runs if run.output]
     contents = {FILE_NAME: _file_content([run.code for run in code_runs])}
@@ -102,6 +103,6 @@ def files(code_runs: Sequence[RunCode]) -> dict[str, bytes]:
 
 
 def _file_content(texts: Sequence[str]) -> bytes:
-    """Join texts as cells of one file; a single text is the whole file."""
+    """Join texts as the cells of one file; a single text needs no cell marker."""
     text = texts[0] if len(texts) == 1 else "\n\n".join(f"# %%\n{text}" for text in texts)
     return text.encode("utf-8", "replace")

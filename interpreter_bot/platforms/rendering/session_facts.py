@@ -1,4 +1,4 @@
-"""Limits, usage, files, variables and models in words, each platform in its own syntax. Pure."""
+"""Facts about a session as labels and values, which each platform writes in its syntax. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Fact(NamedTuple):
     """A line of a list.
 
     Attributes:
-        label: what the value is about.
+        label: names the value.
         value: may be empty.
-        note: more about it, for platforms that have room; may be empty.
+        note: details, for platforms that have room; may be empty.
     """
 
     label: str
@@ -35,7 +35,7 @@ class Fact(NamedTuple):
     note: str = ""
 
 
-def limit(name: str, value: float) -> Fact:
+def describe_limit(name: str, value: float) -> Fact:
     """Describe a limit; the note says what happens at it."""
     label, note = (fact_words.LIMITS_OF_CODE | fact_words.LIMITS_OF_HOST)[name]
     if name.endswith("_bytes"):
@@ -44,13 +44,13 @@ def limit(name: str, value: float) -> Fact:
     return Fact(label, quantities.duration(value) if is_time else f"{value:,g}", note)
 
 
-def limits(
+def describe_limits(
     limits: settings.Limits,
     kernels: settings.Kernels,
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
 ) -> list[Fact]:
-    """Describe the limits of code, and what it lacks at a level of the sandbox."""
-    facts = [limit(name, getattr(limits, name)) for name in fact_words.LIMITS_OF_CODE]
+    """Describe the limits of code, including those of a sandbox level."""
+    facts = [describe_limit(name, getattr(limits, name)) for name in fact_words.LIMITS_OF_CODE]
     if sandbox_level is values.SandboxLevel.NONE:
         facts.append(Fact(*fact_words.NO_SANDBOX_FACT))
     if sandbox_level is values.SandboxLevel.CONTAINER:
@@ -66,22 +66,22 @@ def limits(
     return facts
 
 
-def usage(summary: past_turns.UsageSummary) -> list[Fact]:
-    """Describe what a conversation and a person used; the notes have details."""
+def describe_usage(summary: past_turns.UsageSummary) -> list[Fact]:
+    """Describe the usage of a conversation and of a person."""
     cpu_time = quantities.duration(summary.session.cpu_seconds)
-    session_usage = f"{_spending(summary.session)}, {cpu_time} of processor time"
+    session_usage = f"{_describe_spending(summary.session)}, {cpu_time} of processor time"
     return [
-        Fact("This conversation", session_usage, _token_directions(summary.session)),
-        Fact("You, today", today(summary), _token_directions(summary.today)),
+        Fact("This conversation", session_usage, _describe_tokens(summary.session)),
+        Fact("You, today", describe_today(summary), _describe_tokens(summary.today)),
     ]
 
 
-def today(summary: past_turns.UsageSummary) -> str:
-    """Describe what a person used today, and may use."""
-    return _spending(summary.today, summary.allowed_tokens, summary.allowed_money)
+def describe_today(summary: past_turns.UsageSummary) -> str:
+    """Describe a person's usage today, and the limits of it."""
+    return _describe_spending(summary.today, summary.allowed_tokens, summary.allowed_money)
 
 
-def _spending(
+def _describe_spending(
     used: values.Usage,
     allowed_tokens: int | None = None,
     allowed_money: decimal.Decimal | None = None,
@@ -95,28 +95,28 @@ def _spending(
     return text if allowed_money is None else f"{text} ({allowed_money:,.2f} allowed)"
 
 
-def _token_directions(used: values.Usage) -> str:
+def _describe_tokens(used: values.Usage) -> str:
     return f"{used.input_tokens:,} input, {used.output_tokens:,} output tokens"
 
 
-def models(titles: Iterable[str], current: str | None) -> list[Fact]:
+def list_models(titles: Iterable[str], current: str | None) -> list[Fact]:
     """List models, and which is in use."""
     return [Fact(title, "in use" if title == current else "") for title in titles]
 
 
-def in_utc(moment: float) -> str:
-    """Write a moment, in seconds since the epoch."""
-    return f"{datetime.datetime.fromtimestamp(moment, datetime.UTC):%-d %B at %H:%M} UTC"
+def format_utc(timestamp: float) -> str:
+    """Write a time, in seconds since the epoch."""
+    return f"{datetime.datetime.fromtimestamp(timestamp, datetime.UTC):%-d %B at %H:%M} UTC"
 
 
-def variables(
-    state: session_variables.SessionVariables, *, format_time: Callable[[float], str] = in_utc
+def describe_variables(
+    state: session_variables.SessionVariables, *, format_time: Callable[[float], str] = format_utc
 ) -> list[Fact]:
     """Describe a session's variables: which are saved, which are not, and why.
 
     Args:
         state: the variables in Python, and the saved ones.
-        format_time: writes a moment as the platform shows it.
+        format_time: writes a time as the platform shows it.
     """
     suffix = f" and {state.unlisted_count:,} more" if state.unlisted_count else ""
     facts = [Fact("In Python now", f"{', '.join(state.names)}{suffix}" or "nothing")]
@@ -140,25 +140,27 @@ def variables(
     return facts
 
 
-def chosen(name: str, value: str, choice: places.Choice | None) -> Fact:
-    """Describe what holds of something that can be chosen, and who chose it; None if nobody did."""
+def describe_choice(name: str, value: str, choice: places.Choice | None) -> Fact:
+    """Describe the value of a setting, and who chose it; `choice` is None for a default."""
     shown = quantities.one_line(value, _MAX_CHARACTERS)
     if choice is None:
         return Fact(name, f"{shown} ({place_words.BY_DEFAULT})")
     author = quantities.one_line(choice.author, _MAX_CHARACTERS)
-    origin = place_words.choice_origin(_kind(choice.scope), author, is_fixed=choice.is_fixed)
+    origin = place_words.choice_origin(
+        _find_scope_kind(choice.scope), author, is_fixed=choice.is_fixed
+    )
     return Fact(name, f"{shown} ({origin})")
 
 
-def note(note: places.Note, *, format_time: Callable[[float], str]) -> Fact:
+def describe_note(note: places.Note, *, format_time: Callable[[float], str]) -> Fact:
     """Describe a note: its number, its text, who confirmed it."""
     wider = "" if note.channel or note.person else place_words.FOR_WHOLE_SERVER
     about = ", ".join(filter(None, (note.author, format_time(note.created.timestamp()), wider)))
     return Fact(f"{note.id}", f"{note.text} ({about})")
 
 
-def _kind(scope: values.Scope) -> str:
-    """Return for what a scope is: a person, a thread, a channel, a server, or a whole platform."""
+def _find_scope_kind(scope: values.Scope) -> str:
+    """Return the kind of a scope: a person, thread, channel, server, or whole platform."""
     kinds = {
         "person": scope.person,
         "thread": scope.thread,
@@ -168,7 +170,7 @@ def _kind(scope: values.Scope) -> str:
     return next((kind for kind, part in kinds.items() if part), "platform")
 
 
-def offers(
+def list_offers(
     reach: code_activity.Reach,
     servers: Sequence[tool_listings.ServerTools],
     *,
@@ -176,7 +178,7 @@ def offers(
     skills: Sequence[str],
     summary: past_turns.UsageSummary,
 ) -> list[Fact]:
-    """Name what a place has by the operator's settings, and how much of it."""
+    """List what the operator's settings give a place, and a person's daily limits."""
     limits = [f"{summary.allowed_tokens:,} tokens"] if summary.allowed_tokens is not None else []
     limits += [f"cost {summary.allowed_money}"] if summary.allowed_money is not None else []
     named = (
@@ -194,7 +196,7 @@ def offers(
     ]
 
 
-def network(reach: code_activity.Reach) -> list[Fact]:
+def describe_network(reach: code_activity.Reach) -> list[Fact]:
     """Describe the hosts and data that code may reach, and its latest queries."""
     data = [Fact(f"connections.{offer.name}", offer.description) for offer in reach.offers]
     data += [
@@ -222,7 +224,7 @@ def _host_fact(host: code_activity.ReachableHost) -> Fact:
     return Fact(host.host, "; ".join(limits), note)
 
 
-def tools(servers: Sequence[tool_listings.ServerTools]) -> list[Fact]:
+def describe_tools(servers: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     """Describe the tools of servers that code may call."""
     if not servers:
         return [Fact("Tools", "none", fact_words.ASK_FOR_SERVERS)]

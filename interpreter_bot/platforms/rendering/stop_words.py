@@ -1,4 +1,4 @@
-"""Recognize messages that ask to stop a running answer, in any chat. Pure."""
+"""Recognizes messages that ask to stop a running answer, in any chat. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_WORDS: Final = 6
 _WORD: Final = re.compile(r"\w+(?:'\w+)?")
 
 
-def is_stop(text: str) -> bool:
+def is_stop_request(text: str) -> bool:
     """Return whether a message only asks to stop, such as "please stop it!"."""
     if len(text) > 100:
         return False

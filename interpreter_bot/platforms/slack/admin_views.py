@@ -89,7 +89,9 @@ def admin_blocks(section: AdminSection) -> list[blocks.Block]:
     ]
     if section.usage is not None:
         name = markdown.escape_mrkdwn(section.person_name)
-        result.append(blocks.section(f"*{name}* today: {session_facts.today(section.usage)}"))
+        result.append(
+            blocks.section(f"*{name}* today: {session_facts.describe_today(section.usage)}")
+        )
     chooser = block_elements.UserSelectElement(
         action_id=CHOOSE_PERSON,
         placeholder=slack_words.SHOW_USAGE,

@@ -98,7 +98,7 @@ def simplify(blocks: Sequence[Block]) -> list[Block]:
         if is_simple:
             result += group
             continue
-        pieces = message_splitting.split(plain_text(list(group)), _MAX_SECTION_CHARACTERS)
+        pieces = message_splitting.split_messages(plain_text(list(group)), _MAX_SECTION_CHARACTERS)
         result += [
             {"type": "section", "text": {"type": "plain_text", "text": piece}} for piece in pieces
         ]
@@ -233,7 +233,7 @@ def link(url: str, text: str) -> Block:
     return _rich_text([{"type": "link", "url": url, "text": text}])
 
 
-def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[Block]] | None:
+def code_messages(runs: Sequence[past_code.CodeRun], queries: str) -> list[list[Block]] | None:
     """Make the fewest messages that show code exactly, and its output; None if only files can.
 
     Each message has room for a line above the code.
@@ -248,7 +248,7 @@ def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[
         code_blocks += [_preformatted(text) for text in _join_lines(lines) if text]
         if run.output:
             output = _join_lines(run.output.split("\n"))
-            code_blocks += [note(past_code.OUTPUT), *map(_preformatted, output)]
+            code_blocks += [note(past_code.OUTPUT_HEADING), *map(_preformatted, output)]
     code_blocks += [_preformatted(text) for text in _join_lines(queries.split("\n")) if text]
     messages = _split_into_messages(code_blocks)
     return messages if code_blocks and len(messages) <= _MAX_CODE_MESSAGES else None

@@ -228,12 +228,14 @@ class ButtonActions:
         """
         place = press.place
         _, turn = await self._find_turn(press)
-        runs, queries = past_code.runs(turn), query_listings.script(turn.queries)
+        runs, queries = past_code.list_runs(turn), query_listings.write_script(turn.queries)
         if (messages := blocks.code_messages(runs, queries)) is not None:
             for message in messages:
-                await message_posting.whisper(self._api, place, past_code.ABOUT, *message)
+                await message_posting.whisper(self._api, place, past_code.HEADING, *message)
             return
-        contents = past_code.files(runs) | ({"queries.sql": queries.encode()} if queries else {})
+        contents = past_code.make_files(runs) | (
+            {"queries.sql": queries.encode()} if queries else {}
+        )
         files = [
             file_uploads.OutgoingFile(name, io.BytesIO(data)) for name, data in contents.items()
         ]
@@ -252,7 +254,7 @@ class ButtonActions:
         place = press.place
         await self._permissions.require(place.workspace, place.user, place.channel)
         key, turn_id = _parse_value(press, command_words.ANSWER_TOO_OLD)
-        return key, past_code.turn_of(await self._service.queries.history(key), turn_id)
+        return key, past_code.find_turn(await self._service.queries.history(key), turn_id)
 
     async def confirm(self, press: Press) -> None:
         """Run or drop a command that was written as a message."""

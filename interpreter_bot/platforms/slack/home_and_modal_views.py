@@ -179,7 +179,7 @@ def home_view(content: Home) -> View:
         home_blocks += _session(overview, content.models)
     home_blocks += [
         heading(slack_words.YOUR_USE),
-        blocks.section(session_facts.today(content.usage)),
+        blocks.section(session_facts.describe_today(content.usage)),
     ]
     home_blocks += content.admin_blocks
     home_blocks.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))

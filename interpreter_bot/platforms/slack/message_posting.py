@@ -79,10 +79,14 @@ def make_content(text: str, blocks_below: Sequence[blocks.Block] = ()) -> dict[s
 def _plain_texts(text: str) -> list[str]:
     """Split text into messages without blocks, which Slack reads as its own markup."""
     texts: list[str] = []
-    for piece in message_splitting.split(text, _MAX_PLAIN_CHARACTERS):
+    for piece in message_splitting.split_messages(text, _MAX_PLAIN_CHARACTERS):
         # Escaping may make a piece longer.
         is_long = len(markdown.escape_mrkdwn(piece)) > _MAX_PLAIN_CHARACTERS
-        texts += message_splitting.split(piece, _MAX_PLAIN_CHARACTERS // 5) if is_long else (piece,)
+        texts += (
+            message_splitting.split_messages(piece, _MAX_PLAIN_CHARACTERS // 5)
+            if is_long
+            else (piece,)
+        )
     return texts
 
 

@@ -78,7 +78,7 @@ class LiveTurn(ports.Reply):
         if isinstance(event, events.OutputShown):
             output = event.output
             if isinstance(output, values.Image | values.Html):
-                display = event_json.stored_display(output)
+                display = event_json.to_stored_display(output)
                 data = output.data if isinstance(output, values.Image) else output.html
                 self._keep_blob(display.sha256, data)
                 recorded = events.StoredDisplayShown(event.cell, display)

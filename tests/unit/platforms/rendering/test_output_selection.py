@@ -19,7 +19,7 @@ from interpreter_bot.text import output_screens
 CHAT = display_items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
 WEB = display_items.Capabilities(
     text_characters=10_000,
-    pictures=display_items.RASTERS | {"image/svg+xml"},
+    pictures=display_items.RASTER_TYPES | {"image/svg+xml"},
     has_html=True,
     has_latex=True,
     shows_table=lambda table: True,
@@ -171,7 +171,7 @@ def test_sound_and_video_are_files(mime, name):
 def test_looking_for_a_player_takes_no_longer_on_a_long_page():
     def seconds(count):
         began = time.process_time()
-        html_content.media(b"<audio " * count)
+        html_content.extract_media(b"<audio " * count)
         return time.process_time() - began
 
     assert min(seconds(10_000) for _ in range(3)) < 4 * max(seconds(600) for _ in range(3))
@@ -243,4 +243,4 @@ def test_no_title_makes_a_name_that_leads_anywhere(title):
     "plain", ["<Figure size 1x1>", "<a.B object at 0x1>", "", "Figure({\n1\n})"]
 )
 def test_what_says_nothing(plain):
-    assert not html_content.says_something(plain)
+    assert not html_content.is_meaningful(plain)

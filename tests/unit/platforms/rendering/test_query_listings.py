@@ -15,7 +15,7 @@ def test_each_statement_stands_below_where_it_went_and_what_came_of_it():
         query("select 2", rows=5, seconds=1.0, reason="cut after 5 rows"),
         code_activity.ShownQuery("", "… and more"),
     )
-    assert query_listings.script(asked) == (
+    assert query_listings.write_script(asked) == (
         "-- sales: 1,234 rows in 0.25 s\nselect *\nfrom orders\n\n"
         "-- sales: It does not only read.\ndrop table orders\n\n"
         "-- sales: 5 rows in 1 s: cut after 5 rows\nselect 2\n\n"
@@ -24,6 +24,6 @@ def test_each_statement_stands_below_where_it_went_and_what_came_of_it():
 
 
 def test_many_long_ones_are_bounded_and_it_is_said_how_many_are_left_out():
-    shown = query_listings.script([query("x" * 2000)] * 50)
+    shown = query_listings.write_script([query("x" * 2000)] * 50)
     assert len(shown) < 10_000
     assert shown.endswith("-- … and 46 more")

@@ -8,16 +8,18 @@ from interpreter_bot.sessions import past_turns
 def test_every_limit_has_words():
     limits = settings.Limits()
     names = (*settings.Limits.model_fields, "file_bytes")
-    described = [session_facts.limit(name, getattr(limits, name)) for name in names]
+    described = [session_facts.describe_limit(name, getattr(limits, name)) for name in names]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
-    assert set(session_facts.limits(limits, settings.Kernels(per_person=0))) < set(described)
-    assert session_facts.limits(limits, settings.Kernels(per_person=7))[-1].value == "7"
-    assert session_facts.limit("execution_seconds", 90)[:2] == (
+    assert set(session_facts.describe_limits(limits, settings.Kernels(per_person=0))) < set(
+        described
+    )
+    assert session_facts.describe_limits(limits, settings.Kernels(per_person=7))[-1].value == "7"
+    assert session_facts.describe_limit("execution_seconds", 90)[:2] == (
         "Time for one piece of code",
         "1 min 30 s",
     )
-    assert session_facts.limit("memory_bytes", 3 << 30).value == "3 GiB"
-    assert session_facts.limit("workspace_files", 10_000).value == "10,000"
+    assert session_facts.describe_limit("memory_bytes", 3 << 30).value == "3 GiB"
+    assert session_facts.describe_limit("workspace_files", 10_000).value == "10,000"
 
 
 def test_usage_names_money_where_it_is_spent_or_limited():
@@ -29,14 +31,14 @@ def test_usage_names_money_where_it_is_spent_or_limited():
     free = past_turns.UsageSummary(
         session=paid, today=nothing, allowed_money=None, allowed_tokens=None
     )
-    here, today = session_facts.usage(limited)
+    here, today = session_facts.describe_usage(limited)
     assert here == (
         "This conversation",
         "about 1,234 tokens, 1.5 s of processor time",
         "1,000 input, 234 output tokens",
     )
     assert today.value == "1,234 tokens (50,000 allowed), cost 0.0123 (2.00 allowed)"
-    assert session_facts.today(free) == "about 1,234 tokens"
+    assert session_facts.describe_today(free) == "about 1,234 tokens"
 
 
 def test_variables_are_listed_with_those_that_could_not_be_saved():
@@ -45,7 +47,7 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         "k", 3, 1_800_000_000.0, 1200, lost=many, lost_count=300, partly_saved=(("d", "a lock"),)
     )
     held = session_variables.SessionVariables(("x", "y"), 3, saved)
-    facts = session_facts.variables(held)
+    facts = session_facts.describe_variables(held)
     assert facts[:3] == [
         ("In Python now", "x, y and 3 more", ""),
         ("Saved", "1,200 variables on 15 January at 08:00 UTC", ""),
@@ -56,7 +58,7 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         ("Saved without these parts", "d (a lock)", ""),
         ("If variables are lost", "“again” re-runs the cells that made them", ""),
     ]
-    nothing = session_facts.variables(session_variables.SessionVariables())
+    nothing = session_facts.describe_variables(session_variables.SessionVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
 
 
@@ -78,7 +80,7 @@ def test_what_code_may_reach_is_listed_with_how():
             ),
         ),
     )
-    assert session_facts.network(reach) == [
+    assert session_facts.describe_network(reach) == [
         ("*.example.org", "ports 443, 8443", ""),
         (
             "a.org",
@@ -90,7 +92,7 @@ def test_what_code_may_reach_is_listed_with_how():
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),
     ]
-    (nothing,) = session_facts.network(code_activity.NO_REACH)
+    (nothing,) = session_facts.describe_network(code_activity.NO_REACH)
     assert nothing[:2] == ("Network", "none")
 
 
@@ -101,5 +103,5 @@ def test_limits_say_what_code_lacks_in_an_ordinary_container():
         (values.SandboxLevel.CONTAINER, True),
         (values.SandboxLevel.FULL, False),
     ):
-        labels = [fact.label for fact in session_facts.limits(bounds, kernels, level)]
+        labels = [fact.label for fact in session_facts.describe_limits(bounds, kernels, level)]
         assert (lacking in labels) is is_said

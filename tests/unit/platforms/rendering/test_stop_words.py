@@ -19,7 +19,7 @@ from interpreter_bot.platforms.rendering import stop_words
     ],
 )
 def test_stops(text):
-    assert stop_words.is_stop(text)
+    assert stop_words.is_stop_request(text)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_stops(text):
     ],
 )
 def test_is_a_question(text):
-    assert not stop_words.is_stop(text)
+    assert not stop_words.is_stop_request(text)
