@@ -1,4 +1,4 @@
-"""What the doctor makes of what was seen, and that its probes see what they look for."""
+"""The doctor's findings from results of probes, and the probes themselves without walls."""
 
 import asyncio
 import json
@@ -16,12 +16,12 @@ from interpreter_bot.doctor import advice, diagnosis, in_kernel_walls, trial_ker
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import forkserver_clients
 
-OWN = trial_kernels.read_bot_namespaces()
+BOT_NAMESPACES = trial_kernels.read_bot_namespaces()
 
 Walls = forkserver_clients.Walls
 CHECKS = diagnosis.CHECKS[Walls.NAMESPACES]
 
-# Checks whose failure is told, and takes no wall away.
+# Checks whose failure is reported, but does not mean that a wall is missing.
 NOT_WALLS = {"core_dumps", "doors", "host_name", "landlock", "python"}
 
 RUN = """
@@ -34,17 +34,17 @@ print(json.dumps({check.__name__: check(facts) for check in named}))
 """
 
 
-def seen(walls=Walls.NAMESPACES, **changes):
-    """A machine where every wall stands."""
+def create_results(walls=Walls.NAMESPACES, **changes):
+    """Return results of a machine where every wall holds, with changes."""
 
     def session(number):
         return trial_kernels.HostView(
             uids=frozenset({1000 + number}),
             uid=1000 + number,
-            namespaces={kind: f"{kind}:[{number}]" for kind in OWN},
+            namespaces={kind: f"{kind}:[{number}]" for kind in BOT_NAMESPACES},
         )
 
-    whole = {
+    fields = {
         "walls": walls,
         "refusal": "" if walls is Walls.NAMESPACES else "[Errno 1] unshare: not permitted",
         "shared_id_reason": "",
@@ -55,36 +55,44 @@ def seen(walls=Walls.NAMESPACES, **changes):
         "groups_reason": "version 2",
     }
     if walls is Walls.CONTAINER:
-        whole |= {"can_freeze": False, "groups_version": 0}
-    return trial_kernels.ProbeResults(**whole | changes)
+        fields |= {"can_freeze": False, "groups_version": 0}
+    return trial_kernels.ProbeResults(**fields | changes)
 
 
-def judged(walls=Walls.NAMESPACES, config=None, **changes):
-    findings = diagnosis.evaluate(seen(walls, **changes), config or settings.Settings())
+def evaluate(walls=Walls.NAMESPACES, config=None, **changes):
+    findings = diagnosis.evaluate(create_results(walls, **changes), config or settings.Settings())
     return findings, {finding.name for finding in findings if finding.is_active is False}
 
 
-def unconfined(*names, left_out=(), **facts):
-    place = pathlib.Path(trial_kernels.__file__).parent
-    files = [place / f"in_kernel_{name}.py" for name in names]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, json.dumps({"not": left_out, **facts}), *files],
+def run_checks_unconfined(*names, excluded_checks=(), **facts):
+    directory = pathlib.Path(trial_kernels.__file__).parent
+    files = [directory / f"in_kernel_{name}.py" for name in names]
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            RUN,
+            json.dumps({"not": excluded_checks, **facts}),
+            *files,
+        ],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    return {name: wrong for name, (wrong, _) in json.loads(done.stdout).items()}
+    assert process.returncode == 0, process.stderr
+    return {name: breaches for name, (breaches, _) in json.loads(process.stdout).items()}
 
 
 def test_everything_standing_is_full():
-    findings, missing = judged()
+    findings, missing = evaluate()
     assert missing == set()
     assert diagnosis.level(findings) == "full"
 
 
 def test_no_control_group_is_standard_and_the_fix_is_named():
-    findings, missing = judged(groups_version=0)
+    findings, missing = evaluate(groups_version=0)
     assert missing == {"control group"}
     assert diagnosis.level(findings) == "standard"
     [fix] = [finding.fix for finding in findings if not finding.is_active]
@@ -94,61 +102,63 @@ def test_no_control_group_is_standard_and_the_fix_is_named():
 
 @pytest.mark.parametrize("check", sorted(set(CHECKS.values()) - NOT_WALLS))
 def test_any_wall_with_a_hole_is_none(check):
-    findings, missing = judged(
-        check_results=dict(seen().check_results) | {check: (["went through"], "")}
+    findings, missing = evaluate(
+        check_results=dict(create_results().check_results) | {check: (["went through"], "")}
     )
     assert [CHECKS[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "none"
 
 
 def test_silent_probe_is_no_wall():
-    findings, _ = judged(check_results={})
+    findings, _ = evaluate(check_results={})
     assert diagnosis.level(findings) == "none"
     assert "did not answer" in next(f.detail for f in findings if f.name == "network")
 
 
 @pytest.mark.parametrize("check", sorted(NOT_WALLS))
 def test_what_is_no_wall_is_told_and_no_hole(check):
-    inside = dict(seen().check_results) | {check: (["it is not there"], "")}
-    findings, missing = judged(check_results=inside)
+    inside = dict(create_results().check_results) | {check: (["it is not there"], "")}
+    findings, missing = evaluate(check_results=inside)
     assert [CHECKS[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "full"
 
 
-@pytest.mark.parametrize("kind", sorted(OWN))
+@pytest.mark.parametrize("kind", sorted(BOT_NAMESPACES))
 def test_namespace_of_the_host_is_no_wall(kind):
-    one, two = seen().host_views
-    shared = trial_kernels.HostView(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
-    findings, missing = judged(host_views=(one, shared))
+    one, two = create_results().host_views
+    shared = trial_kernels.HostView(
+        two.uids, two.uid, dict(two.namespaces) | {kind: BOT_NAMESPACES[kind]}
+    )
+    findings, missing = evaluate(host_views=(one, shared))
     assert "namespaces" in missing
     assert diagnosis.level(findings) == "none"
 
 
 def test_namespace_of_the_neighbour_is_no_wall():
-    one, two = seen().host_views
+    one, two = create_results().host_views
     shared = dict(two.namespaces) | {"pid": one.namespaces["pid"]}
-    _, missing = judged(host_views=(one, trial_kernels.HostView(two.uids, two.uid, shared)))
+    _, missing = evaluate(host_views=(one, trial_kernels.HostView(two.uids, two.uid, shared)))
     assert missing == {"namespaces"}
 
 
 def test_root_of_the_host_is_no_wall():
-    one, two = seen().host_views
+    one, two = create_results().host_views
     root = trial_kernels.HostView(frozenset({0, 1001}), one.uid, one.namespaces)
-    findings, missing = judged(host_views=(root, two))
+    findings, missing = evaluate(host_views=(root, two))
     assert missing == {"user namespace"}
     assert diagnosis.level(findings) == "none"
 
 
 def test_shared_user_id_is_told_and_no_hole():
-    one, two = seen().host_views
+    one, two = create_results().host_views
     twin = trial_kernels.HostView(one.uids, one.uid, two.namespaces)
-    findings, missing = judged(host_views=(one, twin))
+    findings, missing = evaluate(host_views=(one, twin))
     assert missing == {"user id per session"}
     assert diagnosis.level(findings) == "full"
 
 
 def test_every_wall_of_a_container_is_a_level_of_its_own():
-    findings, missing = judged(Walls.CONTAINER)
+    findings, missing = evaluate(Walls.CONTAINER)
     assert missing == {"namespaces", "control group"}
     assert diagnosis.level(findings) == "container"
     [namespaces] = [finding for finding in findings if finding.name == "namespaces"]
@@ -164,15 +174,15 @@ OF_CONTAINERS = sorted(set(diagnosis.CHECKS[Walls.CONTAINER].values()) - NOT_WAL
 
 @pytest.mark.parametrize("check", OF_CONTAINERS)
 def test_any_wall_of_a_container_with_a_hole_is_none(check):
-    inside = dict(seen(Walls.CONTAINER).check_results) | {check: (["went through"], "")}
-    findings, _ = judged(Walls.CONTAINER, check_results=inside)
+    inside = dict(create_results(Walls.CONTAINER).check_results) | {check: (["went through"], "")}
+    findings, _ = evaluate(Walls.CONTAINER, check_results=inside)
     assert diagnosis.level(findings) == "none"
 
 
 def test_user_id_that_sessions_of_a_container_share_is_told_and_no_hole():
-    one, two = seen().host_views
+    one, two = create_results().host_views
     twin = trial_kernels.HostView(one.uids, one.uid, two.namespaces)
-    findings, missing = judged(Walls.CONTAINER, host_views=(one, twin), shared_id_reason="no")
+    findings, missing = evaluate(Walls.CONTAINER, host_views=(one, twin), shared_id_reason="no")
     assert "user id per session" in missing
     assert diagnosis.level(findings) == "container"
     [finding] = [finding for finding in findings if finding.name == "user id per session"]
@@ -186,7 +196,7 @@ def test_no_findings_are_none():
 
 
 def test_every_finding_says_what_is_lost_and_how_to_get_it():
-    findings, _ = judged(check_results={})
+    findings, _ = evaluate(check_results={})
     for finding in findings:
         assert finding.consequence
         assert finding.fix
@@ -279,7 +289,7 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
         told |= {"doors": [1], "own_places": ["/tmp/"], "has_own_ids": True}
         told["processes_of_others"] = {"the bot": os.getpid()}
         for name in ("walls", "namespaces", "container_walls"):
-            wrong = unconfined("walls", name, left_out=left_out, **told)
+            wrong = run_checks_unconfined("walls", name, excluded_checks=left_out, **told)
             # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
             assert wrong.pop("descriptors", []) == []
             assert wrong

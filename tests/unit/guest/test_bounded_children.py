@@ -1,4 +1,4 @@
-"""Children with bounds, in a kernel whose code has made itself at home."""
+"""Children with limits, in a kernel whose code has changed its process."""
 
 import os
 import resource
@@ -16,23 +16,23 @@ def _run(work):
 
 @pytest.fixture
 def ignoring_children():
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     yield
-    signal.signal(signal.SIGCHLD, before)
+    signal.signal(signal.SIGCHLD, handler)
 
 
 @pytest.fixture
 def many_open_files():
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2000), before[1]))
-    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
+    descriptors = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     yield
-    for one in opened:
-        os.close(one)
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_what_work_returns_comes_back_whole_or_not_at_all():
+def test_an_answer_is_complete_or_empty():
     assert _run(lambda: b"done") == b"done"
     assert _run(lambda: b"x" * 101) == b""
     assert _run(lambda: b"1" + 1) == b""
@@ -49,6 +49,6 @@ def test_code_may_have_many_files_open():
 
 
 def test_work_that_hangs_is_ended():
-    began = time.monotonic()
+    start_time = time.monotonic()
     assert bounded_children.run(lambda: time.sleep(60), seconds=0.5, max_bytes=100) == b""
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start_time < 30

@@ -1,4 +1,4 @@
-"""What a traceback says beyond Python's own."""
+"""Additions to Python's tracebacks."""
 
 import linecache
 
@@ -11,7 +11,7 @@ from interpreter_bot.guest import compact_tracebacks
 SALES = pandas.DataFrame({"kg": [1, 2], "crop": ["pear", "plum"]})
 
 
-def ending(code, **names):
+def format_last_lines(code, **names):
     filename = f"{compact_tracebacks.CELL_PREFIX}1>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     try:
@@ -24,14 +24,16 @@ def ending(code, **names):
 @pytest.mark.parametrize(
     "code", ["\nsales['price']", "\nsales.price", "\ndef f():\n  sales['a']\nf()"]
 )
-def test_error_for_a_missing_column_names_those_there_are(code):
-    assert ending(code, sales=SALES, other=SALES)[1] == "The columns of sales: kg, crop"
+def test_an_error_for_a_missing_column_lists_the_columns(code):
+    assert format_last_lines(code, sales=SALES, other=SALES)[1] == "The columns of sales: kg, crop"
 
 
-def test_columns_that_became_the_index_are_named_as_that():
-    told = ending("by['crop']", by=SALES.groupby("crop").sum())
-    assert told[1:] == ["The columns of by: kg (and the index: crop)", "KeyError: 'crop'"]
-    assert ending("t['a'] + t.b", t=pandas.DataFrame(columns=range(999)))[1].endswith(", 58, 59")
+def test_columns_of_the_index_are_listed_as_such():
+    lines = format_last_lines("by['crop']", by=SALES.groupby("crop").sum())
+    assert lines[1:] == ["The columns of by: kg (and the index: crop)", "KeyError: 'crop'"]
+    assert format_last_lines("t['a'] + t.b", t=pandas.DataFrame(columns=range(999)))[1].endswith(
+        ", 58, 59"
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,9 +45,9 @@ def test_columns_that_became_the_index_are_named_as_that():
     ],
 )
 def test_other_errors_say_nothing_of_columns(code, names):
-    assert "columns" not in "".join(ending(code, **names))
+    assert "columns" not in "".join(format_last_lines(code, **names))
 
 
-def test_columns_of_polars_are_named_where_it_looks_like_a_missing_name():
-    told = ending("frame.kgs", frame=polars.DataFrame({"kg": [1]}))
-    assert told[1] == "The columns of frame: kg"
+def test_an_attribute_error_lists_columns_of_polars():
+    lines = format_last_lines("frame.kgs", frame=polars.DataFrame({"kg": [1]}))
+    assert lines[1] == "The columns of frame: kg"

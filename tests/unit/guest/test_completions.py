@@ -1,4 +1,4 @@
-"""How code may go on, and that finding it out leaves the session as it is."""
+"""Completions of code; finding them must not run a user's code, or change the session."""
 
 import time
 import types
@@ -10,19 +10,19 @@ from IPython.core import interactiveshell
 
 from interpreter_bot.guest import completions
 
-ran = []
+calls = []
 
 
-def _space():
-    """Return what code has defined; a module of tests is itself looked into."""
+def _create_namespace():
+    """Return variables that code has defined."""
 
     class Hostile:
-        """Runs code whatever is done with it."""
+        """Its methods run code on any use."""
 
         here = 1
 
         def _run(self, *_):
-            ran.append(self)
+            calls.append(self)
             raise SystemExit
 
         __getattribute__ = __dir__ = __repr__ = __str__ = __eq__ = __bool__ = __call__ = _run
@@ -31,24 +31,24 @@ def _space():
         __dict__ = property(_run)
 
     class Meta(type):
-        """Likewise, of a class."""
+        """A metaclass whose methods run code on any use of the class."""
 
         def __getattribute__(cls, name):
-            ran.append(name)
+            calls.append(name)
             raise SystemExit
 
         __dir__ = __instancecheck__ = __subclasscheck__ = __call__ = __getattribute__
 
         def __eq__(cls, _):
-            ran.append(cls)
+            calls.append(cls)
             raise SystemExit
 
         def __hash__(cls):
-            ran.append(cls)
+            calls.append(cls)
             raise SystemExit
 
     class Odd(metaclass=Meta):
-        """Has a class of its own."""
+        """A class with a hostile metaclass."""
 
         inside = 1
 
@@ -70,11 +70,11 @@ def _space():
         __slots__ = ()
 
         def __hash__(self):
-            ran.append(self)
+            calls.append(self)
             return str.__hash__(self)
 
         def __eq__(self, _):
-            ran.append(self)
+            calls.append(self)
             raise SystemExit
 
     hostile = Hostile()
@@ -108,11 +108,11 @@ def _space():
         "crowd": crowd,
         "hall": hall,
     }
-    ran.clear()
+    calls.clear()
     return space
 
 
-SPACE = _space()
+SPACE = _create_namespace()
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def options_of(complete):
 )
 def test_code_goes_on_with_what_there_is(options_of, before, expected):
     assert options_of(before) == expected
-    assert ran == []
+    assert calls == []
 
 
 def test_files_are_offered_where_a_string_may_name_one(options_of, tmp_path, monkeypatch):
@@ -218,7 +218,7 @@ def test_files_are_offered_where_a_string_may_name_one(options_of, tmp_path, mon
 def test_what_is_called_says_what_it_takes(complete, before, label):
     signature = complete(before)["signature"]
     assert (signature and signature["label"]) == label
-    assert ran == []
+    assert calls == []
 
 
 def test_parameters_are_offered_and_their_function_says_what_it_is_for(complete, options_of):
@@ -231,7 +231,7 @@ def test_parameters_are_offered_and_their_function_says_what_it_is_for(complete,
 def test_a_class_that_never_answers_leaves_the_session_as_it_is(complete):
     class Stubborn:
         def __dir__(self):
-            ran.append(self)
+            calls.append(self)
             while True:
                 try:
                     time.sleep(60)
@@ -241,7 +241,7 @@ def test_a_class_that_never_answers_leaves_the_session_as_it_is(complete):
     started = time.monotonic()
     assert complete("stubborn.x", {"stubborn": Stubborn()})["options"] == []
     assert time.monotonic() - started < 10
-    assert ran == []
+    assert calls == []
 
 
 def test_many_names_are_cut_and_take_no_long(options_of):

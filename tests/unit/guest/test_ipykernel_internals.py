@@ -1,4 +1,4 @@
-"""What is used of ipykernel's private names is listed, is there, and is used in one module."""
+"""Private names of ipykernel: all uses are listed, and in one module; the names exist."""
 
 import inspect
 import pathlib
@@ -10,7 +10,7 @@ from interpreter_bot import guest
 from interpreter_bot.guest import kernel_apps
 
 GUEST = pathlib.Path(guest.__file__).parent
-# Attributes that a kernel has, whether its class or its methods give it them.
+# Private attributes of ipykernel's kernel, which its class or its methods define.
 PRIVATE_NAMES = {
     name
     for kind in ipkernel.IPythonKernel.__mro__

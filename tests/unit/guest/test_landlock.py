@@ -1,4 +1,4 @@
-"""Landlock without any other wall before it, in processes that only it confines."""
+"""Landlock in processes without any other wall."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from interpreter_bot.guest import landlock, syscalls
 
 ABI = syscalls.landlock_abi()
 pytestmark = pytest.mark.skipif(ABI < 2, reason="the kernel has no Landlock, or too old a one")
-# Prints how each attempt ended, by name.
+# Prints the result of each attempt by its name.
 RUN = r"""
 import errno, fcntl, json, os, signal, socket, subprocess, sys
 from interpreter_bot.guest import landlock, syscalls
@@ -73,12 +73,12 @@ for name, attempt in ATTEMPTS.items():
         answers[name] = "allowed"
 print(json.dumps(answers))
 """
-OWN = [
+ALLOWED = [
     *("list all", "read what is shown", "execute", "write and remove", "truncate"),
     *("move and link", "make", "use a device", "reach its own"),
 ]
-# The ABI since when it is refused, and how.
-REFUSED = {
+# By attempt: the first ABI that refuses it, and the error.
+REFUSALS = {
     "read what is beside": (2, "EACCES"),
     "write what is shown": (2, "EACCES"),
     "create beside": (2, "EACCES"),
@@ -92,54 +92,54 @@ REFUSED = {
 }
 
 
-def attempted(place, abi=None):
-    for folder in ("shown", "beside", "own/a", "own/b"):
-        (place / folder).mkdir(parents=True)
+def run_attempts(directory, abi=None):
+    for name in ("shown", "beside", "own/a", "own/b"):
+        (directory / name).mkdir(parents=True)
     for file in ("shown/file", "beside/file", "own/a/x"):
-        (place / file).write_text("x")
-    shutil.copy("/bin/true", place / "beside/true")
-    with socket.socket(socket.AF_UNIX) as other:
-        abstract = f"landlock {place}"
-        other.bind("\0" + abstract)
-        other.listen()
-        told = json.dumps({"place": str(place), "abi": abi, "abstract": abstract})
+        (directory / file).write_text("x")
+    shutil.copy("/bin/true", directory / "beside/true")
+    with socket.socket(socket.AF_UNIX) as listener:
+        abstract = f"landlock {directory}"
+        listener.bind("\0" + abstract)
+        listener.listen()
+        parameters = json.dumps({"place": str(directory), "abi": abi, "abstract": abstract})
         root = pathlib.Path(landlock.__file__).parents[2]
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, told], cwd=root, capture_output=True, text=True
+        process = subprocess.run(
+            [sys.executable, "-c", RUN, parameters], cwd=root, capture_output=True, text=True
         )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    return attempted(tmp_path_factory.mktemp("lock"))
+    return run_attempts(tmp_path_factory.mktemp("lock"))
 
 
-@pytest.mark.parametrize("what", OWN)
+@pytest.mark.parametrize("what", ALLOWED)
 def test_what_analysis_needs_is_allowed(answers, what):
     assert answers[what] == "allowed"
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", REFUSALS)
 def test_everything_else_is_refused_by_landlock_alone(answers, what):
-    since, error = REFUSED[what]
+    since, error = REFUSALS[what]
     if since <= ABI:
         assert answers[what] == error
 
 
 @pytest.mark.parametrize("abi", [abi for abi in (2, 3, 5, 6) if abi < ABI])
 def test_an_older_kernel_refuses_what_it_can(tmp_path, abi):
-    answers = attempted(tmp_path, abi)
+    answers = run_attempts(tmp_path, abi)
 
     assert answers.pop("abi") == abi
     refused = {name for name, answer in answers.items() if answer in ("EACCES", "EPERM")}
-    assert refused == {name for name, (since, _) in REFUSED.items() if since <= abi}
+    assert refused == {name for name, (since, _) in REFUSALS.items() if since <= abi}
 
 
 @pytest.mark.parametrize("abi", [0, 1])
 def test_a_kernel_without_it_or_with_the_first_is_left_alone(tmp_path, abi):
-    answers = attempted(tmp_path, abi)
+    answers = run_attempts(tmp_path, abi)
 
     assert answers["abi"] == 0
     assert answers["move and link"] == answers["read what is beside"] == "allowed"

@@ -1,4 +1,4 @@
-"""Commands that install packages, told from others."""
+"""Recognition of commands and imports for which packages are requested."""
 
 import shutil
 import types
@@ -9,7 +9,7 @@ from interpreter_bot.guest import package_requests
 
 
 @pytest.mark.parametrize(
-    ("command", "wanted"),
+    ("command", "arguments"),
     [
         ("pip install -q x", ["-q", "x"]),
         ("pip3 install 'x>=1' y", ["x>=1", "y"]),
@@ -21,8 +21,8 @@ from interpreter_bot.guest import package_requests
         ("pip install x | tail -n 1", ["x"]),
     ],
 )
-def test_an_installation_is_recognised(command, wanted):
-    assert package_requests.parse_install_command(command) == wanted
+def test_an_installation_is_recognised(command, arguments):
+    assert package_requests.parse_install_command(command) == arguments
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_an_installation_is_recognised(command, wanted):
         *("pip install x\nls", "pip install x | sh"),
     ],
 )
-def test_what_does_more_is_left_to_the_shell(command):
+def test_other_commands_are_left_to_the_shell(command):
     assert package_requests.parse_install_command(command) is None
 
 
@@ -47,23 +47,23 @@ def test_what_does_more_is_left_to_the_shell(command):
         ImportError(name="x"),
     ],
 )
-def test_nobody_is_asked_about_what_no_package_would_bring(error):
-    # Without a kernel, to ask would fail.
+def test_modules_that_no_package_has_are_not_requested(error):
+    # Without a kernel, a request would fail.
     assert package_requests.install_for_import(None, error) == ("", True)
 
 
-def test_no_index_hears_of_a_module_in_the_workspace_wherever_code_has_gone(tmp_path, monkeypatch):
+def test_names_of_modules_in_the_workspace_are_not_requested(tmp_path, monkeypatch):
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     (home / "lib").mkdir(parents=True)
     (home / "lib/mine.py").touch()
     elsewhere.mkdir()
     (elsewhere / "other.py").touch()
-    # It cannot ask.
+    # This kernel cannot send requests.
     kernel = types.SimpleNamespace(home=str(home))
     monkeypatch.chdir(elsewhere)
     for name in ("mine", "other"):
-        told = package_requests.install_for_import(kernel, ModuleNotFoundError(name=name))
-        assert told == ("", True)
+        answer = package_requests.install_for_import(kernel, ModuleNotFoundError(name=name))
+        assert answer == ("", True)
     shutil.rmtree(elsewhere)
     mine = ModuleNotFoundError(name="mine")
     assert package_requests.install_for_import(kernel, mine) == ("", True)

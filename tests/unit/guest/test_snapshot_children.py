@@ -1,4 +1,4 @@
-"""What children that save variables report, and how they end."""
+"""Reports and ends of the children that save variables."""
 
 import os
 import signal
@@ -10,25 +10,25 @@ from interpreter_bot.guest import snapshot_children
 from interpreter_bot.guest.snapshot_children import Loss, Step
 
 
-def run(work, seconds=10.0):
-    """Return what a child reports, and its ending."""
+def run_child(work, seconds=10.0):
+    """Return a child's messages, and its final report."""
     messages = []
     deadline = time.monotonic() + seconds
     return messages, snapshot_children.run_in_child(work, messages.append, deadline)
 
 
-def test_what_a_child_reports_comes_in_its_order():
+def test_reports_of_a_child_arrive_in_order():
     def work(report):
         for name in "ab":
             report(Step(name, 5.0))
             report(Loss(name, f"why\n{name}\udcff"))
 
-    messages, ending = run(work)
+    messages, ending = run_child(work)
     assert messages == [Loss("a", "why\na\udcff"), Loss("b", "why\nb\udcff")]
     assert (ending.name, ending.reason) == ("b", "")
 
 
-def test_one_that_ends_is_not_taken_for_one_that_is_late():
+def test_a_child_that_dies_is_told_from_one_that_is_late():
     def end(report):
         report(Step("a", 5.0))
         os._exit(1)
@@ -41,7 +41,7 @@ def test_one_that_ends_is_not_taken_for_one_that_is_late():
         report(Step("c", 5.0))
         raise SystemExit("no")
 
-    endings = [run(work)[1] for work in (end, sleep, fail)]
+    endings = [run_child(work)[1] for work in (end, sleep, fail)]
     assert [(ending.name, ending.reason) for ending in endings] == [
         ("a", snapshot_children.DIED),
         ("b", snapshot_children.TOO_LATE),
@@ -62,58 +62,58 @@ def written(monkeypatch):
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("content", "pause", "seconds", "reason"),
-    # The one is ended for how much it is, the other for how long it takes.
+    # The first child exceeds the size of a message, the second one its time.
     [
         (b"x" * 65536, 0.001, 20.0, snapshot_children.DIED),
         (b'0000000000000000["Loss", {"name": "a", "reason": ""}]\n' * 60, 0.0, 1.0, "time"),
     ],
 )
-def test_one_that_writes_without_an_end_is_ended(written, content, pause, seconds, reason):
+def test_a_child_that_writes_for_ever_is_killed(written, content, pause, seconds, reason):
     def write(report):
-        # Else it is that which ends it.
+        # The leader shall end the child, not this timer.
         signal.setitimer(signal.ITIMER_REAL, 0)
         report(Step("a", seconds))
         if not pause:
-            # So that there is always something to be read.
+            # Several writers, so that there is always something to be read.
             os.fork(), os.fork()
         while True:
             written(content)
             time.sleep(pause)
 
-    begun = time.monotonic()
-    _, ending = run(write, seconds)
+    start_time = time.monotonic()
+    _, ending = run_child(write, seconds)
     assert ending.name == "a"
     assert reason in ending.reason
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - start_time < 15
 
 
 @pytest.mark.parametrize("forged", [b"{\n", b"[]\n", b'["Loss", {}]\n', b'["Gone", {}]\n'])
-def test_one_that_forges_what_cannot_be_read_is_ended(written, forged):
+def test_a_child_that_forges_a_report_is_killed(written, forged):
     def write(report):
         report(Step("a", 5.0))
         written(b"0" * 16 + forged)
         time.sleep(60)
 
-    assert run(write) == ([], snapshot_children.ChildReport("a", snapshot_children.DIED))
+    assert run_child(write) == ([], snapshot_children.ChildReport("a", snapshot_children.DIED))
 
 
-def test_one_whose_parent_is_ended_ends_all_the_same():
+def test_a_child_ends_after_its_parent_was_killed():
     def end_parent(_):
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
 
-    begun = time.monotonic()
-    read, write = os.pipe()
+    start_time = time.monotonic()
+    reader, writer = os.pipe()
     parent = os.fork()
     if not parent:
         try:
-            os.close(read)
-            run(end_parent, 2.0)
+            os.close(reader)
+            run_child(end_parent, 2.0)
         finally:
             os._exit(1)
-    os.close(write)
-    # The end of it: nobody has it open any more.
-    assert os.read(read, 1) == b""
-    os.close(read)
+    os.close(writer)
+    # The end of the file: no process has the pipe open any more.
+    assert os.read(reader, 1) == b""
+    os.close(reader)
     assert os.waitpid(parent, 0)[1] == signal.SIGKILL
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - start_time < 30

@@ -1,11 +1,11 @@
-"""In which order what programs print is shown."""
+"""The order in which output of programs is shown."""
 
 import json
 import subprocess
 import sys
 
-# While the first of a program's errors is taken, it prints two lines, one to each descriptor.
-PRINTING = """
+# While the first error of a program is read, the program prints a line to each descriptor.
+SCRIPT = """
 import json, os
 from interpreter_bot.guest import standard_streams
 
@@ -26,10 +26,10 @@ os.write(result, json.dumps(shown).encode())
 """
 
 
-def test_errors_come_after_what_was_printed_before_them():
-    # In a process of its own, whose descriptors it may take.
-    printed = subprocess.run([sys.executable, "-c", PRINTING], stdout=subprocess.PIPE, check=True)
-    assert json.loads(printed.stdout) == [
+def test_an_error_is_shown_after_earlier_output():
+    # In a process of its own, because a printer replaces descriptors 1 and 2.
+    process = subprocess.run([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, check=True)
+    assert json.loads(process.stdout) == [
         ["stderr", "first\n"],
         ["stdout", "progress\n"],
         ["stderr", "second\n"],

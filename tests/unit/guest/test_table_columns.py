@@ -1,4 +1,4 @@
-"""Columns of tables, whose libraries alone are asked."""
+"""Columns of tables, read without running a user's code."""
 
 import sys
 import tracemalloc
@@ -11,47 +11,47 @@ import pytest
 
 from interpreter_bot.guest import safe_reprs, table_columns, table_views
 
-MANY = 50_000
+COLUMN_COUNT = 50_000
 
 
 @pytest.mark.parametrize(
-    "made",
+    "create_table",
     [
-        lambda: pandas.DataFrame([range(MANY)]),
-        lambda: polars.DataFrame([polars.Series(f"column {n}", [0]) for n in range(MANY)]),
-        lambda: pyarrow.table({f"column {n}": [0] for n in range(MANY)}),
+        lambda: pandas.DataFrame([range(COLUMN_COUNT)]),
+        lambda: polars.DataFrame([polars.Series(f"column {n}", [0]) for n in range(COLUMN_COUNT)]),
+        lambda: pyarrow.table({f"column {n}": [0] for n in range(COLUMN_COUNT)}),
     ],
     ids=["pandas", "polars", "pyarrow"],
 )
-def test_columns_are_named_as_they_are_asked_for(made):
-    table = made()
+def test_names_of_columns_are_read_on_request(create_table):
+    table = create_table()
     tracemalloc.start()
     try:
         source = table_columns.read(table)
-        last = source.name(source.column_count - 1)
-        limit = tracemalloc.get_traced_memory()[1]
+        last_name = source.name(source.column_count - 1)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert source.column_count - source.index_count == MANY
-    assert last.endswith(f"{MANY - 1}")
-    assert limit < 4 * MANY
-    asked = '{"rows": [0, 1], "columns": [0, 2], "search": "x"}'
-    assert "too large" in table_views.answer(table, asked, ("t1", 1))
+    assert source.column_count - source.index_count == COLUMN_COUNT
+    assert last_name.endswith(f"{COLUMN_COUNT - 1}")
+    assert peak_bytes < 4 * COLUMN_COUNT
+    request = '{"rows": [0, 1], "columns": [0, 2], "search": "x"}'
+    assert "too large" in table_views.answer(table, request, ("t1", 1))
 
 
-def test_a_module_of_a_users_is_no_library(monkeypatch):
-    ran = []
+def test_a_module_of_the_user_is_no_library(monkeypatch):
+    calls = []
 
     class Lazy(types.ModuleType):
         def __getattr__(self, name):
-            ran.append(name)
-            return Own
+            calls.append(name)
+            return UserClass
 
-    class Own:
+    class UserClass:
         __module__ = "pandas.own"
 
     monkeypatch.setitem(sys.modules, "pandas.own", Lazy("pandas.own"))
-    assert not safe_reprs.is_from(Own, "pandas")
-    assert ran == []
+    assert not safe_reprs.is_from(UserClass, "pandas")
+    assert calls == []
     assert safe_reprs.is_from(pandas.Timestamp, "pandas")
     assert not safe_reprs.is_from(pandas.Timestamp, "polars")
