@@ -85,7 +85,7 @@ async def test_files_of_a_bucket_are_listed_by_pages_and_read(kind):
         ("az", {"azure_storage_account_key": "YW5vdGhlcg=="}),
     ],
 )
-async def test_who_signs_wrongly_gets_nothing_and_hears_of_no_address(kind, changed):
+async def test_wrong_credentials_get_nothing_and_learn_no_address(kind, changed):
     with buckets.serving(kind, FILES) as server:
         given = options(kind, server.url, **changed)
         for request in ({"do": "list", "prefix": ""}, {"do": "get", "name": "2025/old.csv"}):

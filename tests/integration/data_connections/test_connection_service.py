@@ -122,7 +122,7 @@ async def test_a_query_gives_a_data_frame_and_is_recorded(place):
     assert "2026" not in query.statement
 
 
-async def test_tables_and_columns_are_told_in_the_kernel_and_to_the_model(place):
+async def test_tables_and_columns_are_described_to_code_and_model(place):
     told = await place.run(
         "print(connections, *connections['sales'].tables().name,"
         " *connections['secret'].schema('orders').column)"
@@ -134,7 +134,7 @@ async def test_tables_and_columns_are_told_in_the_kernel_and_to_the_model(place)
     assert "about 1,000 rows: What was sold." in offers["secret"].model_details
 
 
-async def test_what_is_cut_is_said_to_who_reads(place):
+async def test_a_cut_result_has_a_notice(place):
     told = await place.run("print(len(connections['sales'].query('select * from orders')))")
     assert "sales: cut after 500 rows" in told
     assert "500" in told.splitlines()
@@ -154,14 +154,14 @@ async def test_a_file_is_put_into_the_workspace_and_recorded(place):
     assert "no file" in missing.reason
 
 
-async def test_an_error_is_in_the_databases_words(place):
+async def test_an_error_has_the_message_of_the_database(place):
     told = await place.run("connections['secret'].query('select nothing from orders')")
     assert 'connections.QueryError: column "nothing" does not exist' in told
     assert "data_connection_objects" not in told
     assert "pyarrow" not in told
 
 
-async def test_who_may_not_use_a_connection_does_not_see_it(place):
+async def test_a_connection_is_hidden_from_people_who_may_not_use_it(place):
     ask = "print(list(connections)); connections['secret'].query('select 1')"
     raw = (
         "import http.client, os\n"
@@ -177,7 +177,7 @@ async def test_who_may_not_use_a_connection_does_not_see_it(place):
     await place.run("1", HERE, "U1")
 
 
-async def test_the_secret_is_nowhere_in_the_kernel(place):
+async def test_no_secret_of_a_connection_is_in_the_kernel(place):
     told = await place.run(
         "connections['secret'].query('select 1')\n"
         "import gc, os, sys\n"
@@ -232,7 +232,7 @@ async def test_a_flood_of_one_session_leaves_room_for_others(place):
     assert await first == "60"
 
 
-async def test_all_that_is_asked_counts_and_too_much_of_it_is_refused(sqlite_file):
+async def test_all_requests_count_and_too_many_are_refused(sqlite_file):
     config = settings.Settings(
         connections=(settings.Connection(name="sales", kind="sqlite", address=str(sqlite_file)),),
     )
@@ -246,7 +246,7 @@ async def test_all_that_is_asked_counts_and_too_much_of_it_is_refused(sqlite_fil
     assert '"name": "orders"' in told[1]
 
 
-async def test_nonsense_through_the_door_is_refused(place):
+async def test_invalid_requests_are_refused(place):
     told = await place.run(
         "import http.client\n"
         "for body in (b'', b'[]', b'{\"sql\": 1}', b'{\"what\": 1}', b'x' * 2_000_000):\n"
@@ -260,7 +260,7 @@ async def test_nonsense_through_the_door_is_refused(place):
     assert told.split() == ["400", "400", "400", "400", "413"]
 
 
-async def test_whose_code_runs_is_forgotten_where_another_bot_may_have_had_the_doors(place):
+async def test_people_of_a_session_are_forgotten_if_another_bot_may_have_had_its_doors(place):
     key = values.format_key(values.SessionKey("web", thread="moved"))
 
     def names():

@@ -80,7 +80,7 @@ async def test_flight_sql_gives_rows_by_parameters_and_its_tables(flight):
         assert listed["columns"] == kinds
 
 
-async def test_flight_sql_lets_nothing_be_written_and_says_why_in_a_sentence(flight):
+async def test_flight_sql_refuses_writing_with_a_sentence(flight):
     async with connected(flight) as workers:
         said = await refused(
             workers,
@@ -95,14 +95,14 @@ async def test_flight_sql_lets_nothing_be_written_and_says_why_in_a_sentence(fli
         assert await refused(workers, "select 1") == ["who is it"]
 
 
-async def test_without_the_operators_word_nothing_is_asked_of_it(flight):
+async def test_nothing_is_sent_unless_the_operator_confirms_a_read_only_login(flight):
     async with processes("flightsql", flight.address()) as workers:
         (said,) = await refused(workers, "select 1")
     assert "Ask whoever runs this bot to confirm that its login can only read" in said
     assert not [note for note in flight.notes if "runs" in note]
 
 
-async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_again(flight):
+async def test_a_cancelled_query_stops_on_the_server_and_its_process_is_reused(flight):
     async with connected(flight) as workers:
         asking = asyncio.create_task(ask(workers, "select 'sleep'", seconds=60.0))
         await flight.noted(runs="select 'sleep'")

@@ -128,7 +128,7 @@ async def test_mariadb_gives_rows_with_types_and_its_tables(mariadb):
 
 
 @pytest.mark.parametrize("user", ["reader", "writer"])
-async def test_mariadb_lets_nothing_be_written_even_by_who_might(mariadb, user):
+async def test_mariadb_refuses_writing_even_by_a_login_that_may_write(mariadb, user):
     before = mariadb.sql("checksum table shop.orders")
     async with processes("sqlalchemy", mariadb.address(user)) as workers:
         said = await refused(
@@ -155,7 +155,7 @@ async def test_mariadb_lets_nothing_be_written_even_by_who_might(mariadb, user):
     assert all(PASSWORD not in sentence for sentence in said)
 
 
-async def test_what_is_cancelled_or_cut_stops_on_the_server(mariadb):
+async def test_a_cancelled_or_cut_query_stops_on_the_server(mariadb):
     async with processes("sqlalchemy", mariadb.address("reader")) as workers:
         slow = "select benchmark(1000000000000, md5('x'))"
         asking = asyncio.create_task(ask(workers, slow, seconds=60.0))

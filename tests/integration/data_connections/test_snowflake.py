@@ -28,7 +28,7 @@ KEY = "adbc.snowflake.sql.client_option.jwt_private_key_pkcs8_value"
     ],
     ids=["unreachable", "malformed", "no key"],
 )
-async def test_what_is_wrong_is_for_the_log_and_names_no_secret(address, options, told):
+async def test_an_error_of_connecting_is_logged_without_secrets(address, options, told):
     async with processes("snowflake", address, options=options, login_only_reads=True) as workers:
         _, answer = await ask(workers, "select 1")
     # People are told that it cannot be reached; what stands here is for the operator.

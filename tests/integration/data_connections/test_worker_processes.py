@@ -95,7 +95,7 @@ async def test_sqlite_gives_rows_with_types(sqlite_file):
 
 
 @pytest.mark.slow
-async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(tmp_path):
+async def test_a_listing_fits_a_frame_with_all_names_and_a_notice(tmp_path):
     columns = ", ".join(f"{'ü' * 200}{number}" for number in range(400))
     with contextlib.closing(sqlite3.connect(tmp_path / "wide.db")) as connection, connection:
         for number in range(30):
@@ -113,7 +113,7 @@ async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(
     assert told[-1]["columns"] == []
 
 
-async def test_sqlite_lets_nothing_be_written_or_read_elsewhere(sqlite_file, tmp_path):
+async def test_sqlite_refuses_writing_and_reading_other_files(sqlite_file, tmp_path):
     other = tmp_path / "other.db"
     with contextlib.closing(sqlite3.connect(other)) as connection, connection:
         connection.execute("create table secrets (x)")
@@ -165,7 +165,7 @@ async def test_postgresql_gives_rows_with_types(postgresql):
         assert table.num_rows
 
 
-async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
+async def test_postgresql_refuses_writing_even_by_a_login_that_may_write(postgresql):
     """Asked as a superuser: what remains is what transactions hold back."""
     postgresql.sql(
         "create or replace function wipe() returns int language sql "
@@ -198,7 +198,7 @@ async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
 
 
 @pytest.mark.slow
-async def test_postgresql_tells_its_tables_and_what_a_login_could_change(postgresql):
+async def test_postgresql_lists_tables_and_what_a_login_could_change(postgresql):
     async with (
         processes("postgresql", postgresql.reader) as workers,
         workers.lend_worker() as worker,
@@ -215,7 +215,7 @@ async def test_postgresql_tells_its_tables_and_what_a_login_could_change(postgre
         assert "superuser" in (await worker.send_request({"do": "probe"}))["writable"]
 
 
-async def test_postgresql_calls_no_function_with_effects_and_names_those_that_anybody_may(
+async def test_postgresql_refuses_functions_with_effects_and_lists_callable_ones(
     postgresql,
 ):
     before = postgresql.sql("select pg_current_wal_insert_lsn()")
@@ -236,7 +236,7 @@ async def test_postgresql_calls_no_function_with_effects_and_names_those_that_an
     assert postgresql.sql(written) == "t"
 
 
-async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_again(postgresql):
+async def test_a_cancelled_query_stops_on_the_server_and_its_process_is_reused(postgresql):
     running = (
         "select count(*) from pg_stat_activity where state = 'active' "
         "and query like '%pg_sleep(50)%' and pid <> pg_backend_pid()"
@@ -254,7 +254,7 @@ async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_aga
 @pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.parametrize("limits", [{"rows": 10}, {"bytes": 100}])
-async def test_what_is_too_much_is_cut_and_said(limits, postgresql, sqlite_file):
+async def test_a_result_over_a_limit_is_cut_with_a_notice(limits, postgresql, sqlite_file):
     for kind, address in (("postgresql", postgresql.reader), ("sqlite", sqlite_file)):
         async with processes(kind, address) as workers:
             table, told = await ask(workers, "select id from orders", **limits)

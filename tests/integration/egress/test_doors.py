@@ -90,12 +90,12 @@ async def place():
         yield opened
 
 
-async def test_requests_reaches_what_is_listed_through_the_tunnel(place):
+async def test_requests_reaches_a_listed_host_through_the_tunnel(place):
     assert await place.run(GET.format(port=place.outside.port)) == "outside"
     assert place.outside.heads[-1].startswith("GET /x HTTP/1.1\r\n")
 
 
-async def test_other_clients_find_the_way_by_themselves(place):
+async def test_other_clients_use_the_proxy_without_configuration(place):
     code = f"""
 import os, ssl, urllib.request
 url = 'https://data.example.org:{place.outside.port}/y'
@@ -107,7 +107,7 @@ print(bundle.count('BEGIN CERTIFICATE') > 50)
     assert (await place.run(code)).split() == ["outside", "True"]
 
 
-async def test_what_is_not_listed_is_refused_with_the_reason_and_asked_of_nobody(place):
+async def test_an_unlisted_host_is_refused_with_a_reason_and_not_contacted(place):
     before = place.outside.connections
     told = await place.run(GET.replace("data.", "evil.").format(port=place.outside.port))
     assert "evil.example.org" in told
@@ -127,7 +127,7 @@ async def test_a_place_without_rules_has_its_doors_shut(place):
     assert told.split() == ["None", "True", "True", "True", "True"]
 
 
-async def test_nothing_but_the_proxy_leads_outside(place):
+async def test_only_the_proxy_leads_outside(place):
     code = (
         "import socket\n"
         f"for address in ('127.0.0.1', {place.outside.port}), ('10.0.0.1', 443), ('1.1.1.1', 53):\n"
@@ -156,7 +156,7 @@ async def test_a_door_is_gone_with_its_kernel(place):
             await asyncio.sleep(0.01)
 
 
-async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that_to_the_next(place):
+async def test_a_setup_that_is_cancelled_runs_at_the_next_execution(place):
     key = values.SessionKey("web", thread="stopped")
     address = values.format_key(key)
     async with place.host.pool.lease(address) as held, place.host.lease(address) as lease:
@@ -177,7 +177,7 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
     await place.host.forget(address)
 
 
-async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untold(place):
+async def test_a_stopped_setup_of_doors_is_an_error(place):
     await place.run("1")
     statuses = await place.host.statuses()
     kernel_id = statuses[values.format_key(OPEN)].kernel_id
@@ -193,7 +193,7 @@ async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untol
         await telling
 
 
-async def test_a_door_that_is_flooded_serves_again(place):
+async def test_a_flooded_door_serves_again(place):
     flood = """
 import socket
 held = []
@@ -208,7 +208,7 @@ held.clear()
     assert await place.run(GET.format(port=place.outside.port)) == "outside"
 
 
-async def test_a_secret_is_nowhere_inside(place):
+async def test_no_secret_is_in_the_kernel(place):
     code = f"""
 import os, requests
 print(requests.get('https://read.example.org:{place.outside.port}/x').text)
@@ -223,7 +223,7 @@ print('PRIVATE' in bundle, word in bundle)
     assert SECRET not in told
 
 
-async def test_variables_of_the_door_are_not_what_code_left(place):
+async def test_proxy_variables_are_not_saved_with_a_session(place):
     state = await place.run(
         "import sys\n"
         "state = next(m for n, m in sys.modules.items() if n.endswith('interpreter_state'))"

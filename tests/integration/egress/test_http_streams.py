@@ -10,7 +10,7 @@ import h11
 from interpreter_bot.egress import http_streams, opaque_tunnels
 
 
-async def test_a_body_of_tiny_chunks_is_joined_counted_whole_and_holds_nobody_up():
+async def test_a_body_of_tiny_chunks_is_joined_counted_and_blocks_nobody():
     server, client = socket.socketpair()
     ends = await opaque_tunnels.StreamPair.accept(server)
     _, writer = await asyncio.open_connection(sock=client)

@@ -9,7 +9,7 @@ import threading
 from interpreter_bot.egress import outbound_connections
 
 
-async def test_one_session_leaves_the_others_threads_to_look_up_names(monkeypatch):
+async def test_one_session_cannot_use_all_threads_for_names(monkeypatch):
     held, begun = threading.Event(), []
 
     def slow(host, port, **_):

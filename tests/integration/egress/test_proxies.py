@@ -150,7 +150,7 @@ AMBIGUOUS = {
 }
 
 
-async def test_what_two_sides_could_read_differently_is_passed_on_by_nobody():
+async def test_ambiguous_http_is_not_passed_on():
     async with external_servers.ExternalServer.open() as server, door(to(server)) as one:
         for name, raw in AMBIGUOUS.items():
             answer = await one.ask(raw.replace(b"{h}", f"{HOST}:{server.port}".encode()))
@@ -158,7 +158,7 @@ async def test_what_two_sides_could_read_differently_is_passed_on_by_nobody():
         assert server.connections == 0
 
 
-async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
+async def test_plain_http_is_rebuilt_without_headers_of_one_connection():
     async with external_servers.ExternalServer.open() as server, door(to(server)) as one:
         raw = (
             f"POST http://{HOST.upper()}:{server.port}/a?b=c HTTP/1.1\r\n"
@@ -180,7 +180,7 @@ async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
     assert (contact.sent_bytes, contact.received_bytes) == (len(raw), received), "heads count too"
 
 
-async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
+async def test_the_client_hello_has_to_name_the_host_of_the_tunnel():
     async with external_servers.ExternalServer.open(HOST) as server, door(to(server)) as one:
         reader, writer = await one.tunnel(
             f"{HOST}:{server.port}", name=HOST, trusted=server.authority.certificate
@@ -219,7 +219,7 @@ async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
         f"{HOST}%2eevil.org:443",
     ],
 )
-async def test_what_is_not_listed_is_not_even_looked_up(target):
+async def test_an_unlisted_host_is_not_looked_up(target):
     resolve = external_servers.make_resolver(["127.0.0.1"])
     async with door({"host": HOST, **LISTED}, resolve=resolve) as one:
         answer = await one.ask(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
@@ -228,7 +228,7 @@ async def test_what_is_not_listed_is_not_even_looked_up(target):
     assert resolve.hosts == []
 
 
-async def test_a_name_is_dialled_where_it_was_checked():
+async def test_the_checked_address_of_a_name_is_dialled():
     async with external_servers.ExternalServer.open() as server:
         resolve = external_servers.make_resolver(
             ["10.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]
@@ -244,7 +244,7 @@ async def test_a_name_is_dialled_where_it_was_checked():
             assert len(resolve.hosts) == 2, "looked up once for each"
 
 
-async def test_what_code_must_not_know_is_added_and_never_comes_back():
+async def test_secrets_are_added_and_never_returned_to_code():
     def answer(head):
         path = head.split(" ")[1]
         if path == "/ok/head":
@@ -292,7 +292,7 @@ async def test_what_code_must_not_know_is_added_and_never_comes_back():
     assert KEY not in repr(one.contacts)
 
 
-async def test_a_host_has_a_plain_address_of_the_kernels_own():
+async def test_a_host_is_reached_by_a_plain_address_of_the_kernel():
     def answer(head):
         if "/ok/moved" in head:
             return external_servers.make_response(
@@ -348,7 +348,7 @@ async def test_a_host_has_a_plain_address_of_the_kernels_own():
         (get("/ok/x", port=80), 421),
     ],
 )
-async def test_a_request_beside_its_rule_is_refused_in_the_place_of_the_host(raw, expected):
+async def test_a_request_against_its_rule_is_refused_instead_of_forwarded(raw, expected):
     rule = {"host": HOST, "paths": ["/ok/"], "methods": ["GET"], **LISTED}
     resolve = external_servers.make_resolver(["127.0.0.1"])
     async with door(rule, resolve=resolve) as one:
@@ -368,7 +368,7 @@ async def test_a_host_that_cannot_prove_its_name_gets_nothing():
     assert server.heads == []
 
 
-async def test_limits_end_what_is_too_much_and_too_often():
+async def test_too_much_traffic_and_too_many_requests_are_refused():
     limits = settings.EgressLimits(requests=3, sent_bytes=200, received_bytes=1000)
     answers = iter([b"x" * 1001, b"x" * 900])
     async with external_servers.ExternalServer.open(
@@ -386,7 +386,7 @@ async def test_limits_end_what_is_too_much_and_too_often():
     assert "bytes allowed" in spent[2]
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for_and_the_client_is_told():
+async def test_a_silent_server_times_out_and_the_client_learns_why():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         async with door({"host": HOST, "ports": [port], **LISTED}, idle_seconds=0.2) as one:
@@ -403,7 +403,7 @@ async def test_a_tunnel_is_asked_for_without_a_body():
     assert server.connections == 0
 
 
-async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_hears_of_it():
+async def test_a_person_approves_a_request_before_anything_is_sent():
     asked, answers = [], iter(["yes", "no", "session"])
 
     async def ask(request):
@@ -431,7 +431,7 @@ async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_h
     assert (asked[0].subject, asked[0].grant) == ("request", f"POST {HOST}:{server.port}")
 
 
-async def test_a_long_question_is_cut_and_who_does_not_answer_is_not_asked_again_at_once():
+async def test_a_long_question_is_cut_and_a_refusal_is_repeated_for_a_while():
     asked = []
 
     async def ask(request):
@@ -450,7 +450,7 @@ async def test_a_long_question_is_cut_and_who_does_not_answer_is_not_asked_again
     assert server.connections == 0
 
 
-async def test_who_went_is_asked_for_no_more_and_who_waits_is_sent_whole():
+async def test_a_client_that_disconnects_withdraws_its_question():
     begun, dropped, is_patient = asyncio.Event(), asyncio.Event(), False
 
     async def ask(request):
@@ -484,7 +484,7 @@ async def test_who_went_is_asked_for_no_more_and_who_waits_is_sent_whole():
     assert server.bodies == [body]
 
 
-async def test_no_more_are_served_at_once_than_may_be():
+async def test_parallel_connections_are_limited():
     async with door({"host": HOST, **LISTED}, max_connections=2) as one:
         silent = [await one.connect() for _ in range(2)]
         waiting = asyncio.create_task(one.ask(b"CONNECT evil.org:443 HTTP/1.1\r\nHost: x\r\n\r\n"))

@@ -98,7 +98,7 @@ async def until(is_true) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
+async def test_the_next_bot_takes_over_doors_in_use(place):
     certificate = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})\n"
     leased = place.server._doors._doors_by_kernel
     async with place.bot() as (host, keeper):
@@ -129,14 +129,14 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
         await until(lambda: not (leased or keeper.door_tasks))
 
 
-async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
+async def test_missing_doors_cannot_be_leased(place):
     async with place.bot() as (host, keeper):
         told = await host._doors._lease(KEY, "no-such-kernel")
         assert told is None
         assert not keeper.door_tasks
 
 
-async def test_code_waits_for_a_person_and_its_time_stands_still(place):
+async def test_the_time_limit_of_code_pauses_while_it_waits_for_a_person(place):
     asked = []
 
     async def ask(request):
@@ -164,7 +164,7 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         assert not host.reach(KEY).grants
 
 
-async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(place):
+async def test_a_question_is_dropped_when_its_bot_no_longer_waits(place):
     asking, begun, dropped = [], asyncio.Event(), asyncio.Event()
 
     async def ask(request):
@@ -193,7 +193,7 @@ async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(pl
         await host.forget(KEY)
 
 
-async def test_of_two_bots_the_one_has_the_doors_that_came_last(place):
+async def test_of_two_bots_the_last_one_has_the_doors(place):
     async with place.bot() as (first, one), place.bot() as (second, other):
 
         async def ask_in(host):

@@ -161,7 +161,7 @@ async def test_only_its_own_user_and_root_may_connect(served, place):
     assert run.stdout.startswith("HTTP/1.1 403"), run.stderr
 
 
-async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
+async def test_no_event_is_lost_or_repeated_when_connections_break(relay, place):
     shown, show = heard()
     async with (
         remote_host.RemoteHost.open(place / "relay.sock") as remote,
@@ -182,7 +182,7 @@ async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
         assert (await lease.kernel()).id == kernel.id
 
 
-async def test_question_is_asked_again_when_the_connection_broke(relay, place):
+async def test_a_question_is_repeated_after_a_reconnection(relay, place):
     asked = asyncio.Event()
     answers = iter([asyncio.Event().wait(), asyncio.sleep(0, "Ada")])
 
@@ -206,7 +206,7 @@ async def test_question_is_asked_again_when_the_connection_broke(relay, place):
     assert shown == [(1, "Hello Ada\n")]
 
 
-async def test_question_overtakes_nothing_that_a_slow_bot_has_still_to_read(host, place):
+async def test_a_question_comes_after_the_events_before_it_for_a_slow_bot(host, place):
     shown, show = heard()
     is_slow = asyncio.Event()
 
@@ -238,7 +238,7 @@ assert input() == "8", "it was asked before all was shown" """
         assert (await running).finished.ending is values.Ending.OK, shown[-1]
 
 
-async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place, monkeypatch):
+async def test_a_request_to_a_stuck_host_times_out(relay, place, monkeypatch):
     monkeypatch.setattr(host_connection, "_MAX_ANSWER_SECONDS", 0.2)
     async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
         relay.is_deaf = True
@@ -247,7 +247,7 @@ async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place
                 await remote.stop("anything")
 
 
-async def test_what_a_host_did_not_live_to_answer_the_next_one_is_asked(relay, place):
+async def test_an_unanswered_request_of_a_dead_host_goes_to_the_next(relay, place):
     async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
         relay.is_deaf = True
         asking = asyncio.create_task(remote.statuses())
@@ -257,9 +257,7 @@ async def test_what_a_host_did_not_live_to_answer_the_next_one_is_asked(relay, p
         assert await asking is not None
 
 
-async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
-    relay, served, place, monkeypatch
-):
+async def test_a_host_that_does_not_answer_does_not_block_others(relay, served, place, monkeypatch):
     monkeypatch.setattr(host_connection, "_MAX_ANSWER_SECONDS", 0.2)
     (place / "newest").symlink_to("host.sock")
     (place / "1.sock").symlink_to("relay.sock")
@@ -276,9 +274,7 @@ async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
         relay.is_deaf = False
 
 
-async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
-    host, place, monkeypatch
-):
+async def test_a_bot_that_has_just_connected_keeps_its_host_running(host, place, monkeypatch):
     monkeypatch.setattr(host_processes, "_MAX_CLOSING_SECONDS", 0.1)
     config = settings.Settings(paths=settings.Paths(data=place / "d", runtime=place / "s"))
     path = host_sockets.make_socket_path(config.paths)
@@ -300,7 +296,7 @@ async def test_leases_end_with_the_bot(served, host, place):
     await until(lambda: "leased" not in host.pool._holders)
 
 
-async def test_a_lease_that_fails_ends_no_other(served, host, place):
+async def test_a_failed_lease_does_not_end_others(served, host, place):
     digest = hashlib.sha256(b"broken").hexdigest()
     file = host.data / "epochs" / digest[:2] / digest
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -317,7 +313,7 @@ async def test_a_lease_that_fails_ends_no_other(served, host, place):
         assert end.finished.ending is values.Ending.OK
 
 
-async def test_a_session_that_moves_keeps_no_other_waiting(host, place, monkeypatch):
+async def test_the_move_of_a_session_does_not_delay_others(host, place, monkeypatch):
     ending, may_end = asyncio.Event(), asyncio.Event()
 
     async def release(key):
@@ -341,7 +337,7 @@ async def test_a_session_that_moves_keeps_no_other_waiting(host, place, monkeypa
             await starting
 
 
-async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, host, place):
+async def test_a_bot_that_does_not_read_takes_no_memory_and_delays_nobody(served, host, place):
     code = "for n in range(60): print('x' * 15_000)"
     async with (
         aiohttp.ClientSession(
@@ -380,7 +376,7 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
         "[" * 50_000,
     ],
 )
-async def test_nonsense_ends_the_connection_of_whoever_said_it(served, place, said):
+async def test_an_invalid_message_ends_only_its_own_connection(served, place, said):
     async with aiohttp.ClientSession(
         "http://host", connector=aiohttp.UnixConnector(str(place / "host.sock"))
     ) as session:
@@ -404,7 +400,7 @@ async def test_nonsense_ends_the_connection_of_whoever_said_it(served, place, sa
                 assert response.status == status
 
 
-async def test_host_that_is_another_one_by_now_ends_what_ran(host, place):
+async def test_executions_end_as_lost_if_another_host_answers(host, place):
     shown, show = heard()
     async with contextlib.AsyncExitStack() as first:
         await first.enter_async_context(serving(host, place))
@@ -425,7 +421,7 @@ async def test_host_that_is_another_one_by_now_ends_what_ran(host, place):
     assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
 
 
-async def test_host_that_stays_away_ends_what_ran(host, place):
+async def test_executions_end_as_lost_if_their_host_stays_away(host, place):
     shown, show = heard()
     async with contextlib.AsyncExitStack() as first:
         await first.enter_async_context(serving(host, place))
@@ -445,7 +441,7 @@ async def test_host_that_stays_away_ends_what_ran(host, place):
                 await remote.statuses()
 
 
-async def test_host_that_sends_nonsense_is_no_host(tmp_path):
+async def test_a_host_with_an_invalid_status_is_refused(tmp_path):
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         body = b'{"protocol_version": 1, "id": ["x"]}'
@@ -461,7 +457,7 @@ async def test_host_that_sends_nonsense_is_no_host(tmp_path):
     listening.close()
 
 
-async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
+async def test_a_bot_gets_the_end_even_if_the_dead_host_lost_events(host, place):
     async with execution_journals.Journals.open(place / "lag") as journals:
         journals.begin("lags").append(messages.pack(values.Notice("one")))
     async with (
@@ -493,7 +489,7 @@ COUNT = "with open('runs', 'a') as file: file.write('x')"
 RUNS = "print(open('runs').read())"
 
 
-async def test_nothing_runs_twice_when_what_it_showed_is_forgotten(served, place):
+async def test_acknowledged_code_does_not_run_twice(served, place):
     async with (
         remote_host.RemoteHost.open(place / "host.sock") as remote,
         remote.lease("counts") as lease,
@@ -508,7 +504,7 @@ async def test_nothing_runs_twice_when_what_it_showed_is_forgotten(served, place
         assert shown == [(1, "x\n")]
 
 
-async def test_what_a_bot_acknowledges_before_it_goes_is_forgotten(served, place):
+async def test_an_acknowledgement_just_before_disconnection_counts(served, place):
     async with (
         remote_host.RemoteHost.open(place / "host.sock") as remote,
         remote.lease("goes") as lease,
@@ -525,7 +521,7 @@ async def test_what_a_bot_acknowledges_before_it_goes_is_forgotten(served, place
             await served.executions.find(name)
 
 
-async def test_nothing_runs_twice_when_another_host_is_reached_at_the_second_attempt(host, place):
+async def test_no_code_runs_twice_if_the_second_attempt_reaches_another_host(host, place):
     shown, show = heard()
     relay = Relay(place / "host.sock")
     listening = await asyncio.start_unix_server(relay, place / "relay.sock")
@@ -552,7 +548,7 @@ async def test_nothing_runs_twice_when_another_host_is_reached_at_the_second_att
     listening.close()
 
 
-async def test_sessions_of_a_command_are_forgotten_with_its_connection(served, host, place):
+async def test_sessions_of_a_command_are_deleted_with_its_connection(served, host, place):
     async def chunks():
         yield b"data"
 
@@ -569,9 +565,7 @@ async def test_sessions_of_a_command_are_forgotten_with_its_connection(served, h
     assert "brief" not in await host.statuses()
 
 
-async def test_loss_of_a_kernel_is_told_to_a_bot_that_listens_whoever_came_first(
-    served, host, place
-):
+async def test_the_loss_of_a_kernel_is_reported_to_a_listening_bot(served, host, place):
     told = asyncio.get_running_loop().create_future()
 
     async def note(loss):

@@ -75,7 +75,7 @@ async def begin(config, host, thread):
     return values.format_key(key)
 
 
-async def test_sessions_of_a_host_are_listed_saved_ended_and_forgotten(config, call):
+async def test_sessions_of_a_host_are_listed_saved_ended_and_deleted(config, call):
     async with hosting(config) as host:
         first, second = [await begin(config, host, thread) for thread in ("11", "22")]
         found = await listed(call)
@@ -103,7 +103,7 @@ async def test_sessions_of_a_host_are_listed_saved_ended_and_forgotten(config, c
         assert "operator" in gone.file_notice
 
 
-async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
+async def test_without_a_host_saved_sessions_are_listed_and_can_be_deleted(
     config, call, monkeypatch
 ):
     async with hosting(config) as host:
@@ -136,7 +136,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
     assert await listed(call) == {}
 
 
-async def test_a_name_that_is_that_of_two_is_refused(config, call):
+async def test_an_ambiguous_name_is_refused(config, call):
     async with execution_startup.open_database(config) as database:
         for thread in range(17):
             await database.sessions.open(values.SessionKey("web", thread=f"{thread}"))
