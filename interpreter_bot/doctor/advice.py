@@ -56,7 +56,7 @@ def _id_steps(sandbox: settings.Sandbox) -> list[str]:
         lines = uid_map.read_text("ascii").splitlines()
     except OSError:
         return []
-    if subordinate_ids.within_namespace(sandbox, uid_map) is not sandbox:
+    if subordinate_ids.choose_ids_in_namespace(sandbox, uid_map) is not sandbox:
         return []  # The sandbox uses another range of ids.
     last_uid = sandbox.first_uid + sandbox.uid_count - 1
     ranges = [(int(first_id), int(count)) for first_id, _, count in map(str.split, lines)]

@@ -210,7 +210,7 @@ async def _probe_kernels(
     groups, walls = context.groups, context.server.walls
     facts = facts | {
         "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
-        "has_own_ids": context.uids.are_own,
+        "has_own_ids": context.uids.are_separate,
         "doors_refusal": context.server.doors_refusal,
         "own_places": (*_list_kernel_directories(first, walls), *facts["shared_places"]),
     }
@@ -351,7 +351,7 @@ def _read_uids(pid: int) -> frozenset[int]:
     """Return the real, effective, saved and file system user ids, numbered as on the host."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
     line = next(line for line in text.splitlines() if line.startswith("Uid:"))
-    return frozenset(subordinate_ids.on_host(int(uid)) for uid in line.split()[1:])
+    return frozenset(subordinate_ids.id_on_host(int(uid)) for uid in line.split()[1:])
 
 
 def _read_namespace(pid: int | str, kind: str) -> str:

@@ -111,7 +111,7 @@ def _host_context(machine: machines.Machine) -> provisioners.ProvisionerContext:
         uids=start_parameters.Uids(
             count=config.sandbox.uid_count,
             first_uid=config.sandbox.first_uid,
-            are_own=server.has_own_ids,
+            are_separate=server.has_own_ids,
         ),
         doors=start_parameters.DOOR_PORTS if has_doors else (),
     )

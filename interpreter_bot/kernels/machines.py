@@ -87,7 +87,7 @@ async def open_machine(
             directory = await asyncio.to_thread(make_process_directory, directory, mode=0o711)
             stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
         files = workspaces.Workspaces(directory, config.limits)
-        sandbox = await asyncio.to_thread(subordinate_ids.within_namespace, config.sandbox)
+        sandbox = await asyncio.to_thread(subordinate_ids.choose_ids_in_namespace, config.sandbox)
         effective_config = config.model_copy(update={"sandbox": sandbox})
         runtime = await asyncio.to_thread(_make_runtime_directory, config.paths.runtime)
         stack.push_async_callback(asyncio.to_thread, safe_open.remove, runtime)

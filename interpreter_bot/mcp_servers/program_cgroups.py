@@ -49,7 +49,7 @@ class ProgramGroups:
 
     def uid(self, server: settings.McpServer) -> int:
         """Return the user id of a program at the level `container`, if the bot is root."""
-        first = subordinate_ids.within_namespace(self.sandbox).first_uid
+        first = subordinate_ids.choose_ids_in_namespace(self.sandbox).first_uid
         return first + self._uids[server.name]
 
     async def create(self, server: settings.McpServer, processes: int) -> cgroups.Group | None:

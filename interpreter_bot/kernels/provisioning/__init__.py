@@ -1,6 +1,6 @@
-"""Start and confinement of kernels, as seen from the host; never what code means.
+"""Start and confinement of kernels, from the host's side.
 
-Fork servers, the sandbox as the host sees it and cgroups live here. Executing code, reading outputs
-and keeping workspaces do not: that continues in `interpreter_bot.kernels`, and inside the sandbox
-in `interpreter_bot.guest`.
+This package has fork servers, cgroups, and the host's part of the sandbox.
+`interpreter_bot.kernels` executes code, reads outputs and keeps workspaces; `interpreter_bot.guest`
+runs inside the sandbox.
 """

@@ -1,12 +1,12 @@
-"""Cgroups: memory, processes and cpu of one session, bounded, accounted and frozen together.
+"""Cgroups, which bound, measure and freeze all processes of a session together.
 
 `Cgroups.probe` finds out by trying what is usable: it creates a cgroup, sets limits, moves a
 process in and removes the cgroup. It chooses version 2 if a subtree is delegated, else version 1 if
 its hierarchies are writable, else none. Missing cgroups are no error.
 
 The bot's cgroups are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>`, below
-the bot's own cgroup, so that its limits bound its kernels, too. By the name of the owner, `sweep`
-removes cgroups of dead bots only.
+the bot's own cgroup, so that the bot's limits bound its kernels, too. The names tell `sweep` which
+cgroups belong to dead bots.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-MAIN: Final = "interpreter-bot.main"
-"""Child that the bot moves itself into: a cgroup v2 has processes or bounded children, not both."""
+MAIN_GROUP_NAME: Final = "interpreter-bot.main"
+"""Child cgroup that the bot moves to: in version 2, a cgroup has processes or bounded children."""
 _REMOVE_SECONDS: Final = 2.0
 _MAX_FILE_BYTES: Final = 64 * 1024
-_INSTANCE: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
+_INSTANCE_NAME: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
 _numbers: Final = itertools.count(1)
-_USAGES: Final = (
+_MEMORY_FILES: Final = (
     ("memory.current", "inactive_file"),
     ("memory.usage_in_bytes", "total_inactive_file"),
 )
@@ -49,9 +49,9 @@ _OPTIONAL_CONTROLLERS: Final = {1: ("cpuacct", "blkio"), 2: ("io",)}
 """Per version: controllers that are used if present."""
 _PERIOD_MICROSECONDS: Final = 100_000
 _MIN_QUOTA_MICROSECONDS: Final = 1_000
-_SPARE_PROCESSES: Final = 2
-"""For the namespace's init, and one process for clean-up."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_EXTRA_PROCESSES: Final = 2
+"""Room for the namespace's init, and for one process for clean-up."""
+_GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 _WEIGHTS: Final = {
     1: (
@@ -63,7 +63,7 @@ _WEIGHTS: Final = {
 }
 """Per version: controllers, their files, and the value of weight 1."""
 _MIN_WEIGHT: Final = 10
-_BOT_BYTES: Final = 768 * settings.MIB
+_PROTECTED_BOT_BYTES: Final = 768 * settings.MIB
 _READINGS: Final = {
     1: {
         "usage": ("memory", "memory.usage_in_bytes"),
@@ -79,36 +79,40 @@ _READINGS: Final = {
     },
 }
 """Per version: controller, file, and the key of the line if the file has several."""
-_UNIFIED: Final = "unified"
-"""Name of the version 2 hierarchy that freezes: there, frozen processes can be killed."""
+_UNIFIED_KEY: Final = "unified"
+"""Key of the version 2 hierarchy that freezes: there, frozen processes can be killed."""
 
 
 class Group:
     """The cgroup of one session, in one directory (v2) or one per hierarchy (v1).
 
     Attributes:
-        directory_of: by controller, in order of joining.
-        directories: each once.
-        joined_directories: those that processes enter at once, unlike a freezer beside v1.
+        directories_by_controller: directory of each controller, in the order of joining.
+        directories: all directories, each once.
+        joined_directories: directories that processes join at their start; a freezer beside version
+            1 is joined later.
         can_freeze: whether processes can be frozen.
     """
 
-    def __init__(self, version: Literal[1, 2], places: dict[str, str]) -> None:
-        """`places` are the `directory_of` controllers."""
+    def __init__(self, version: Literal[1, 2], directories_by_controller: dict[str, str]) -> None:
         self._version: Literal[1, 2] = version
-        self.directory_of = places
-        self.directories = tuple(dict.fromkeys(places.values()))
-        self._freezer = places.get(_UNIFIED) if version == 1 else self.directories[0]
+        self.directories_by_controller = directories_by_controller
+        self.directories = tuple(dict.fromkeys(directories_by_controller.values()))
+        self._freezer = (
+            directories_by_controller.get(_UNIFIED_KEY) if version == 1 else self.directories[0]
+        )
         self.joined_directories = tuple(
-            place for place in self.directories if version == 2 or place != self._freezer
+            directory
+            for directory in self.directories
+            if version == 2 or directory != self._freezer
         )
         self.can_freeze = self._freezer is not None
 
     def add(self, pid: int) -> None:
         """Move a process, with all its threads but without its children, into the cgroup.
 
-        The first write waits for an RCU grace period (5 to 30 ms on a busy machine), the rest cost
-        0.1. A process that joins itself does not wait, see `entry_files`.
+        The first write waits for an RCU grace period (5 to 30 ms on a busy machine), later ones
+        take 0.1 ms. A process that joins by itself does not wait; see `entry_files`.
 
         Raises:
             errors.KernelStartError: the process has ended, or may not be moved.
@@ -130,27 +134,27 @@ class Group:
         """
         name = "tasks" if self._version == 1 else "cgroup.procs"
         with contextlib.ExitStack() as stack:
-            opened = []
+            descriptors = []
             try:
-                for place in self.joined_directories:
-                    opened.append(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CLOEXEC))
-                    stack.callback(os.close, opened[-1])
+                for directory in self.joined_directories:
+                    descriptors.append(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CLOEXEC))
+                    stack.callback(os.close, descriptors[-1])
             except OSError as error:
                 raise errors.KernelStartError from error
             stack.pop_all()
-        return opened
+        return descriptors
 
     def set_frozen(self, is_frozen: bool) -> None:
-        """Freeze or thaw all processes, which do not notice. Freezing may take some 20 ms."""
+        """Freeze or thaw all processes. Freezing may take some 20 ms."""
         if self._freezer is None:
             return
-        with contextlib.suppress(OSError):  # Removed by now.
+        with contextlib.suppress(OSError):  # The cgroup may have been removed.
             write(self._freezer, "cgroup.freeze", int(is_frozen))
         if is_frozen and self._freezer not in self.joined_directories:
             # Processes join the freezer only now, as joining takes long. Inside they are frozen, so
             # they fork no more.
             moved_pids: set[int] = set()
-            while new_pids := processes(self.directory_of["pids"]) - moved_pids:
+            while new_pids := processes(self.directories_by_controller["pids"]) - moved_pids:
                 for pid in new_pids:
                     with contextlib.suppress(OSError):
                         write(self._freezer, "cgroup.procs", pid)
@@ -174,12 +178,12 @@ class Group:
             # The cgroup was removed, or Linux or its disk scheduler lacks the file.
             with contextlib.suppress(OSError, KeyError):
                 value = max(_MIN_WEIGHT, round(full_weight * weight))
-                write(self.directory_of[controller], file, value)
+                write(self.directories_by_controller[controller], file, value)
 
     def kill(self) -> None:
         """Kill all processes without waiting, and prevent new ones."""
         for directory in self.directories:
-            kill(directory, pids_directory=self.directory_of["pids"])
+            kill(directory, pids_directory=self.directories_by_controller["pids"])
 
     async def remove(self) -> bool:
         """Kill all processes and remove the cgroup in a thread, within 2 seconds.
@@ -197,8 +201,8 @@ class Group:
     def _read(self, name: str) -> int:
         controller, file, *key = _READINGS[self._version][name]
         try:
-            text = read(self.directory_of[controller], file)
-        except (OSError, KeyError):  # Removed by now, or not offered by this kernel.
+            text = read(self.directories_by_controller[controller], file)
+        except (OSError, KeyError):  # The cgroup is removed, or Linux lacks the file.
             return 0
         match = re.search(rf"^{key[0]} (\d+)" if key else r"(\d+)", text, re.MULTILINE)
         return int(match[1]) if match else 0
@@ -242,14 +246,16 @@ class Cgroups:
         if unified is not None:
             candidates.append((2, dict.fromkeys(_REQUIRED_CONTROLLERS, unified)))
         if all(name in hierarchies for name in _REQUIRED_CONTROLLERS):
-            optional = [
+            optional_controllers = [
                 name
                 for name in _OPTIONAL_CONTROLLERS[1]
                 if os.access(hierarchies.get(name, ""), os.W_OK)
             ]
-            bases = {name: hierarchies[name] for name in (*_REQUIRED_CONTROLLERS, *optional)}
+            bases = {
+                name: hierarchies[name] for name in (*_REQUIRED_CONTROLLERS, *optional_controllers)
+            }
             if unified is not None and os.access(f"{unified}/cgroup.procs", os.W_OK):
-                candidates.append((1, bases | {_UNIFIED: unified}))
+                candidates.append((1, bases | {_UNIFIED_KEY: unified}))
             candidates.append((1, bases))
         for version, bases in candidates:
             try:
@@ -262,8 +268,10 @@ class Cgroups:
     def _try_version(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
             base = claim(bases["memory"], _REQUIRED_CONTROLLERS)
-            optional = [name for name in _OPTIONAL_CONTROLLERS[2] if could_enable(base, name)]
-            bases = dict.fromkeys((*_REQUIRED_CONTROLLERS, *optional), base)
+            optional_controllers = [
+                name for name in _OPTIONAL_CONTROLLERS[2] if try_to_enable(base, name)
+            ]
+            bases = dict.fromkeys((*_REQUIRED_CONTROLLERS, *optional_controllers), base)
         candidate = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):
@@ -283,17 +291,17 @@ class Cgroups:
 
     def _favor_bot(self) -> None:
         """Give the bot and its fork server twice the weight of all kernels together."""
-        places = {name: f"{base}/{self.instance}" for name, base in self.bases.items()}
-        Group(self.version or 1, places).set_weight(0.5)
+        directories = {name: f"{base}/{self.instance}" for name, base in self.bases.items()}
+        Group(self.version or 1, directories).set_weight(0.5)
         # If the bot is in a child of its own, its memory is the last to be reclaimed.
         with contextlib.suppress(OSError):
-            leaf = f"{self.bases['memory']}/{MAIN}"
-            write(leaf, "memory.low", _BOT_BYTES)
+            main_group = f"{self.bases['memory']}/{MAIN_GROUP_NAME}"
+            write(main_group, "memory.low", _PROTECTED_BOT_BYTES)
 
     def create(
         self, name: str, limits: settings.Limits, *, headroom_bytes: int = 64 * settings.MIB
     ) -> Group:
-        """Create a cgroup and set its limits: some 0.5 ms, so it can be done ahead.
+        """Create a cgroup and set its limits, which takes some 0.5 ms.
 
         `headroom_bytes` are added for the memory of a kernel that has run no code yet.
 
@@ -302,25 +310,25 @@ class Cgroups:
             errors.SandboxError: no cgroups are usable here.
             errors.KernelStartError: the cgroup could not be created.
         """
-        if not _NAME.fullmatch(name):
+        if not _GROUP_NAME.fullmatch(name):
             raise ValueError(f"not a name for a control group: {name!r}")
         if self.version == 0:
             raise errors.SandboxError(host_words.this_machine_has(self.reason))
         # The prefix keeps a name from colliding with the kernel's own files, such as `tasks`.
-        places = {c: f"{b}/{self.instance}/kernel-{name}" for c, b in self.bases.items()}
-        created: list[str] = []
+        directories = {c: f"{b}/{self.instance}/kernel-{name}" for c, b in self.bases.items()}
+        created_directories: list[str] = []
         try:
-            for directory in dict.fromkeys(places.values()):
+            for directory in dict.fromkeys(directories.values()):
                 os.mkdir(directory)
-                created.append(directory)
+                created_directories.append(directory)
             _set_limits(
-                self.version, places, limits, memory_bytes=limits.memory_bytes + headroom_bytes
+                self.version, directories, limits, memory_bytes=limits.memory_bytes + headroom_bytes
             )
         except OSError as error:
-            for directory in created:
+            for directory in created_directories:
                 remove(directory)
             raise errors.KernelStartError from error
-        return Group(self.version, places)
+        return Group(self.version, directories)
 
     async def sweep(self) -> int:
         """Kill and remove the cgroups of dead bots, and return the number of bots.
@@ -333,7 +341,7 @@ class Cgroups:
         dead_bots = set()
         for base in dict.fromkeys(self.bases.values()):
             for name in children(base):
-                if is_left_over(name) and remove_tree(f"{base}/{name}"):
+                if is_of_dead_bot(name) and remove_tree(f"{base}/{name}"):
                     dead_bots.add(name)
         return len(dead_bots)
 
@@ -348,27 +356,32 @@ class Cgroups:
 
 
 def _set_limits(
-    version: int, places: dict[str, str], limits: settings.Limits, *, memory_bytes: int
+    version: int, directories: dict[str, str], limits: settings.Limits, *, memory_bytes: int
 ) -> None:
-    quota = max(_MIN_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
-    memory, pids, cpu = (places[name] for name in _REQUIRED_CONTROLLERS)
-    write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
+    quota_microseconds = max(_MIN_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
+    memory_directory, pids_directory, cpu_directory = (
+        directories[name] for name in _REQUIRED_CONTROLLERS
+    )
+    write(pids_directory, "pids.max", limits.processes + _EXTRA_PROCESSES)
     if version == 1:
-        write(memory, "memory.limit_in_bytes", memory_bytes)
-        swap, value = "memory.memsw.limit_in_bytes", memory_bytes  # Memory and swap together.
+        write(memory_directory, "memory.limit_in_bytes", memory_bytes)
+        swap_file, swap_limit_bytes = (
+            "memory.memsw.limit_in_bytes",
+            memory_bytes,
+        )  # Memory and swap together.
     else:
-        write(memory, "memory.max", memory_bytes)
-        swap, value = "memory.swap.max", 0
-    with contextlib.suppress(FileNotFoundError):  # A kernel that does not account for swap.
-        write(memory, swap, value)
+        write(memory_directory, "memory.max", memory_bytes)
+        swap_file, swap_limit_bytes = "memory.swap.max", 0
+    with contextlib.suppress(FileNotFoundError):  # This Linux does not count swap.
+        write(memory_directory, swap_file, swap_limit_bytes)
     if version == 2:
-        write(cpu, "cpu.max", f"{quota} {_PERIOD_MICROSECONDS}")
+        write(cpu_directory, "cpu.max", f"{quota_microseconds} {_PERIOD_MICROSECONDS}")
         return
-    write(cpu, "cpu.cfs_period_us", _PERIOD_MICROSECONDS)
+    write(cpu_directory, "cpu.cfs_period_us", _PERIOD_MICROSECONDS)
     try:
-        write(cpu, "cpu.cfs_quota_us", quota)
+        write(cpu_directory, "cpu.cfs_quota_us", quota_microseconds)
     except OSError as error:
-        # Version 1 refuses a quota larger than the bot's own; then that bounds the session too.
+        # Version 1 refuses a quota larger than the bot's own, which then bounds the session, too.
         if error.errno != errno.EINVAL:
             raise
 
@@ -381,7 +394,7 @@ def _join_for_trial(group: Group) -> None:
         group.add(process.pid)
 
 
-# ---- The file system of cgroups, which blocks
+# Functions on the file system of cgroups; all block.
 
 
 def write(directory: str, file: str, value: str | int) -> None:
@@ -428,11 +441,11 @@ def kill(directory: str, *, pids_directory: str) -> None:
             write(pids_directory, "pids.max", 0)
         signalled_pids: set[int] = set()
         while new_pids := processes(directory) - signalled_pids:
-            _signal(new_pids, directory)
+            _kill_processes(new_pids, directory)
             signalled_pids |= new_pids
 
 
-def _signal(pids: set[int], directory: str) -> None:
+def _kill_processes(pids: set[int], directory: str) -> None:
     pidfds: dict[int, int] = {}
     try:
         for pid in pids:
@@ -443,8 +456,8 @@ def _signal(pids: set[int], directory: str) -> None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(pidfds[pid], signal.SIGKILL)
     finally:
-        for handle in pidfds.values():
-            os.close(handle)
+        for pidfd in pidfds.values():
+            os.close(pidfd)
 
 
 def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
@@ -501,16 +514,18 @@ def own_cgroups(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
     unified: str | None = None
     hierarchies: dict[str, str] = {}
     for entry in proc.joinpath("mountinfo").read_bytes().splitlines():
-        mount, _, kind = entry.partition(b" - ")
-        if not kind.startswith((b"cgroup ", b"cgroup2 ")):
+        mount, _, file_system = entry.partition(b" - ")
+        if not file_system.startswith((b"cgroup ", b"cgroup2 ")):
             continue
-        root, point = (_unescape(field) for field in mount.split()[3:5])
-        if kind.startswith(b"cgroup2 "):
-            unified = unified or _mounted_path(paths.get("", "/.."), root, point)
+        root, mount_point = (_unescape(field) for field in mount.split()[3:5])
+        if file_system.startswith(b"cgroup2 "):
+            unified = unified or _mounted_path(paths.get("", "/.."), root, mount_point)
             continue
-        for name in kind.split()[-1].decode("ascii").split(","):
+        for name in file_system.split()[-1].decode("ascii").split(","):
             if name in paths:
-                hierarchies.setdefault(name, _mounted_path(paths[name], root, point) or point)
+                hierarchies.setdefault(
+                    name, _mounted_path(paths[name], root, mount_point) or mount_point
+                )
     return unified, hierarchies
 
 
@@ -529,7 +544,7 @@ class MemoryGroup:
     def free_bytes(self) -> int:
         """Return the unused part of the limit, without file cache; the limit if unreadable."""
         with contextlib.suppress(OSError, ValueError):
-            for name, cache in _USAGES:
+            for name, cache in _MEMORY_FILES:
                 if (usage := self.directory / name).exists():
                     words = (self.directory / "memory.stat").read_text("ascii").split()
                     cached_bytes = int(words[words.index(cache) + 1])
@@ -540,20 +555,22 @@ class MemoryGroup:
 def memory_groups(proc: pathlib.Path = pathlib.Path("/proc/self")) -> list[MemoryGroup]:
     """List the readable cgroups above this process whose memory has a limit."""
     try:
-        unified, places = own_cgroups(proc)
+        unified, hierarchies = own_cgroups(proc)
     except (OSError, ValueError):
         return []
     groups = []
-    for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
-        with contextlib.suppress(OSError, ValueError):  # The root has none; it may be "max".
-            groups.append(MemoryGroup(place, int((place / "memory.max").read_text("ascii"))))
-    if "memory" in places:
+    for directory in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
+        with contextlib.suppress(OSError, ValueError):  # There may be no limit.
+            groups.append(
+                MemoryGroup(directory, int((directory / "memory.max").read_text("ascii")))
+            )
+    if "memory" in hierarchies:
         # In version 1 this is the smallest limit of all cgroups above.
-        place = pathlib.Path(places["memory"])
+        directory = pathlib.Path(hierarchies["memory"])
         with contextlib.suppress(OSError):
-            words = (place / "memory.stat").read_text("ascii").split()
+            words = (directory / "memory.stat").read_text("ascii").split()
             limit_bytes = int(words[words.index("hierarchical_memory_limit") + 1])
-            groups.append(MemoryGroup(place, limit_bytes))
+            groups.append(MemoryGroup(directory, limit_bytes))
     return groups
 
 
@@ -561,13 +578,13 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
 
 
-def _mounted_path(path: str, root: str, point: str) -> str | None:
+def _mounted_path(path: str, root: str, mount_point: str) -> str | None:
     """Return a cgroup's path below a mount of `root` at `point`; None if it is not mounted."""
     relative_path = os.path.relpath(path, root)
     if relative_path.split("/")[0] == ".." or path.startswith("/.."):
         return None
-    mounted = os.path.normpath(f"{point}/{relative_path}")
-    return mounted if os.path.isdir(mounted) else None
+    mounted_path = os.path.normpath(f"{mount_point}/{relative_path}")
+    return mounted_path if os.path.isdir(mounted_path) else None
 
 
 def claim(group: str, controllers: Iterable[str]) -> str:
@@ -581,27 +598,27 @@ def claim(group: str, controllers: Iterable[str]) -> str:
     Raises:
         OSError: the cgroup is not delegated, lacks controllers, or Linux refuses.
     """
-    base = os.path.dirname(group) if os.path.basename(group) == MAIN else group
-    needed = set(controllers)
-    if missing := needed - _words(base, "cgroup.controllers"):
-        raise OSError(f"{base} has no {', '.join(sorted(missing))} controller")
+    base = os.path.dirname(group) if os.path.basename(group) == MAIN_GROUP_NAME else group
+    needed_controllers = set(controllers)
+    if missing_controllers := needed_controllers - _read_words(base, "cgroup.controllers"):
+        raise OSError(f"{base} has no {', '.join(sorted(missing_controllers))} controller")
     # The root cgroup may have processes and bounded children, and has no type.
     is_root = not os.path.exists(f"{base}/cgroup.type")
     if not is_root and not _is_delegated(base):
         raise OSError(f"{base} is not delegated to the bot (systemd: Delegate=yes)")
-    if needed <= _words(base, "cgroup.subtree_control"):
+    if needed_controllers <= _read_words(base, "cgroup.subtree_control"):
         return base
     moved_pids = set() if is_root else processes(base)
     try:
         if moved_pids:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(f"{base}/{MAIN}")
-            _move(moved_pids, f"{base}/{MAIN}")
-        enable(base, needed)
+                os.mkdir(f"{base}/{MAIN_GROUP_NAME}")
+            _move(moved_pids, f"{base}/{MAIN_GROUP_NAME}")
+        enable(base, needed_controllers)
     except OSError:
         _move(moved_pids, base)
         with contextlib.suppress(OSError):
-            os.rmdir(f"{base}/{MAIN}")
+            os.rmdir(f"{base}/{MAIN_GROUP_NAME}")
         raise
     return base
 
@@ -611,17 +628,17 @@ def enable(directory: str, controllers: Iterable[str]) -> None:
     write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
 
-def could_enable(directory: str, controller: str) -> bool:
+def try_to_enable(directory: str, controller: str) -> bool:
     """Enable a controller for the children of a version 2 cgroup; return whether it worked."""
     try:
-        if controller not in _words(directory, "cgroup.subtree_control"):
+        if controller not in _read_words(directory, "cgroup.subtree_control"):
             enable(directory, [controller])
     except OSError:
         return False
     return True
 
 
-def _words(directory: str, file: str) -> set[str]:
+def _read_words(directory: str, file: str) -> set[str]:
     return set(pathlib.Path(directory, file).read_text("ascii").split())
 
 
@@ -641,8 +658,8 @@ def _is_delegated(base: str) -> bool:
                 return True
     if os.path.ismount(base):  # A container's own namespace of groups.
         return True
-    # To root everything is writable, which proves nothing. A cgroup that is shared with a shell,
-    # say, must not be rearranged.
+    # For root, write access proves nothing. A cgroup that is shared, with a shell for example, must
+    # not be changed.
     return os.geteuid() != 0 and processes(base) <= {os.getpid()}
 
 
@@ -653,9 +670,9 @@ def instance_name() -> str:
     return f"interpreter-bot-{pid}-{session_metering.start_ticks(pid)}-{_namespace()}.{number}"
 
 
-def is_left_over(name: str) -> bool:
-    """Return whether `name` is that of an ended bot of this pid namespace."""
-    match = _INSTANCE.fullmatch(name)
+def is_of_dead_bot(name: str) -> bool:
+    """Return whether `name` belongs to a dead bot of this pid namespace."""
+    match = _INSTANCE_NAME.fullmatch(name)
     if match is None:
         return False
     pid, start, namespace = (int(part) for part in match.groups())

@@ -1,7 +1,7 @@
 """The host's side of a fork server: start it without the bot's secrets, request kernels.
 
-If a server does not answer, the waiting start fails. After several silences, or if it dies, another
-server replaces it. The kernels of the retired server live on, because its channel stays open until
+If a server does not answer, the waiting start fails. After several timeouts, or if the server dies,
+another replaces it. The kernels of the retired server live on, because its channel stays open until
 they have ended.
 """
 
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
-# In a row. A late answer may only mean a busy machine, and a second server costs memory.
-_MAX_SILENCES = 3
+# More than one, because the machine may only be busy, and a second server costs memory.
+_MAX_TIMEOUTS_IN_A_ROW = 3
 
 
 _CONTAINER_LEVEL_WARNING = (
@@ -52,7 +52,7 @@ _Answer: TypeAlias = (
 
 
 class Walls(enum.StrEnum):
-    """What keeps the kernels of a fork server apart; `guest/confinement` has the same words."""
+    """Walls between the kernels of a fork server; `guest/confinement` uses the same values."""
 
     NAMESPACES = "namespaces"
     CONTAINER = "container"
@@ -99,19 +99,19 @@ class ForkServer:
         Args:
             python: interpreter of the kernels.
             kernels: settings that name the modules to preload.
-            limits: of each kernel.
-            sandbox: whether kernels are confined, and their user ids.
+            limits: limits of each kernel.
+            sandbox: settings that say whether kernels are confined, and with which user ids.
             workspaces: the directory of all workspaces.
             skills: the directory that all kernels see at /skills.
-            has_own_ids: give kernels the ids of `sandbox` instead of the bot's, if possible.
-            expects_many_kernels: many kernels are expected, so modules are preloaded.
+            has_own_ids: whether kernels get the ids of `sandbox` instead of the bot's, if possible.
+            expects_many_kernels: whether to preload modules, as many kernels are expected.
             scratch: directory of this process alone, used if there are no namespaces.
             layers: the directory of installed packages; None if nothing can be installed.
             private: paths that kernels must not see.
         """
         self._private = private
         self._python = python
-        self._preload = list(kernels.preload) if expects_many_kernels else []
+        self._preload_modules = list(kernels.preload) if expects_many_kernels else []
         self._limits = limits
         self._sandbox = sandbox
         self._workspaces = workspaces
@@ -121,7 +121,7 @@ class ForkServer:
         self.has_own_ids = has_own_ids
         """Whether kernels get the ids of `sandbox`; known after `start`."""
         self.walls: Walls = _strongest_walls(sandbox)
-        """What keeps its kernels apart; known after `start`."""
+        """The walls between its kernels; known after `start`."""
         self.refusal = ""
         """Why namespaces were refused; empty if they were not."""
         self.shared_id_reason = ""
@@ -130,15 +130,15 @@ class ForkServer:
         """Why sessions without namespaces cannot have doors; empty if they can."""
         self._lock = asyncio.Lock()
         self._timed_out_requests: set[str] = set()
-        self._silence_count = 0
+        self._timeout_count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: control_channels.ControlChannel | None = None
-        self._kernels: set[str] = set()
-        self._retired: list[_RetiredServer] = []
+        self._kernel_ids: set[str] = set()
+        self._retired_servers: list[_RetiredServer] = []
         self._was_stopped = False
-        self._launching: set[str] = set()
+        self._launching_ids: set[str] = set()
         self._launch_settled = asyncio.Event()
-        self._preloading: asyncio.Task[None] | None = None
+        self._preload_task: asyncio.Task[None] | None = None
         self.is_complete = asyncio.Event()
         """Set once preloading has ended."""
         self.python = ""
@@ -149,7 +149,7 @@ class ForkServer:
     def is_alive(self) -> bool:
         """Whether a fork server runs and accepts requests.
 
-        Without it, its init server may still run for the present kernels.
+        If it has ended, its init server may still run for the present kernels.
         """
         is_running = self._process is not None and self._process.poll() is None
         return is_running and self._channel is not None and not self._channel.has_ended
@@ -165,9 +165,9 @@ class ForkServer:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -179,7 +179,7 @@ class ForkServer:
             KernelStartError: the kernel's Python cannot be used.
             SettingsError: kernels would see private paths.
         """
-        await self._end_preloading()
+        await self._cancel_preloading()
         await self._retire()
         self._was_stopped = False
         self.is_complete.clear()
@@ -201,8 +201,8 @@ class ForkServer:
                 reason = f"{refusal}; and without namespaces: {container_refusal}"
                 raise errors.SandboxError(host_words.no_sandbox(reason)) from container_refusal
             _log.warning(_CONTAINER_LEVEL_WARNING, refusal)
-        if self._preload:
-            self._preloading = asyncio.create_task(
+        if self._preload_modules:
+            self._preload_task = asyncio.create_task(
                 self._preload_in_background(environment), name="preload modules"
             )
         else:
@@ -215,12 +215,12 @@ class ForkServer:
             _RefusedWallsError: the machine refuses these walls.
         """
         self._process, self._channel = await self._spawn(environment, [])
-        self._timed_out_requests, self._silence_count = set(), 0
+        self._timed_out_requests, self._timeout_count = set(), 0
 
     async def _preload_in_background(self, environment: python_environments.Environment) -> None:
         """Start a process with all modules preloaded, and replace the first one with it."""
         try:
-            process, channel = await self._spawn(environment, self._preload)
+            process, channel = await self._spawn(environment, self._preload_modules)
         except (errors.BotError, _RefusedWallsError, OSError):
             _log.exception("nothing could be preloaded: the first code takes longer")
         else:
@@ -239,12 +239,12 @@ class ForkServer:
     ) -> None:
         # A starting kernel still needs the process that forked it.
         async with self._lock:
-            while self._launching:
+            while self._launching_ids:
                 self._launch_settled.clear()
                 await self._launch_settled.wait()
             await self._retire()
             self._process, self._channel = process, channel
-            self._timed_out_requests, self._silence_count = set(), 0
+            self._timed_out_requests, self._timeout_count = set(), 0
 
     async def _spawn(
         self, environment: python_environments.Environment, preload: Sequence[str]
@@ -324,17 +324,19 @@ class ForkServer:
         self.doors_refusal = message.doors_refusal
         self.python = message.python_version
         if message.preload_errors:
-            listed = "; ".join(f"{name} ({why})" for name, why in message.preload_errors.items())
-            _log.warning("not preloaded: %s", listed)
+            missing_modules = "; ".join(
+                f"{name} ({reason})" for name, reason in message.preload_errors.items()
+            )
+            _log.warning("not preloaded: %s", missing_modules)
 
     def _map_ids(self, pid: int) -> None:
         """Map a range of unused user ids into the server's namespace."""
-        first, count = self._sandbox.first_uid, self._sandbox.uid_count
+        first_uid, count = self._sandbox.first_uid, self._sandbox.uid_count
         try:
             for name in ("uid_map", "gid_map"):
-                pathlib.Path(f"/proc/{pid}/{name}").write_text(f"0 {first} {count}")
+                pathlib.Path(f"/proc/{pid}/{name}").write_text(f"0 {first_uid} {count}")
         except OSError as error:
-            raise errors.SandboxError(host_words.no_user_ids(first)) from error
+            raise errors.SandboxError(host_words.no_user_ids(first_uid)) from error
 
     def _channel_or_raise(self) -> control_channels.ControlChannel:
         if self._channel is None:
@@ -345,7 +347,7 @@ class ForkServer:
         self, request: _Request, descriptors: Sequence[int] = ()
     ) -> control_channels.Packet:
         """Send a request and collect its answer, even if the caller is cancelled."""
-        # Copies, because a cancelled caller closes its descriptors.
+        # Send copies: a cancelled caller closes its descriptors.
         copies = [os.dup(descriptor) for descriptor in descriptors]
         exchange = asyncio.create_task(self._exchange(request, copies), name="ask fork server")
         try:
@@ -361,16 +363,16 @@ class ForkServer:
         try:
             async with self._lock, asyncio.timeout(_ANSWER_SECONDS):
                 if isinstance(request, control_messages.ForkInit):
-                    self._kernels.add(request.id)
-                    self._launching.add(request.id)
+                    self._kernel_ids.add(request.id)
+                    self._launching_ids.add(request.id)
                 await self._channel_or_raise().send(request, descriptors)
                 answer = await self._receive_answer(request.id)
         except TimeoutError as error:
             _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
             self._timed_out_requests.add(request.id)
-            self._silence_count += 1
-            if self._silence_count == _MAX_SILENCES:
-                await self._replace_later("it does not answer any more")
+            self._timeout_count += 1
+            if self._timeout_count == _MAX_TIMEOUTS_IN_A_ROW:
+                await self._retire_and_log("it does not answer any more")
             raise errors.KernelStartError from error
         finally:
             for descriptor in descriptors:
@@ -382,81 +384,89 @@ class ForkServer:
         return answer
 
     async def _receive_answer(self, request_id: str) -> control_channels.Packet:
-        """Wait for one answer; late ones to earlier requests are dropped."""
+        """Wait for the answer to a request; drop late answers to earlier ones."""
         while True:
             answer = await _receive_or_raise(self._channel_or_raise())
-            self._silence_count = 0
+            self._timeout_count = 0
             answered_id = answer.message.id if isinstance(answer.message, _Answer) else ""
             if answered_id == request_id:
                 return answer
             answer.close()
             if answered_id not in self._timed_out_requests:
-                # No request has this id, and its descriptors may be those of a workspace.
-                await self._replace_later("it answered something else")
+                # No request has this id, and the descriptors may belong to a workspace.
+                await self._retire_and_log("it answered another request")
                 raise errors.KernelStartError
             self._timed_out_requests.discard(answered_id)
 
-    async def _replace_later(self, reason: str) -> None:
-        """Retire the server; the next start of a kernel starts another one."""
+    async def _retire_and_log(self, reason: str) -> None:
+        """Retire the server; the next start of a kernel starts another server."""
         _log.critical("the fork server is replaced: %s", reason)
         await self._retire()
 
     async def stop_if_unused(self) -> None:
-        """End the process, unless it has kernels; `start` starts another one."""
-        if self.is_alive and not self._kernels:
-            await self._end_preloading()
+        """End the process, unless it has kernels; `start` starts another."""
+        if self.is_alive and not self._kernel_ids:
+            await self._cancel_preloading()
             _log.info("no kernel was needed for long: the fork server ends")
             await self._retire()
             self._was_stopped = True
 
-    async def _end_preloading(self) -> None:
-        if self._preloading is not None:
-            self._preloading.cancel()
-            await asyncio.wait({self._preloading})
-            self._preloading = None
+    async def _cancel_preloading(self) -> None:
+        if self._preload_task is not None:
+            self._preload_task.cancel()
+            await asyncio.wait({self._preload_task})
+            self._preload_task = None
 
     async def _retire(self) -> None:
         if self._process is not None and self._channel is not None:
             if not self._channel.has_ended:
                 # This ends a hanging fork server, so that its init server can end kernels.
                 self._channel.end_sending()
-            self._retired.append(_RetiredServer(self._process, self._channel, self._kernels))
-        self._process, self._channel, self._kernels = None, None, set()
+            self._retired_servers.append(
+                _RetiredServer(self._process, self._channel, self._kernel_ids)
+            )
+        self._process, self._channel, self._kernel_ids = None, None, set()
         await self._end_retired()
 
-    async def _end_retired(self, *, includes_used: bool = False) -> None:
-        """End the retired servers whose kernels have all ended, or all retired servers."""
-        ending = [server for server in self._retired if includes_used or not server.kernels]
-        self._retired = [server for server in self._retired if server not in ending]
-        for server in ending:
+    async def _end_retired(self, *, includes_servers_with_kernels: bool = False) -> None:
+        """End the retired servers whose kernels have ended, or all of them."""
+        servers = [
+            server
+            for server in self._retired_servers
+            if includes_servers_with_kernels or not server.kernels
+        ]
+        self._retired_servers = [
+            server for server in self._retired_servers if server not in servers
+        ]
+        for server in servers:
             server.channel.close()
             server.process.kill()
             await asyncio.to_thread(server.process.wait)
 
     def note_started(self, kernel_id: str) -> None:
         """Note that a kernel has started, and no longer needs the process that forked it."""
-        self._launching.discard(kernel_id)
+        self._launching_ids.discard(kernel_id)
         self._launch_settled.set()
 
     async def note_ended(self, kernel_id: str) -> None:
         """Note that a kernel, or the attempt to start it, has ended."""
         self.note_started(kernel_id)
-        for kernels in (self._kernels, *(server.kernels for server in self._retired)):
+        for kernels in (self._kernel_ids, *(server.kernels for server in self._retired_servers)):
             kernels.discard(kernel_id)
         await self._end_retired()
 
     async def fork(
-        self, kernel_id: str, kernel: control_messages.KernelParameters, link: int
+        self, kernel_id: str, kernel: control_messages.KernelParameters, channel_fd: int
     ) -> None:
         """Fork the init process of a kernel, whose id must be passed to `note_ended` at the end.
 
-        If the server forks it only after the request failed, it ends at once, because the other end
-        of its channel is closed by then.
+        If the request fails and the server still forks the process later, it ends at once, because
+        the other end of its channel is closed by then.
 
         Raises:
             KernelStartError: it could not be forked.
         """
-        await self._request(control_messages.ForkInit(kernel_id, kernel), [link])
+        await self._request(control_messages.ForkInit(kernel_id, kernel), [channel_fd])
 
     async def clone_trees(self, *paths: str) -> tuple[int, ...]:
         """Clone mounts of paths below the workspaces; the caller closes the returned descriptors.
@@ -468,9 +478,9 @@ class ForkServer:
         return (await self._request(request)).descriptors
 
     async def close(self) -> None:
-        """End all servers; kernels they forked end by their own control channels."""
-        await self._end_preloading()
-        await self._end_retired(includes_used=True)
+        """End all servers; their kernels end by their own control channels."""
+        await self._cancel_preloading()
+        await self._end_retired(includes_servers_with_kernels=True)
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -1,8 +1,8 @@
 """Provisioner of one kernel from the fork server: starts, connects, signals, freezes and ends it.
 
 To start a kernel, the fork server forks the init process of a pid namespace. Init creates sockets,
-which are bound here in a directory that the kernel never sees. Then init joins a cgroup and forks
-the kernel, which joins, too. A workspace is attached at once or, for a spare kernel, later.
+which this process binds in a directory that the kernel never sees. Then init joins a cgroup and
+forks the kernel in it. A workspace is attached at once or, for a spare kernel, later.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from interpreter_bot.wording import host_words
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-# Processes beyond the session's limit: its init, and one for clean-up.
-_UNCOUNTED_TASKS = 2
+# Tasks allowed beyond the session's limit: its init, and one process for clean-up.
+_EXTRA_TASKS = 2
 # The status comes from the fork server, which may be busy with other kernels.
 _STATUS_SECONDS = 10.0
 
@@ -47,7 +47,7 @@ class ProvisionerContext:
     Attributes:
         server: forks the kernels.
         groups: the kernels' cgroups; there may be none.
-        limits: of each kernel.
+        limits: limits of each kernel.
         runtime: directory for sockets.
         uids: allocator of user ids in the fork server's user namespace.
         doors: ports in each kernel's network where the bot may listen.
@@ -62,7 +62,7 @@ class ProvisionerContext:
 
     @property
     def level(self) -> values.SandboxLevel:
-        """What keeps the kernels apart."""
+        """How strong the walls between kernels are."""
         if self.server.walls is forkserver_clients.Walls.NOTHING:
             return values.SandboxLevel.NONE
         if self.server.walls is forkserver_clients.Walls.CONTAINER:
@@ -72,7 +72,7 @@ class ProvisionerContext:
 
 
 class SessionUsage(session_metering.SessionProcesses):
-    """Usage of a session, measured by its cgroup if it has one, else by its processes."""
+    """Usage of a session: measured by its cgroup if it has one, otherwise by its processes."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class ForkProvisioner:
     def __init__(self, kernel_id: str, host_context: ProvisionerContext) -> None:
         self.kernel_id = kernel_id
         self.host_context = host_context
-        self._control: control_channels.ControlChannel | None = None
+        self._control_channel: control_channels.ControlChannel | None = None
         self._init_fd = -1
         self._kernel_fd = -1
         self._pid = 0
         self._group: cgroups.Group | None = None
         self._directory: pathlib.Path | None = None
-        self._temporary: pathlib.Path | None = None
+        self._temporary_directory: pathlib.Path | None = None
         self._status: int | None = None
         self._init_listener: asyncio.Task[None] | None = None
-        self._attached: asyncio.Future[None] | None = None
+        self._attach_confirmed: asyncio.Future[None] | None = None
         self.is_used = False
-        """Whether a session uses it. Until one does, only the log says why it ended."""
+        """Whether a session has used it. If none has, the reason for its end is logged."""
         self._has_init_ended = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
@@ -167,11 +167,11 @@ class ForkProvisioner:
         walls = context.server.walls
         inside_uid, self._uid = context.uids.take()
         self._directory = context.runtime / self.kernel_id[:8]
-        self._control, guest_end = control_channels.ControlChannel.pair()
+        self._control_channel, guest_end = control_channels.ControlChannel.pair()
         if context.groups.version:
             self._group = context.groups.create(self.kernel_id, limits)
         with guest_end:
-            kernel = start_parameters.build(
+            parameters = start_parameters.build(
                 inside_uid if walls is forkserver_clients.Walls.NAMESPACES else self._uid,
                 limits,
                 affinity=[]
@@ -181,7 +181,7 @@ class ForkProvisioner:
                 has_own_id=self.has_own_id,
                 doors=context.doors,
             )
-            await context.server.fork(self.kernel_id, kernel, guest_end.fileno())
+            await context.server.fork(self.kernel_id, parameters, guest_end.fileno())
         self._init_fd, sockets = await self._receive_start_message(
             control_messages.InitReady, len(context.doors)
         )
@@ -196,7 +196,7 @@ class ForkProvisioner:
         # Init joins its cgroup itself: moving another process waits for all processors.
         entry_files = self._group.entry_files() if self._group is not None else []
         try:
-            await self._control.send(control_messages.StartKernel(key), entry_files)
+            await self._control_channel.send(control_messages.StartKernel(key), entry_files)
         finally:
             for entry_file in entry_files:
                 os.close(entry_file)
@@ -204,12 +204,12 @@ class ForkProvisioner:
             control_messages.KernelStarted
         )
         context.server.note_started(self.kernel_id)
-        read_as = self._uid if self._is_in_container and context.uids.are_own else None
+        read_as = self._uid if self._is_in_container and context.uids.are_separate else None
         self._usage = SessionUsage(
             self._pid,
             procfs.pid_of(self._kernel_fd),
             self._group,
-            max_tasks=limits.processes + _UNCOUNTED_TASKS,
+            max_tasks=limits.processes + _EXTRA_TASKS,
             read_as=read_as,
         )
         loop.add_reader(self._kernel_fd, self._on_kernel_ended)
@@ -225,13 +225,13 @@ class ForkProvisioner:
     @property
     def has_own_id(self) -> bool:
         """Whether limits per user, such as RLIMIT_NPROC, count this session's processes alone."""
-        # In a user namespace, each session's processes are counted apart.
-        is_apart = self.host_context.server.walls is forkserver_clients.Walls.NAMESPACES
-        return is_apart or (self._is_in_container and self.host_context.uids.are_own)
+        # Linux counts the processes of each user namespace separately.
+        has_own_namespace = self.host_context.server.walls is forkserver_clients.Walls.NAMESPACES
+        return has_own_namespace or (self._is_in_container and self.host_context.uids.are_separate)
 
     @property
     def can_freeze(self) -> bool:
-        """Whether the session's processes can be stopped."""
+        """Whether the session's processes can be suspended."""
         return self._group is not None and self._group.can_freeze
 
     @property
@@ -255,14 +255,18 @@ class ForkProvisioner:
         return proxy, services, os.dup(self._init_fd)
 
     async def _receive_start_message(
-        self, kind: type[control_messages.Message], door_count: int = 0
+        self, message_type: type[control_messages.Message], door_count: int = 0
     ) -> tuple[int, list[socket.socket]]:
         """Wait for a message; return its pidfd and sockets: the channels', then the doors'."""
-        packet = await self._control.receive() if self._control is not None else None
-        count = 1 + len(start_parameters.CHANNELS) + door_count
+        packet = (
+            await self._control_channel.receive() if self._control_channel is not None else None
+        )
+        descriptor_count = 1 + len(start_parameters.CHANNELS) + door_count
         if packet is None:
             reason = "its first process ended"
-        elif isinstance(packet.message, kind) and len(packet.descriptors) == count:
+        elif (
+            isinstance(packet.message, message_type) and len(packet.descriptors) == descriptor_count
+        ):
             pidfd, *sockets = packet.descriptors
             return pidfd, [socket.socket(fileno=descriptor) for descriptor in sockets]
         else:
@@ -274,7 +278,10 @@ class ForkProvisioner:
         raise errors.KernelStartError
 
     async def _listen_to_init(self) -> None:
-        while self._control is not None and (packet := await self._control.receive()) is not None:
+        while (
+            self._control_channel is not None
+            and (packet := await self._control_channel.receive()) is not None
+        ):
             match packet.message:
                 case control_messages.KernelEnded(status):
                     # `status` is None if the kernel's parent, the fork server, has ended.
@@ -282,8 +289,8 @@ class ForkProvisioner:
                     if not self.is_used:
                         _log.error("kernel %s ended unused: status %s", self.kernel_id, status)
                 case control_messages.Attached():
-                    if self._attached is not None and not self._attached.done():
-                        self._attached.set_result(None)
+                    if self._attach_confirmed is not None and not self._attach_confirmed.done():
+                        self._attach_confirmed.set_result(None)
                 case control_messages.SocketOpened():
                     self._sockets += [socket.socket(fileno=number) for number in packet.descriptors]
                     self._sockets_changed.set()
@@ -300,11 +307,11 @@ class ForkProvisioner:
             OSError: the kernel does not listen, or has ended.
         """
         while not self._sockets:
-            if self._control is None or self.ended.is_set():
+            if self._control_channel is None or self.ended.is_set():
                 raise ConnectionError
             self._sockets_changed.clear()
             try:
-                await self._control.send(control_messages.OpenSocket())
+                await self._control_channel.send(control_messages.OpenSocket())
             except errors.KernelStartError as error:
                 raise ConnectionError from error
             await self._sockets_changed.wait()
@@ -312,7 +319,7 @@ class ForkProvisioner:
         try:
             endpoint.setblocking(False)
             # Do not wait: if the backlog is full, connecting fails at once.
-            endpoint.connect(f"{self._directory}/{start_parameters.address(channel)}")
+            endpoint.connect(f"{self._directory}/{start_parameters.socket_name(channel)}")
         except OSError:
             endpoint.close()
             raise
@@ -333,31 +340,31 @@ class ForkProvisioner:
             KernelStartError: they cannot be mounted, or the kernel has ended.
             OSError: they cannot be opened.
         """
-        directories, kernel_uids = [workspace, variables], self.host_context.uids.of_kernels
+        directories, kernel_uids = [workspace, variables], self.host_context.uids.kernel_uids
         if self._is_in_container:
-            self._temporary = temporary
+            self._temporary_directory = temporary
             directories.append(temporary)
             await asyncio.to_thread(_recreate, temporary)
         await asyncio.to_thread(ownership.change_owner, directories, self._uid, kernel_uids)
-        if self._control is None or self._directory is None:
+        if self._control_channel is None or self._directory is None:
             raise errors.KernelStartError
-        self._attached = asyncio.get_running_loop().create_future()
+        self._attach_confirmed = asyncio.get_running_loop().create_future()
         if self._is_unwalled:
             self._unwalled_home.symlink_to(workspace)
             return
         directory_fds = await self._open_directories(directories)
         try:
-            await self._control.send(control_messages.Attach(), directory_fds)
+            await self._control_channel.send(control_messages.Attach(), directory_fds)
         finally:
             for descriptor in directory_fds:
                 os.close(descriptor)
-        end = asyncio.create_task(self.ended.wait(), name="attaching")
-        events: set[asyncio.Future[Any]] = {self._attached, end}
+        end_task = asyncio.create_task(self.ended.wait(), name="attaching")
+        events: set[asyncio.Future[Any]] = {self._attach_confirmed, end_task}
         try:
             await asyncio.wait(events, timeout=_ATTACH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            end.cancel()
-        if self._attached.done():
+            end_task.cancel()
+        if self._attach_confirmed.done():
             return
         if not self.ended.is_set():
             _log.error("kernel %s did not attach its files in time", self.kernel_id)
@@ -374,12 +381,12 @@ class ForkProvisioner:
         """
         if self._is_in_container:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            with contextlib.ExitStack() as opened:
+            with contextlib.ExitStack() as stack:
                 descriptors = []
                 for directory in directories:
                     descriptors.append(os.open(directory, flags))
-                    opened.callback(os.close, descriptors[-1])
-                opened.pop_all()
+                    stack.callback(os.close, descriptors[-1])
+                stack.pop_all()
             return descriptors
         paths = ("/".join(directory.parts[-2:]) for directory in directories)
         return await self.host_context.server.clone_trees(*paths)
@@ -415,15 +422,15 @@ class ForkProvisioner:
     async def kill(self) -> None:
         """Kill everything in the session; the namespace ends with its init process."""
         if self.ended.is_set() and not self.is_used:
-            await self.wait_status()  # So that the log says why it ended.
+            await self.wait_status()  # This logs why it ended.
         if (
             self._is_in_container
-            and self._control is not None
+            and self._control_channel is not None
             and not self._has_init_ended.is_set()
         ):
             # Only the session's first process knows all others, so it ends them before itself.
             with contextlib.suppress(errors.KernelStartError):
-                await self._control.send(control_messages.EndSession())
+                await self._control_channel.send(control_messages.EndSession())
         else:
             procfs.send_signal(self._init_fd, signal.SIGKILL)
         procfs.send_signal(self._kernel_fd, signal.SIGKILL)
@@ -431,12 +438,12 @@ class ForkProvisioner:
             await asyncio.to_thread(self._group.kill)
 
     async def freeze(self) -> None:
-        """Stop all processes of the session until `thaw`; they can tell only by the clock."""
+        """Suspend all processes of the session until `thaw`; only clocks tell them."""
         if self._group is not None:
             await asyncio.to_thread(self._group.set_frozen, True)
 
     async def thaw(self) -> None:
-        """Let the session's processes go on."""
+        """Resume the session's processes."""
         if self._group is not None:
             self._group.set_frozen(False)
 
@@ -448,11 +455,11 @@ class ForkProvisioner:
     async def cleanup(self) -> None:
         """Close descriptors and sockets, and remove directories and the cgroup."""
         loop = asyncio.get_running_loop()
-        if self._control is not None:
-            self._control.close()
+        if self._control_channel is not None:
+            self._control_channel.close()
         if self._init_listener is not None:
             self._init_listener.cancel()
-        self._control = self._init_listener = None
+        self._control_channel = self._init_listener = None
         self._sockets_changed.set()
         for endpoint in (*self._sockets, *self._doors):
             endpoint.close()
@@ -466,8 +473,8 @@ class ForkProvisioner:
         self.ended.set()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
-        if self._temporary is not None:
-            await asyncio.to_thread(safe_open.remove, self._temporary)
+        if self._temporary_directory is not None:
+            await asyncio.to_thread(safe_open.remove, self._temporary_directory)
         if self._group is not None:
             await self._group.remove()
             self._group = None

@@ -1,4 +1,4 @@
-"""The Python environment of kernels: its paths, and the start of a clean process of it."""
+"""The Python environment of kernels: its paths, and how to start a clean process in it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from interpreter_bot import errors
 from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.wording import host_words
 
-_GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
-# Names and versions come from the directories' names, as the standard for installed packages
-# guarantees: reading every package's metadata takes 0.2 s.
-_PROBE = """
+_GUEST_FILE = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
+# Names and versions are read from names of directories, as the standard for installed packages
+# guarantees: reading all metadata takes 0.2 s.
+_PROBE_CODE = """
 import json, os, sys
 installed = {}
 for entry in sys.path:
@@ -27,15 +27,25 @@ for entry in sys.path:
             installed[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
 print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, installed]))
 """
-_MAX_PACKAGES = 60
-TOOLS = "/opt/bin"
+_MAX_PACKAGES_LISTED = 60
+TOOLS_DIRECTORY = "/opt/bin"
 """Directory in the sandbox for programs of packages."""
 # Parts of an environment that kernels see; its directory may contain unrelated files.
 _VISIBLE_PARTS = (
-    *("bin", "conda-meta", "etc", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg"),
-    *("sbin", "share", "ssl"),
+    "bin",
+    "conda-meta",
+    "etc",
+    "include",
+    "lib",
+    "lib32",
+    "lib64",
+    "libexec",
+    "pyvenv.cfg",
+    "sbin",
+    "share",
+    "ssl",
 )
-# System directories that the sandbox shows at the same path, besides small files of /etc.
+# System directories that the sandbox shows at the same path; it also shows small files of /etc.
 _SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 WALLED_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
 _THREAD_COUNT_VARIABLES = (
@@ -52,12 +62,12 @@ class Environment:
 
     Attributes:
         executable: its interpreter.
-        readable: paths that must be visible in the sandbox, besides the system's.
-        hidden: directories below these that must be hidden.
-        path: PATH for programs it starts.
+        readable: paths that the sandbox must show, besides the system's.
+        hidden: directories below those paths that the sandbox must hide.
+        path: PATH for programs that kernels start.
         packages: versions of the packages worth listing, by name.
         distributions: versions of all installed packages.
-        absent: names of groups of libraries that are not installed, by module.
+        absent: for each module that is not installed, the group of libraries that has it.
     """
 
     executable: str
@@ -70,24 +80,33 @@ class Environment:
 
 
 def spawn(
-    environment: Environment, control: int, *, cores: int, home: str = WALLED_HOME
+    environment: Environment, control_fd: int, *, cores: int, home: str = WALLED_HOME
 ) -> subprocess.Popen[bytes]:
     """Start the fork server's process without inherited environment, descriptors or terminal."""
     # A descriptor hides from kernels where the bot is installed; see `guest/__main__`.
-    place = os.open(_GUEST.parents[1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    bot_directory_fd = os.open(_GUEST_FILE.parents[1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        start = f"/proc/self/fd/{place}/{_GUEST.parent.name}/{_GUEST.name}"
+        guest_path = (
+            f"/proc/self/fd/{bot_directory_fd}/{_GUEST_FILE.parent.name}/{_GUEST_FILE.name}"
+        )
         return subprocess.Popen(
-            [environment.executable, "-I", "-B", start, str(control), str(place)],
+            [
+                environment.executable,
+                "-I",
+                "-B",
+                guest_path,
+                str(control_fd),
+                str(bot_directory_fd),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=_clean_environment(environment, cores=cores, home=home),
-            pass_fds=[control, place],
+            pass_fds=[control_fd, bot_directory_fd],
             cwd="/",
             start_new_session=True,
         )
     finally:
-        os.close(place)
+        os.close(bot_directory_fd)
 
 
 def inspect_environment(python: pathlib.Path) -> Environment:
@@ -98,77 +117,82 @@ def inspect_environment(python: pathlib.Path) -> Environment:
     """
     try:
         completed = subprocess.run(
-            [str(python), "-I", "-c", _PROBE],
+            [str(python), "-I", "-c", _PROBE_CODE],
             env={"PATH": "/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=30,
             check=True,
         )
-        prefix, base_prefix, executable, path, installed = json.loads(completed.stdout)
+        prefix, base_prefix, executable, path, installed_packages = json.loads(completed.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise errors.KernelStartError(host_words.python_unusable(python)) from error
     prefixes = [prefix, base_prefix]
-    outside = [
+    outside_paths = [
         entry
         for entry in path
         if entry.startswith("/")
         and not any(pathlib.PurePath(entry).is_relative_to(root) for root in prefixes)
         and "site-packages" in entry
     ]
-    candidates = [f"{place}/{part}" for place in prefixes for part in _VISIBLE_PARTS]
-    readable = [
-        place
-        for place in dict.fromkeys([*filter(os.path.lexists, candidates), *outside])
-        if not place.startswith("/usr")
+    candidates = [f"{path}/{part}" for path in prefixes for part in _VISIBLE_PARTS]
+    readable_paths = [
+        path
+        for path in dict.fromkeys([*filter(os.path.lexists, candidates), *outside_paths])
+        if not path.startswith("/usr")
     ]
-    # The bot's own directory, and where an installation of it leaves files.
-    hidden = [str(_GUEST.parents[1])]
-    hidden += [f"{entry}/{_GUEST.parents[1].name}" for entry in path if "site-packages" in entry]
+    # The bot's own directory, and directories of its files in site-packages.
+    hidden_paths = [str(_GUEST_FILE.parents[1])]
+    hidden_paths += [
+        f"{entry}/{_GUEST_FILE.parents[1].name}" for entry in path if "site-packages" in entry
+    ]
     return Environment(
         executable,
-        readable,
-        list(dict.fromkeys(hidden)),
-        f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
-        _packages(
-            installed, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE_FILE_NAME).exists()
+        readable_paths,
+        list(dict.fromkeys(hidden_paths)),
+        f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS_DIRECTORY}",
+        _choose_listed_packages(
+            installed_packages,
+            is_ours=(pathlib.Path(prefix) / kernel_environment.STATE_FILE_NAME).exists(),
         ),
-        {_normalize_name(name): version for name, (version, _) in installed.items()},
+        {_normalize_name(name): version for name, (version, _) in installed_packages.items()},
         kernel_environment.absent_modules(pathlib.Path(prefix)),
     )
 
 
-def check_private_paths(environment: Environment, private: Sequence[pathlib.Path]) -> None:
+def check_private_paths(environment: Environment, private_paths: Sequence[pathlib.Path]) -> None:
     """Check that an environment does not show private paths to kernels, even missing ones.
 
     Raises:
         SettingsError: kernels could read one of them.
     """
-    for path in private:
-        real = pathlib.Path(os.path.realpath(path))
+    for path in private_paths:
+        real_path = pathlib.Path(os.path.realpath(path))
         for tree in (*_SYSTEM_DIRECTORIES, *environment.readable):
-            if real.is_relative_to(os.path.realpath(tree)):
+            if real_path.is_relative_to(os.path.realpath(tree)):
                 raise errors.SettingsError(host_words.readable_by_code(path, tree))
 
 
-def _packages(installed: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:
-    """Choose the installed packages worth listing, without their dependencies.
+def _choose_listed_packages(
+    installed_packages: Mapping[str, Sequence[object]], *, is_ours: bool
+) -> dict[str, str]:
+    """Choose the installed packages that are worth listing, without their dependencies.
 
     Args:
-        installed: for each package, its version and whether somebody requested it by name.
+        installed_packages: for each package, its version and whether somebody requested it by name.
         is_ours: whether the environment was made from our locks, which name every dependency.
     """
     listed_packages = kernel_environment.listed_packages()
     by_normal_name = {
         _normalize_name(name): (str(version), is_requested)
-        for name, (version, is_requested) in installed.items()
+        for name, (version, is_requested) in installed_packages.items()
     }
-    listed = (
+    chosen_packages = (
         (name, version)
         for name, (version, is_requested) in sorted(by_normal_name.items())
         if name in listed_packages or (is_requested and not is_ours)
     )
-    return dict(list(listed)[:_MAX_PACKAGES])
+    return dict(list(chosen_packages)[:_MAX_PACKAGES_LISTED])
 
 
 def _normalize_name(name: str) -> str:
@@ -176,8 +200,8 @@ def _normalize_name(name: str) -> str:
 
 
 def _clean_environment(environment: Environment, *, cores: int, home: str) -> dict[str, str]:
-    """Build the environment variables of every kernel: an allow-list, none of the bot's."""
-    fixed = {
+    """Build the environment variables of every kernel; none are inherited from the bot."""
+    variables = {
         "PATH": environment.path,
         "HOME": home,
         "LANG": "C.UTF-8",
@@ -186,7 +210,7 @@ def _clean_environment(environment: Environment, *, cores: int, home: str) -> di
         "MPLCONFIGDIR": f"{home}/.matplotlib",
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # The system's memory pool, because threads of another allocator would not survive the fork.
+        # Threads of Arrow's own allocators would not survive the fork.
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
-    return fixed | {name: str(cores) for name in _THREAD_COUNT_VARIABLES}
+    return variables | {name: str(cores) for name in _THREAD_COUNT_VARIABLES}

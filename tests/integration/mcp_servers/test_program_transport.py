@@ -185,7 +185,7 @@ async def test_in_a_container_each_program_has_a_user_of_its_own_and_signals_no_
 
 
 def test_no_session_has_the_user_of_a_program():
-    uids = start_parameters.Uids(count=1000, first_uid=5000, are_own=True)
+    uids = start_parameters.Uids(count=1000, first_uid=5000, are_separate=True)
     kernels = {uids.take() for _ in range(1000)}
     assert kernels == {(number, 5000 + number) for number in range(256, 1000)}
 

@@ -69,7 +69,10 @@ def wait_for(condition):
 
 
 def _peak_bytes(group):
-    place, names = group.directory_of["memory"], ("memory.peak", "memory.max_usage_in_bytes")
+    place, names = (
+        group.directories_by_controller["memory"],
+        ("memory.peak", "memory.max_usage_in_bytes"),
+    )
     found = [path for name in names if (path := pathlib.Path(place, name)).exists()]
     return int(found[0].read_text()) if found else None
 
@@ -173,7 +176,7 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     process.stdin.flush()
     for _ in range(4):
         process.stdout.readline()
-    inside = cgroups.processes(group.directory_of["pids"])
+    inside = cgroups.processes(group.directories_by_controller["pids"])
     assert len(inside) == 4
     assert await group.remove()
     assert process.wait(30) == -signal.SIGKILL
@@ -187,7 +190,7 @@ def test_a_fork_storm_is_killed(groups, start):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    wait_for(lambda: len(cgroups.processes(group.directory_of["pids"])) > 50)
+    wait_for(lambda: len(cgroups.processes(group.directories_by_controller["pids"])) > 50)
     assert group.remove_now()
 
 
@@ -320,7 +323,7 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
     assert session_metering.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
-    wait_for(lambda: cgroups.is_left_over(instance))
+    wait_for(lambda: cgroups.is_of_dead_bot(instance))
     # At least this one; other bots on this machine may have died just as well.
     assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
@@ -331,11 +334,11 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
 def test_owners_of_other_pid_namespaces_and_strangers_are_left_alone():
     ours = cgroups.instance_name()
     dead = re.sub(r"-\d+-(\d+)\.", r"-1-\1.", ours)
-    assert not cgroups.is_left_over(ours)
-    assert cgroups.is_left_over(dead)
-    assert not cgroups.is_left_over(re.sub(r"-\d+\.", "-1.", dead))
-    assert not cgroups.is_left_over("interpreter-bot.main")
-    assert not cgroups.is_left_over("interpreter-bot-x")
+    assert not cgroups.is_of_dead_bot(ours)
+    assert cgroups.is_of_dead_bot(dead)
+    assert not cgroups.is_of_dead_bot(re.sub(r"-\d+\.", "-1.", dead))
+    assert not cgroups.is_of_dead_bot("interpreter-bot.main")
+    assert not cgroups.is_of_dead_bot("interpreter-bot-x")
 
 
 def test_two_in_one_process_do_not_meet(groups):
@@ -442,7 +445,7 @@ class TestVersion2:
 
     @pytest.fixture
     def main(self, base):
-        main = base / cgroups.MAIN
+        main = base / cgroups.MAIN_GROUP_NAME
         main.mkdir()
         (main / "cgroup.procs").write_text("")
         return main

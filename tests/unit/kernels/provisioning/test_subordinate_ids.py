@@ -36,7 +36,7 @@ def test_files_cannot_be_given_to_ids_that_are_not_there(tmp_path):
 
 
 def test_ids_outside_of_a_namespace_go_by_their_own_names():
-    assert subordinate_ids.on_host(os.geteuid()) == os.geteuid()
+    assert subordinate_ids.id_on_host(os.geteuid()) == os.geteuid()
 
 
 # By lines of a uid_map: the first id for kernels, and how many.
@@ -52,5 +52,5 @@ MAPS = {
 @pytest.mark.parametrize("text", MAPS)
 def test_root_of_a_namespace_takes_ids_that_it_has(tmp_path, text):
     (tmp_path / "uid_map").write_text(text)
-    sandbox = subordinate_ids.within_namespace(settings.Sandbox(), tmp_path / "uid_map")
+    sandbox = subordinate_ids.choose_ids_in_namespace(settings.Sandbox(), tmp_path / "uid_map")
     assert (sandbox.first_uid, sandbox.uid_count) == MAPS[text]
