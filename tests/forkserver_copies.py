@@ -52,6 +52,11 @@ class Template:
     def __exit__(self, *_: object) -> None:
         self._end()
 
+    def kill(self) -> None:
+        """Kill the process, as the system does if it needs memory."""
+        self._process.kill()
+        self._process.wait()
+
     def _end(self) -> None:
         if self._channel is not None:
             self._channel.close()

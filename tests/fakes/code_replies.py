@@ -11,7 +11,7 @@ class CodeReply(ports.Reply):
     """Answers questions from a list; raises the error of `faults` for an event's short name."""
 
     def __init__(self, *, answers=(), faults=None, is_keeping=True):
-        self._answers = list(answers)
+        self.answers = list(answers)
         self._is_keeping = is_keeping
         self.faults = dict(faults or {})
         self.received = []
@@ -47,8 +47,8 @@ class CodeReply(ports.Reply):
     def _take_question(self, question):
         self._record(question.cell, "ask", question)
         answer = events.Unanswered("Nobody answers.")
-        if self._answers:
-            answer = events.TextAnswer(self._answers.pop(0))
+        if self.answers:
+            answer = events.TextAnswer(self.answers.pop(0))
         answering = self.questions.answer(question.id, answer, person=question.person)
         self._tasks.append(asyncio.create_task(answering))
 

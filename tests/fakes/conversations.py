@@ -39,7 +39,7 @@ from interpreter_bot.sessions import (
     turns,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines, records
+from interpreter_bot.store import databases, engines, records, transactions
 from tests.fakes import pools
 
 _empty_database = []
@@ -368,22 +368,21 @@ class Conversations(session_service.SessionService):
         )
         assert fields["content"] == json.loads(json.dumps(fields["content"]))
         database = self.services.database
+        statements = transactions.Transactions(database.engine)
         events = records.ClaimedEvent
         conditions = events.event_id == event_id, events.platform == platform
         async with asyncio.timeout(60):
             while True:
                 select = sqlalchemy.select(events).where(*conditions)
-                (event,) = await database.events._transactions.all(select)
+                (event,) = await statements.all(select)
                 if event.address == "":
                     break
                 await asyncio.sleep(0.01)
         assert event.content is None
         columns = {"owner": "0" * 32, "address": values.format_key(fields["key"])}
         update = sqlalchemy.update(events).where(*conditions)
-        await database.events._transactions.change(
-            update.values(content=fields["content"], **columns)
-        )
-        request = next(claim for claim in self.requests if claim.id == fields["request_id"])
+        await statements.change(update.values(content=fields["content"], **columns))
+        request = next(request for request in self.requests if request.id == fields["request_id"])
         session = await database.sessions.find(request.key)
         (turn,) = await database.turns.list_for_session(session.id, limit=1)
         await database.turns.delete(turn.id)
@@ -391,7 +390,7 @@ class Conversations(session_service.SessionService):
             session.id, person=request.person.id, text=request.text, request_id=request.id
         )
         disown = sqlalchemy.update(records.Turn).where(records.Turn.id == lost_turn.id)
-        await database.events._transactions.change(disown.values(owner="0" * 32))
+        await statements.change(disown.values(owner="0" * 32))
         assert await database.turns.take_orphans() == ()
         assert await self.events.handle_lost_events() == ()
 

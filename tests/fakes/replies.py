@@ -63,7 +63,7 @@ class Reply(ports.Reply):
     ):
         self.is_answering = is_answering
         self._tasks = []
-        self._answers = list(answers)
+        self.answers = list(answers)
         self._approvals = list(approvals)
         self._faults = dict(faults or {})
         self._is_keeping = is_keeping
@@ -95,12 +95,12 @@ class Reply(ports.Reply):
             case events.QuestionClosed():
                 self.closed.append(event)
                 return
-        self._check(event)
+        self.check_order(event)
         self._record(*describe_event(event))
         if isinstance(event, events.TurnEnded):
             self.end = event
 
-    def _check(self, event):
+    def check_order(self, event):
         match event:
             case events.Queued(ahead=ahead):
                 assert ahead > 0
@@ -139,8 +139,8 @@ class Reply(ports.Reply):
                 assert question.cell == self._running
             self._record("ask", question)
             answer = events.Unanswered("Nobody answers.")
-            if self._answers:
-                answer = events.TextAnswer(self._answers.pop(0))
+            if self.answers:
+                answer = events.TextAnswer(self.answers.pop(0))
         else:
             assert question.cell == (
                 self._cells

@@ -35,8 +35,7 @@ def test_who_gets_no_copy_starts_the_real_thing(monkeypatch):
 
     with forkserver_copies.Template(python_environments) as template:
         assert type(started(template)) is not subprocess.Popen
-        template._process.kill()
-        template._process.wait()
+        template.kill()
         assert type(started(template)) is subprocess.Popen
         # The next one is a copy again.
         assert type(started(template)) is not subprocess.Popen

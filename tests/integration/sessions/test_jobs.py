@@ -40,7 +40,7 @@ class Shown:
         self._house = house
         self.replies = []
         self.requests = []
-        self._arrival = asyncio.Event()
+        self.arrival = asyncio.Event()
         house.service.notify_through(platform, self._notify, go_on=self._go_on)
 
     async def _go_on(self, request):
@@ -48,7 +48,7 @@ class Shown:
         reply.answer = self._house.service.answer
         self.replies.append(reply)
         self.requests.append(request)
-        self._arrival.set()
+        self.arrival.set()
         await self._house.service.handle(request, reply)
 
     async def _notify(self, key, sentence):
@@ -56,7 +56,7 @@ class Shown:
 
     async def first(self):
         async with asyncio.timeout(30):
-            await self._arrival.wait()
+            await self.arrival.wait()
         return self.replies[0]
 
 
@@ -246,7 +246,7 @@ async def test_a_job_may_ask_and_take_the_answer(opened, outliving):
         shown = Shown(house)
         await house.ask("Compute")
         job = await shown.first()
-        job._answers.append("Ada")
+        job.answers.append("Ada")
         await job.until("over")
     assert "hi Ada" in told(job)
 
@@ -308,7 +308,7 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
             killed(opened, tmp_path, *again, limits=LIMITS, jobs=jobs)
         )
         next_shown = Shown(after)
-        await asyncio.wait_for(next_shown._arrival.wait(), 30)
+        await asyncio.wait_for(next_shown.arrival.wait(), 30)
         # A turn that goes on ends before its job is followed.
         await asyncio.wait_for(after.service.resumptions.close(), 60)
         await asyncio.wait_for(after.service.resumptions.close(), 60)

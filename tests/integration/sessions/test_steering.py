@@ -139,7 +139,7 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
         async with opened(script, paths=settings.Paths(data=copy)) as after:
             reply = continued(after)
             # A bot numbers its own model calls from 1, after those that are replayed.
-            reply._check = lambda _: None
+            reply.check_order = lambda _: None
             await reply.until("over")
             turn = await last_turn(after)
             (request,) = after.server.requests

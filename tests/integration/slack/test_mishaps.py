@@ -16,7 +16,7 @@ from interpreter_bot.platforms.slack import (
     markdown,
     permissions,
 )
-from interpreter_bot.store import records, third_party_tables
+from interpreter_bot.store import records, third_party_tables, transactions
 from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
@@ -513,7 +513,9 @@ async def test_a_message_that_cannot_be_read_again_is_awaited_by_nobody(slack, s
     )
     async with asyncio.timeout(20):
         while True:
-            (left,) = await service.services.database.events._transactions.all(of_event)
+            (left,) = await transactions.Transactions(service.services.database.engine).all(
+                of_event
+            )
             if (left.address, left.content) == ("", None):
                 break
             await asyncio.sleep(0.01)
@@ -574,7 +576,7 @@ async def test_a_command_is_awaited_until_it_is_done_and_not_taken_again(
     slack.command("U1", "C1", "/interpreter", "files")
     await arrived.wait()
     claimed = sqlalchemy.select(records.ClaimedEvent)
-    (awaited,) = await service.services.database.events._transactions.all(claimed)
+    (awaited,) = await transactions.Transactions(service.services.database.engine).all(claimed)
     channel = values.format_key(values.SessionKey("slack", "T1", "C1"))
     assert (awaited.address, awaited.content) == (channel, None)
     gate.set()
