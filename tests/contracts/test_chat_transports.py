@@ -45,7 +45,7 @@ class Shown:
     text: str
     files: dict
     buttons: list
-    told: bool
+    has_notified: bool
 
 
 @dataclasses.dataclass
@@ -80,7 +80,9 @@ async def _socket(tmp_path):
 
         def shown():
             return [
-                Shown(message.text, message.files, message.buttons, message.told == "alice")
+                Shown(
+                    message.text, message.files, message.buttons, message.notified_person == "alice"
+                )
                 for message in server.room("general")
             ]
 
@@ -340,7 +342,7 @@ async def test_only_a_new_message_notifies(network):
     with pytest.raises(transport.UneditableError):
         await network.transport.edit(posted, before, question)
     await network.transport.post(network.location, question, key(question, nonce="n2"))
-    assert [message.told for message in network.shown()] == [False, True]
+    assert [message.has_notified for message in network.shown()] == [False, True]
 
 
 async def test_a_person_is_told_something_privately(network):
@@ -521,7 +523,7 @@ async def test_a_question_notifies_and_its_answer_stands_below(network):
     async with opened(network) as shown:
         tell(shown.answer, events.CodeStarted(0, "input()"), events.QuestionAsked(question))
         await seen(network, "Name?")
-        assert network.shown()[-1].told
+        assert network.shown()[-1].has_notified
         assert network.shown()[-1].buttons == ["answer 7", "stop 1"]
         tell(
             shown.answer,
@@ -548,7 +550,7 @@ async def test_a_question_of_the_model_has_a_button_for_each_choice_and_reaches_
         shown.answer.emit(events.QuestionAsked(question))
         await seen(network, "region")
         message = network.shown()[-1]
-        assert message.told
+        assert message.has_notified
         picks = [f"pick{place} 7" for place in range(6)]
         assert message.buttons == [*picks, "answer 7", "stop 1"]
         # As one line of words, which nothing begins that is markup.

@@ -204,14 +204,14 @@ class Server:
             raise _RefusedError("deleted")
         return self.messages[message]
 
-    def _write(self, message, *, text, kept_names, files, buttons, notifies=""):
+    def _write(self, message, *, text, kept, files, buttons, notifies=""):
         data = {name: base64.b64decode(content) for name, content in files.items()}
-        if len(text) > MAX_CHARACTERS or not (text.strip() or data or kept_names):
+        if len(text) > MAX_CHARACTERS or not (text.strip() or data or kept):
             raise _RefusedError("content refused")
         is_large = any(len(content) > MAX_FILE_BYTES for content in data.values())
-        if is_large or len(kept_names) + len(data) > MAX_FILES:
+        if is_large or len(kept) + len(data) > MAX_FILES:
             raise _RefusedError("files refused")
-        message.files = {name: message.files[name] for name in kept_names} | data
+        message.files = {name: message.files[name] for name in kept} | data
         message.text, message.buttons = text, buttons
         message.versions.append(text)
         message.uploads += len(data)

@@ -104,7 +104,7 @@ async def test_what_takes_the_place_of_a_message_does_so_once(server, deliveries
         await stand(server, "status")
         server.plan(call, "away")
         drafts[:] = [transport.Draft("question", notified_person="alice")]
-    assert [(message.text, message.told) for message in server.room("room")] == [
+    assert [(message.text, message.notified_person) for message in server.room("room")] == [
         ("question", "alice")
     ]
 
