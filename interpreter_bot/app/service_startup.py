@@ -215,7 +215,7 @@ async def _open_catalogue(
             notice = f"{model_words.DEMO_ANSWERS} {demo_model.licence}".strip()
     catalogue = catalogues.Catalogue(
         models,
-        keys=catalogues.keys(models, environment),
+        keys=catalogues.collect_keys(models, environment),
         patience=config.patience,
         servers=servers,
         unlisted=discovery.unlisted,

@@ -52,7 +52,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         _print(operator_words.MODEL_SET)
     else:
         _print(operator_words.ASK_FOR_MODEL)
-        for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
+        for name, (address, models) in asyncio.run(model_choice.find_local_servers()).items():
             _print(operator_words.found_server(name, address, models[:3]))
         is_model_stored = _ask_until_valid(credentials, _ask_for_model, _try_model)
     is_slack_stored = _set_up_slack(config, credentials)
@@ -133,11 +133,11 @@ def _ask_for_model() -> dict[str, str]:
     address = input(operator_words.ADDRESS_PROMPT).strip()
     if not key and not address:
         return {}
-    return dict.fromkeys(model_setup.VARIABLES, "") | model_choice.variables(key, address)
+    return dict.fromkeys(model_setup.VARIABLES, "") | model_choice.make_variables(key, address)
 
 
 async def _try_model(changes: Mapping[str, str]) -> _TestedCredentials:
-    catalogue = await model_choice.open_tested(changes, model_choice.PATIENCE)
+    catalogue = await model_choice.open_tested(changes, model_choice.TRIAL_PATIENCE)
     try:
         return _TestedCredentials(catalogue.titles[0])
     finally:

@@ -43,8 +43,8 @@ async def _check(
     try:
         catalogue = catalogues.Catalogue(
             models,
-            keys=catalogues.keys(models, environment),
-            patience=model_choice.PATIENCE,
+            keys=catalogues.collect_keys(models, environment),
+            patience=model_choice.TRIAL_PATIENCE,
             unlisted=discovery.unlisted,
         )
     except errors.SettingsError as error:

@@ -54,7 +54,7 @@ class ModelSetup:
             raise errors.SettingsError(model_words.SET_BY_OPERATOR)
         if self.is_chosen:
             raise errors.SettingsError(model_words.ALREADY_CHOSEN)
-        variables = model_choice.variables(key, address)
+        variables = model_choice.make_variables(key, address)
         await model_choice.refuse_reserved(address)
         async with self._choice_lock:
             catalogue = await model_choice.open_tested(variables, self._patience)
@@ -90,4 +90,4 @@ def add_stored_models(
 
 async def find_local_servers() -> dict[str, tuple[str, list[str]]]:
     """Find model servers on this machine; return their addresses and models by name."""
-    return await model_choice.local_servers()
+    return await model_choice.find_local_servers()

@@ -19,8 +19,8 @@ from interpreter_bot.agent.llms import (
 
 _EMPTY_TEXT: Final = "[nothing]"
 # Ids and names that other servers gave may have any characters.
-_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_MAX_NAME: Final = 64
+_FORBIDDEN_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME_CHARACTERS: Final = 64
 
 
 class StreamEvents:
@@ -41,7 +41,7 @@ class StreamEvents:
         key = key if isinstance(key, int) else None
         match getattr(event, "type", None):
             case "message_start":
-                self._count(getattr(getattr(event, "message", None), "usage", None))
+                self._record_usage(getattr(getattr(event, "message", None), "usage", None))
             case "content_block_start":
                 self._start_block(key, getattr(event, "content_block", None))
             case "content_block_delta":
@@ -49,38 +49,40 @@ class StreamEvents:
             case "content_block_stop":
                 self._end_block(key)
             case "message_delta":
-                self._count(getattr(event, "usage", None))
+                self._record_usage(getattr(event, "usage", None))
                 reason = getattr(getattr(event, "delta", None), "stop_reason", None)
-                self._assembler.finish = sdk_errors.finish(reason) or self._assembler.finish
+                self._assembler.finish = sdk_errors.read_finish(reason) or self._assembler.finish
 
     def _start_block(self, key: int | None, block: object) -> None:
-        match _text(block, "type"):
+        match _text_attribute(block, "type"):
             case "text":
                 self._blocks[key] = {"message": 0}
-                self._add_text(self._blocks[key], _text(block, "text"))
+                self._add_text(self._blocks[key], _text_attribute(block, "text"))
             case "tool_use":
                 number = self._assembler.add_call(
-                    key, call_id=_text(block, "id"), name=_text(block, "name")
+                    key, call_id=_text_attribute(block, "id"), name=_text_attribute(block, "name")
                 )
                 self._blocks[key] = {"call": number, "arguments": False}
             case "thinking":
-                fields = {name: _text(block, name) for name in ("type", "thinking", "signature")}
+                fields = {
+                    name: _text_attribute(block, name) for name in ("type", "thinking", "signature")
+                }
                 self._blocks[key] = {"reasoning": fields}
             case "redacted_thinking":
-                fields = {name: _text(block, name) for name in ("type", "data")}
+                fields = {name: _text_attribute(block, name) for name in ("type", "data")}
                 self._blocks[key] = {"reasoning": fields}
 
     def _continue_block(self, key: int | None, delta: object) -> None:
         block = self._blocks.get(key, {})
-        match _text(delta, "type"):
+        match _text_attribute(delta, "type"):
             case "text_delta" if "message" in block:
-                self._add_text(block, _text(delta, "text"))
+                self._add_text(block, _text_attribute(delta, "text"))
             case "input_json_delta" if "call" in block:
-                block["arguments"] |= bool(piece := _text(delta, "partial_json"))
+                block["arguments"] |= bool(piece := _text_attribute(delta, "partial_json"))
                 self._assembler.add_call(key, arguments=piece)
             case "thinking_delta" | "signature_delta" as kind if "reasoning" in block:
                 name = kind.removesuffix("_delta")
-                piece = _text(delta, name)
+                piece = _text_attribute(delta, name)
                 self._assembler.count_output(len(piece))
                 block["reasoning"][name] = block["reasoning"].get(name, "") + piece
 
@@ -96,7 +98,7 @@ class StreamEvents:
         block["message"] += len(text)
         self._assembler.add_text(text)
 
-    def _count(self, usage: object) -> None:
+    def _record_usage(self, usage: object) -> None:
         """Keep the token counts, which come at the start of a message and, complete, at its end."""
         for name in (
             *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
@@ -116,21 +118,21 @@ class StreamEvents:
             else input_tokens
         )
         details = types.SimpleNamespace(cached_tokens=cache_reads, cache_write_tokens=cache_writes)
-        self._assembler.usage = sdk_errors.usage(
+        self._assembler.usage = sdk_errors.read_usage(
             input_tokens, self._counts.get("output_tokens"), details
         )
 
 
-def _text(thing: object, name: str) -> str:
-    value = getattr(thing, name, None)
+def _text_attribute(value_object: object, name: str) -> str:
+    value = getattr(value_object, name, None)
     return value if isinstance(value, str) else ""
 
 
 def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
     """Convert a tool. Code is streamed as it is written, unlike other arguments."""
-    eager = {"eager_input_streaming": True} if tool.name == tools.RUN_CODE else {}
+    streaming = {"eager_input_streaming": True} if tool.name == tools.RUN_CODE else {}
     description = {"name": tool.name, "description": tool.description}
-    return {**description, "input_schema": tool.parameters, **eager}
+    return {**description, "input_schema": tool.parameters, **streaming}
 
 
 def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> list[dict[str, Any]]:
@@ -148,13 +150,13 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
         role = "user"
         match message:
             case chat_messages.UserMessage():
-                blocks = _content(message.text, message.pictures)
+                blocks = _content_blocks(message.text, message.pictures)
             case chat_messages.ToolResult():
                 result = {"type": "tool_result", "tool_use_id": ids.get(message.call_id, "")}
-                blocks = [{**result, "content": _content(message.text, message.pictures)}]
+                blocks = [{**result, "content": _content_blocks(message.text, message.pictures)}]
             case chat_messages.AssistantMessage():
                 role = "assistant"
-                ids = _ids(message, used_ids)
+                ids = _assign_ids(message, used_ids)
                 blocks = _assistant_blocks(
                     message, list(reasoning_replay.items(message, origin)), ids
                 )
@@ -165,57 +167,59 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
     return messages
 
 
-def _ids(message: chat_messages.AssistantMessage, used_ids: set[str]) -> dict[str, str]:
+def _assign_ids(message: chat_messages.AssistantMessage, used_ids: set[str]) -> dict[str, str]:
     """Make the ids of calls unique: some servers repeat theirs in each step."""
     ids = {}
     for call in message.calls:
-        call_id = _nameable(call.id)
-        ids[call.id] = f"{call_id[:_MAX_NAME]}_{len(used_ids)}" if call_id in used_ids else call_id
+        call_id = _replace_forbidden(call.id)
+        ids[call.id] = (
+            f"{call_id[:_MAX_NAME_CHARACTERS]}_{len(used_ids)}" if call_id in used_ids else call_id
+        )
         used_ids.add(ids[call.id])
     return ids
 
 
-def _nameable(name: str) -> str:
-    return _UNNAMEABLE.sub("_", name) or "_"
+def _replace_forbidden(name: str) -> str:
+    return _FORBIDDEN_CHARACTER.sub("_", name) or "_"
 
 
 def _assistant_blocks(
     message: chat_messages.AssistantMessage,
-    order: list[Mapping[str, Any]],
+    ordered_parts: list[Mapping[str, Any]],
     ids: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Convert a model's message, its parts in the order in which they came, where that is known."""
     calls = dict(enumerate(message.calls))
     text = message.text
     blocks: list[dict[str, Any]] = []
-    for part in [*order, {"message": len(text)}, *({"call": number} for number in calls)]:
+    for part in [*ordered_parts, {"message": len(text)}, *({"call": number} for number in calls)]:
         if "reasoning" in part:
             blocks.append(part["reasoning"])
         elif "message" in part:
-            blocks += _texts(text[: part["message"]])
+            blocks += _text_blocks(text[: part["message"]])
             text = text[part["message"] :]
         elif call := calls.pop(part["call"], None):
-            blocks.append(_call(call, ids[call.id]))
-    return blocks or _texts(_EMPTY_TEXT)
+            blocks.append(_call_block(call, ids[call.id]))
+    return blocks or _text_blocks(_EMPTY_TEXT)
 
 
-def _call(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
+def _call_block(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
     # JSON has no NaN and no Infinity: they are sent as text.
-    arguments = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
-    name = _nameable(call.name)[:_MAX_NAME]
+    arguments = json.loads(chat_completions.make_sendable(call.arguments), parse_constant=str)
+    name = _replace_forbidden(call.name)[:_MAX_NAME_CHARACTERS]
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def _texts(text: str) -> list[dict[str, Any]]:
+def _text_blocks(text: str) -> list[dict[str, Any]]:
     """Convert text to a block; to none if it is blank, as blank blocks are refused."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _content(text: str, pictures: tuple[chat_messages.Picture, ...]) -> list[dict[str, Any]]:
-    blocks = _texts(text)
+def _content_blocks(text: str, pictures: tuple[chat_messages.Picture, ...]) -> list[dict[str, Any]]:
+    blocks = _text_blocks(text)
     for picture in pictures:
         blocks += [{"type": "text", "text": text} for text in chat_completions.caption(picture)]
         data = base64.b64encode(picture.data).decode("ascii")
         source = {"type": "base64", "media_type": picture.mime, "data": data}
         blocks.append({"type": "image", "source": source})
-    return blocks or _texts(_EMPTY_TEXT)
+    return blocks or _text_blocks(_EMPTY_TEXT)

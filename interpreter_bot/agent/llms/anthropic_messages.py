@@ -24,16 +24,16 @@ from interpreter_bot.agent.llms import (
     tls_contexts,
 )
 
-_RAISED: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.UnreadableError)
+_SDK_ERRORS: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.UnreadableError)
 # The statuses of errors that come inside a stream, whose own status is 200.
 _STATUSES: Final[Mapping[str, int]] = {
     **{"invalid_request_error": 400, "authentication_error": 401, "billing_error": 402},
     **{"permission_error": 403, "not_found_error": 404, "request_too_large": 413},
     **{"rate_limit_error": 429, "overloaded_error": 529, "timeout_error": 504},
 }
-_CACHED: Final[Mapping[str, Any]] = {"cache_control": {"type": "ephemeral"}}
+_CACHE_CONTROL: Final[Mapping[str, Any]] = {"cache_control": {"type": "ephemeral"}}
 # One is a fallback for the other: a step of many blocks is more than the server looks back.
-_CACHED_MESSAGES: Final = 2
+_CACHED_MESSAGE_COUNT: Final = 2
 
 
 def client(
@@ -54,7 +54,7 @@ def client(
         open_telemetry=False,
         # No redirects: keys and people's words go to the address that was set, and to no other.
         http_client=anthropic.DefaultAsyncHttpxClient(
-            timeout=timeout, verify=tls_contexts.shared(), follow_redirects=False
+            timeout=timeout, verify=tls_contexts.shared_context(), follow_redirects=False
         ),
     )
 
@@ -68,7 +68,7 @@ class MessagesLlm:
         self._messages = client.messages
         self._model = model
         self._origin = reasoning_replay.origin("anthropic", model)
-        self._quirks = server_quirks.of_model(model)
+        self._quirks = server_quirks.find_quirks(model)
         self._max_answer_tokens: int | None = None
 
     async def reply(
@@ -78,9 +78,9 @@ class MessagesLlm:
         stream_events = anthropic_blocks.StreamEvents(assembler)
         parameters = self._parameters(prompt)
         if prompt.is_plain:
-            parameters = server_quirks.plain(parameters)
+            parameters = server_quirks.make_plain(parameters)
         parameters = self._quirks.adapt(parameters)
-        with _translated(assembler, api_key=self._client.api_key or ""):
+        with _translate_errors(assembler, api_key=self._client.api_key or ""):
             stream = await server_quirks.send_well_formed(self._open, parameters)
             # Closes the connection also on cancellation, so that the server stops at once.
             async with (
@@ -89,7 +89,7 @@ class MessagesLlm:
             ):
                 async for event in stream_chunks:
                     stream_events.receive(event)
-                    if assembler.is_endless:
+                    if assembler.exceeds_limit:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
@@ -98,19 +98,21 @@ class MessagesLlm:
 
     async def _open(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
         """Send a request, with a longest answer that the model can write."""
-        limit, asked = self._max_answer_tokens, parameters["max_tokens"]
+        limit, requested_tokens = self._max_answer_tokens, parameters["max_tokens"]
         try:
-            return await self._send(parameters | {"max_tokens": min(asked, limit or asked)})
+            return await self._send(
+                parameters | {"max_tokens": min(requested_tokens, limit or requested_tokens)}
+            )
         except anthropic.BadRequestError:
             if limit is None:
-                limit = self._max_answer_tokens = await self._described_limit()
-                if limit is not None and limit < asked:
+                limit = self._max_answer_tokens = await self._fetch_answer_limit()
+                if limit is not None and limit < requested_tokens:
                     return await self._send(parameters | {"max_tokens": limit})
             raise
 
-    async def _described_limit(self) -> int | None:
+    async def _fetch_answer_limit(self) -> int | None:
         """Return the longest answer of the model as its server describes it; None if unknown."""
-        with contextlib.suppress(*_RAISED):
+        with contextlib.suppress(*_SDK_ERRORS):
             limit: object = (await self._client.models.retrieve(self._model.name)).max_tokens
             if isinstance(limit, int) and limit > 0:
                 return limit
@@ -129,12 +131,12 @@ class MessagesLlm:
 
     def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         # Only what is sent again is worth the higher price of writing it into a cache.
-        cached = _CACHED if prompt.cache_key else {}
+        cached = _CACHE_CONTROL if prompt.cache_key else {}
         messages = anthropic_blocks.wire_messages(prompt.messages, self._origin)
         if prompt.cache_key and prompt.may_call:
             # Without leave to call, what follows the tools is another prompt to the server.
             for message in [candidate for candidate in messages if candidate["role"] == "user"][
-                -_CACHED_MESSAGES:
+                -_CACHED_MESSAGE_COUNT:
             ]:
                 message["content"][-1] |= cached
         parameters: dict[str, Any] = {
@@ -156,13 +158,13 @@ class MessagesLlm:
 
 
 @contextlib.contextmanager
-def _translated(
+def _translate_errors(
     assembler: model_reply_assembly.ModelReplyAssembler, *, api_key: str
 ) -> Iterator[None]:
     """Translate exceptions raised inside; see `sdk_errors.translate`."""
     try:
         yield
-    except _RAISED as error:
+    except _SDK_ERRORS as error:
         failure = _failure(error, has_pictures=assembler.has_pictures)
         sdk_errors.raise_translated(error, failure, assembler, api_key=api_key)
 

@@ -57,7 +57,7 @@ class Catalogue:
             raise errors.SettingsError(model_words.same_title(duplicates))
         if (
             any(model.protocol == "anthropic" for model in models)
-            and not model_discovery.has_anthropics_sdk()
+            and not model_discovery.has_anthropic_sdk()
         ):
             raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
         self._keys = keys
@@ -202,7 +202,7 @@ class Catalogue:
         return key.get_secret_value() if key else ""
 
 
-def keys(
+def collect_keys(
     models: Iterable[settings.Model], environment: Mapping[str, str]
 ) -> dict[str, pydantic.SecretStr]:
     """Collect the models' keys by the variables that hold them, and redact them from every log."""

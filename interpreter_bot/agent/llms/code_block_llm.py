@@ -75,14 +75,14 @@ class FencedLlm:
         for message in prompt.messages:
             _append(messages, message)
         may_remind = self._is_small and bool(prompt.tools) and prompt.may_call
-        reminder = small_model_remedies.reminder(prompt) if may_remind else ""
+        reminder = small_model_remedies.write_reminder(prompt) if may_remind else ""
         if not reminder:
             return await self._converse(messages, prompt, emit)
         _append(messages, chat_messages.UserMessage(reminder, is_from_bot=True))
         buffered = BufferedModelReply(emit)
         try:
             reply = await self._converse(messages, prompt, buffered.emit)
-            objection = small_model_remedies.objection(reply, prompt)
+            objection = small_model_remedies.write_objection(reply, prompt)
             if not objection:
                 return reply
             buffered.drop()
@@ -135,21 +135,21 @@ def _append(messages: list[dict[str, Any]], message: chat_messages.Message) -> N
     role, text = _role_and_text(message)
     pictures = () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
     content = chat_completions.wire_content(text, pictures)
-    last = messages[-1]
+    last_message = messages[-1]
     # Many of these models accept only a strict alternation of roles.
-    if last["role"] == role:
-        last["content"] = _joined(last["content"], content)
+    if last_message["role"] == role:
+        last_message["content"] = _join_content(last_message["content"], content)
     else:
         messages.append({"role": role, "content": content})
 
 
-def _joined(first: _Content, second: _Content) -> _Content:
+def _join_content(first: _Content, second: _Content) -> _Content:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
-    return [*_parts(first), *_parts(second)]
+    return [*_content_parts(first), *_content_parts(second)]
 
 
-def _parts(content: _Content) -> list[dict[str, Any]]:
+def _content_parts(content: _Content) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -158,7 +158,7 @@ def _role_and_text(message: chat_messages.Message) -> tuple[str, str]:
         case chat_messages.UserMessage():
             return "user", message.text
         case chat_messages.AssistantMessage():
-            blocks = [_block(call) for call in message.calls]
+            blocks = [_code_block(call) for call in message.calls]
             return "assistant", "\n\n".join(filter(None, (message.text.strip(), *blocks)))
         case chat_messages.ToolResult():
             if message.text.startswith(tool_execution.REFUSAL_PREFIX):
@@ -166,7 +166,7 @@ def _role_and_text(message: chat_messages.Message) -> tuple[str, str]:
             return "user", f"[Output of the code:]\n{message.text}"
 
 
-def _block(call: chat_messages.Call) -> str:
+def _code_block(call: chat_messages.Call) -> str:
     request = tools.parse_call(call)
     if isinstance(request, tools.RunCode):
         return f"```python\n{request.code.rstrip()}\n```"

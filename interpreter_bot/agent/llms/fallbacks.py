@@ -19,10 +19,10 @@ from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
-# After this time a server is asked for all again: it may have got another model, or other settings,
-# or have refused for a reason of the moment.
+# After this time, complete requests are tried again: the server may have another model or other
+# settings by then, or its refusal may have had a temporary reason.
 _TRIAL_SECONDS: Final = 1800.0
-# A server whose keys changed refuses once what it had given before; others refuse it always.
+# A server whose keys changed refuses its old reasoning once; other servers refuse it always.
 _MAX_REASONING_REFUSALS: Final = 2
 
 
@@ -55,24 +55,24 @@ class FallbackLlm:
             except model_errors.RequestRefusedError as error:
                 refusal = refusal or error
                 continue
-            self._note_tools(prompt, llm, emit)
-            self._note_plain(llm, attempt)
-            return self._note_content(prompt, attempt, reply, emit)
+            self._record_tool_support(prompt, llm, emit)
+            self._record_plain_requests(llm, attempt)
+            return self._mark_refused_content(prompt, attempt, reply, emit)
         raise refusal or model_errors.RequestRefusedError
 
     def _attempts(
         self, prompt: chat_messages.Prompt
     ) -> Iterator[tuple[ports.Llm, chat_messages.Prompt]]:
-        """Give the ways to ask, at most six, each with less."""
+        """Yield at most six variants of a request, each with less content than the one before."""
         if time.monotonic() < self._no_reasoning_until:
-            prompt = _without_reasoning(prompt)
+            prompt = _drop_reasoning(prompt)
         whole = dataclasses.replace(prompt, is_plain=time.monotonic() < self._plain_until)
         plain = dataclasses.replace(prompt, is_plain=True)
-        bare = _without_reasoning(_without_pictures(plain))
+        bare = _drop_reasoning(_drop_pictures(plain))
         llm = self._llm
         if self._fenced is not None and not self._may_try_tools(prompt):
             llm = self._fenced
-        variants = [whole, _without_pictures(whole), _without_reasoning(whole), plain, bare]
+        variants = [whole, _drop_pictures(whole), _drop_reasoning(whole), plain, bare]
         for number, variant in enumerate(variants):
             if variant not in variants[:number]:
                 yield llm, variant
@@ -82,13 +82,17 @@ class FallbackLlm:
     def _may_try_tools(self, prompt: chat_messages.Prompt) -> bool:
         if self._tools_trial_at is None:
             return True
-        last = prompt.messages[-1] if prompt.messages else None
-        # No turn changes its way in the middle for a mere trial.
-        is_start = isinstance(last, chat_messages.UserMessage) and not last.is_from_bot
+        last_message = prompt.messages[-1] if prompt.messages else None
+        # A trial happens only at the start of a turn.
+        is_start = (
+            isinstance(last_message, chat_messages.UserMessage) and not last_message.is_from_bot
+        )
         return is_start and prompt.may_call and time.monotonic() >= self._tools_trial_at
 
-    def _note_tools(self, prompt: chat_messages.Prompt, llm: ports.Llm, emit: events.Emit) -> None:
-        """Note whether the server took tools, and tell people if that has changed."""
+    def _record_tool_support(
+        self, prompt: chat_messages.Prompt, llm: ports.Llm, emit: events.Emit
+    ) -> None:
+        """Record whether the server accepted tools, and show people a notice if that changed."""
         if llm is self._fenced and self._may_try_tools(prompt):
             if self._tools_trial_at is None:
                 emit(events.NoticeShown(model_words.TOOLS_REFUSED))
@@ -97,15 +101,15 @@ class FallbackLlm:
             emit(events.NoticeShown(model_words.TOOLS_BACK))
             self._tools_trial_at = None
 
-    def _note_plain(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
-        """Note whether only plain requests are sent for a while."""
-        # Without tools a request is always plain at first, which proves nothing.
+    def _record_plain_requests(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
+        """If only a plain request was accepted, send plain requests for a while."""
+        # Requests without tools are always plain at first, so they prove nothing.
         if not attempt.is_plain or llm is self._fenced or time.monotonic() < self._plain_until:
             return
         _log.warning("a model's server accepts only plain requests: declare what it refuses")
         self._plain_until = time.monotonic() + _TRIAL_SECONDS
 
-    def _note_content(
+    def _mark_refused_content(
         self,
         prompt: chat_messages.Prompt,
         attempt: chat_messages.Prompt,
@@ -133,7 +137,7 @@ class FallbackLlm:
         )
 
 
-def _without_pictures(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
+def _drop_pictures(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
     return dataclasses.replace(prompt, messages=picture_selection.drop_pictures(prompt.messages))
 
 
@@ -144,7 +148,7 @@ def _has_reasoning(prompt: chat_messages.Prompt) -> bool:
     )
 
 
-def _without_reasoning(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
+def _drop_reasoning(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
     messages = tuple(
         dataclasses.replace(message, reasoning=None)
         if isinstance(message, chat_messages.AssistantMessage)

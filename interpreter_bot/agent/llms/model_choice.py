@@ -16,8 +16,8 @@ from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import model_words
 
-PATIENCE: Final = settings.Patience(retries=0, silence_seconds=30.0)
-"""How long a model is waited for that is only tried."""
+TRIAL_PATIENCE: Final = settings.Patience(retries=0, silence_seconds=30.0)
+"""How long a trial waits for a model."""
 
 LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "vLLM": 8000}
 """Ports on which servers of models listen by default, on this machine."""
@@ -29,7 +29,7 @@ _LOOKUP_SECONDS: Final = 5.0
 _ANSWER_TOKENS: Final = 512
 
 
-def variables(key: str, address: str) -> dict[str, str]:
+def make_variables(key: str, address: str) -> dict[str, str]:
     """Return the environment variables that correspond to a key and an address.
 
     Raises:
@@ -55,10 +55,10 @@ async def refuse_reserved(address: str, lookup_seconds: float = _LOOKUP_SECONDS)
     Those of this machine and of private networks are usual for models.
 
     Raises:
-        SettingsError: it does, as far as can be seen from here, or that takes too long to see.
+        SettingsError: the address is reserved, or its name cannot be resolved in time.
     """
     try:
-        # Read as the client does that will dial it.
+        # Parsed like the client that will connect to it.
         host = httpx2.URL(address.strip()).host
         async with asyncio.timeout(lookup_seconds):
             entries = await asyncio.get_running_loop().getaddrinfo(
@@ -67,7 +67,7 @@ async def refuse_reserved(address: str, lookup_seconds: float = _LOOKUP_SECONDS)
     except TimeoutError as error:
         raise errors.SettingsError(model_words.SLOW_NAME) from error
     except (httpx2.InvalidURL, OSError, UnicodeError):
-        # Only a proxy knows the name, or nobody: whoever asks the model sees which.
+        # Perhaps only a proxy can resolve the name. If not, the trial of the model fails.
         return
     if any(address_rules.is_reserved(str(entry[4][0])) for entry in entries):
         raise errors.SettingsError(model_words.RESERVED_ADDRESS)
@@ -91,8 +91,8 @@ async def open_tested(
     if not discovery.models:
         # The library for that protocol is missing.
         raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
-    keys = catalogues.keys(discovery.models, environment)
-    trial = catalogues.Catalogue(discovery.models, keys=keys, patience=PATIENCE)
+    keys = catalogues.collect_keys(discovery.models, environment)
+    trial = catalogues.Catalogue(discovery.models, keys=keys, patience=TRIAL_PATIENCE)
     try:
         await require_answer(trial, trial.titles[0])
     finally:
@@ -115,14 +115,14 @@ async def require_answer(catalogue: catalogues.Catalogue, title: str) -> None:
     await llm.reply(prompt, emit=events.discard)
 
 
-async def local_servers() -> dict[str, tuple[str, list[str]]]:
+async def find_local_servers() -> dict[str, tuple[str, list[str]]]:
     """Look for servers of models on this machine; return their addresses and models by name."""
 
     async def probe(port: int) -> tuple[str, list[str]]:
         address = f"http://127.0.0.1:{port}/v1"
         try:
             async with asyncio.timeout(_LOCAL_SERVER_SECONDS):
-                models = await model_listing.listed(
+                models = await model_listing.list_models(
                     settings.Model(name="any", base_url=address), ""
                 )
         except (model_errors.ModelError, TimeoutError):

@@ -17,14 +17,14 @@ from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
-_KEY: Final = "OPENAI_API_KEY"
-_URL: Final = "OPENAI_BASE_URL"
-_NAME: Final = "OPENAI_MODEL"
-_DEFAULT: Final = "gpt-5-mini"
-_ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
-_ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
-_ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
-_ANY: Final = "any"
+_OPENAI_KEY: Final = "OPENAI_API_KEY"
+_OPENAI_URL: Final = "OPENAI_BASE_URL"
+_OPENAI_MODEL: Final = "OPENAI_MODEL"
+_DEFAULT_OPENAI_MODEL: Final = "gpt-5-mini"
+_ANTHROPIC_KEY: Final = "ANTHROPIC_API_KEY"
+_ANTHROPIC_URL: Final = "ANTHROPIC_BASE_URL"
+_ANTHROPIC_MODEL: Final = "ANTHROPIC_MODEL"
+_PLACEHOLDER_NAME: Final = "any"
 
 Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
 """Asks a server for its models, the default first; raises `ModelError` if it lists none."""
@@ -68,7 +68,7 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
     # One server may offer a model over both protocols.
     models: dict[str, settings.Model] = {}
     unlisted: list[UnlistedServer] = []
-    for listing in (await _openais(environment), await _anthropics(environment)):
+    for listing in (await _discover_openai(environment), await _discover_anthropic(environment)):
         if isinstance(listing, UnlistedServer):
             unlisted.append(listing)
             models.setdefault(listing.model.title, listing.model)
@@ -78,62 +78,68 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
     return Discovery(tuple(models.values()), tuple(unlisted))
 
 
-async def _anthropics(
+async def _discover_anthropic(
     environment: Mapping[str, str],
 ) -> tuple[settings.Model, ...] | UnlistedServer:
-    url, key = environment.get(_ANTHROPICS_URL, ""), environment.get(_ANTHROPICS_KEY, "")
+    url, key = environment.get(_ANTHROPIC_URL, ""), environment.get(_ANTHROPIC_KEY, "")
     if not url and not key:
         return ()
-    if not has_anthropics_sdk():
+    if not has_anthropic_sdk():
         _log.warning(model_words.NO_ANTHROPIC_SDK)
         return ()
     address = {"base_url": url} if url else {}
-    if names := _names(environment.get(_ANTHROPICS_NAME, "")):
+    if names := _split_names(environment.get(_ANTHROPIC_MODEL, "")):
         return tuple(settings.Model(name=name, protocol="anthropic", **address) for name in names)
-    return await _listed(settings.Model(name=_ANY, protocol="anthropic", **address), key)
+    return await _list_models(
+        settings.Model(name=_PLACEHOLDER_NAME, protocol="anthropic", **address), key
+    )
 
 
-def has_anthropics_sdk() -> bool:
+def has_anthropic_sdk() -> bool:
     """Return whether Anthropic's SDK is installed, without importing it."""
     return importlib.util.find_spec("anthropic") is not None
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...] | UnlistedServer:
-    url, key = environment.get(_URL, ""), environment.get(_KEY, "")
+async def _discover_openai(
+    environment: Mapping[str, str],
+) -> tuple[settings.Model, ...] | UnlistedServer:
+    url, key = environment.get(_OPENAI_URL, ""), environment.get(_OPENAI_KEY, "")
     if not url and not key:
         return ()
     address = {"base_url": url} if url else {}
-    names = _names(environment.get(_NAME, "")) or ([] if url else [_DEFAULT])
+    names = _split_names(environment.get(_OPENAI_MODEL, "")) or (
+        [] if url else [_DEFAULT_OPENAI_MODEL]
+    )
     if names:
         return tuple(settings.Model(name=name, **address) for name in names)
-    return await _listed(settings.Model(name=_ANY, **address), key)
+    return await _list_models(settings.Model(name=_PLACEHOLDER_NAME, **address), key)
 
 
-async def _listed(
+async def _list_models(
     any_model: settings.Model, key: str
 ) -> tuple[settings.Model, ...] | UnlistedServer:
     try:
-        return await _models(any_model, key)
+        return await _fetch_models(any_model, key)
     except model_errors.ModelError as error:
         label = f"model at {model_errors.server_name(any_model)}"
         model = any_model.model_copy(update={"label": label})
-        return UnlistedServer(model, functools.partial(_models, model, key), error)
+        return UnlistedServer(model, functools.partial(_fetch_models, model, key), error)
 
 
-async def _models(any_model: settings.Model, key: str) -> tuple[settings.Model, ...]:
+async def _fetch_models(any_model: settings.Model, key: str) -> tuple[settings.Model, ...]:
     """Ask a server for its models.
 
     Raises:
         ModelError: it lists none; the sentence names it.
     """
     try:
-        models = await model_listing.listed(any_model, key)
+        models = await model_listing.list_models(any_model, key)
     except model_errors.UnknownModelError as error:
-        # Without such a page.
+        # The server has no page that lists models.
         raise model_errors.name_server(model_errors.UnlistedError(), any_model) from error
     except model_errors.ModelError as error:
         raise model_errors.name_server(error, any_model, has_key=bool(key)) from error
@@ -163,10 +169,10 @@ class FirstListedLlm:
         """Request a reply, once the server has listed its models."""
         if self._llm is None:
             try:
-                first, *_ = await self._listing()
+                first_model, *_ = await self._listing()
             except model_errors.ModelError as error:
                 self.problem = str(error)
                 raise
             self.problem = ""
-            self._llm = await asyncio.to_thread(self._connect, first)
+            self._llm = await asyncio.to_thread(self._connect, first_model)
         return await self._llm.reply(prompt, emit=emit)

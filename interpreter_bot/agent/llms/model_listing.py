@@ -1,4 +1,4 @@
-"""Models that a server lists, by one request: to import an SDK for that takes a second."""
+"""List the models of a server by one plain request, as importing an SDK for that takes a second."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from interpreter_bot.agent.llms import tls_contexts
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 5.0
 _MAX_MODELS: Final = 50
 # Servers that offer models of many makers list a mebibyte.
 _MAX_BYTES: Final = 4 * 1024 * 1024
-_ANTHROPICS_VERSION: Final = "2026-10-21"
+_ANTHROPIC_VERSION: Final = "2026-10-21"
 _CONTEXT_TOKENS: Final = 200_000
 _ANSWER_TOKENS: Final = 16_384
 _DEFAULT_LINE: Final = "sonnet"
@@ -28,53 +28,53 @@ _DEFAULT_LINE: Final = "sonnet"
 _Tokens: TypeAlias = Annotated[int, pydantic.Field(gt=0)]
 
 
-class _Ability(pydantic.BaseModel):
+class _Capability(pydantic.BaseModel):
     supported: bool | None = None
 
 
-class _Abilities(pydantic.BaseModel):
-    image_input: _Ability | None = None
+class _Capabilities(pydantic.BaseModel):
+    image_input: _Capability | None = None
 
 
-class _Listed(pydantic.BaseModel):
-    """A model as it is listed; only Anthropic's servers say more than its id."""
+class _ListedModel(pydantic.BaseModel):
+    """A model in a server's list; only Anthropic's servers give more than its id."""
 
     id: str
     line: str | None = None
     lifecycle: str | None = None
     max_input_tokens: _Tokens | None = None
     max_tokens: _Tokens | None = None
-    capabilities: _Abilities | None = None
+    capabilities: _Capabilities | None = None
 
 
 class _Listing(pydantic.BaseModel):
-    data: list[_Listed]
+    data: list[_ListedModel]
 
 
-async def listed(server: settings.Model, key: str) -> list[settings.Model]:
+async def list_models(server: settings.Model, key: str) -> list[settings.Model]:
     """Ask the server of a model for those that it has, the default first.
 
     Raises:
         ModelError: it does not list them.
     """
-    is_anthropics = server.protocol == "anthropic"
+    is_anthropic = server.protocol == "anthropic"
     url = server.base_url.rstrip("/")
-    # Unpacked, so that what is read is as much as it seems.
+    # Uncompressed, so that the limit holds for the bytes that are received.
     headers = {"Authorization": f"Bearer {key or 'none'}", "Accept-Encoding": "identity"}
-    if is_anthropics:
+    if is_anthropic:
         url = f"{url.removesuffix('/v1')}/v1"
-        headers["anthropic-version"] = _ANTHROPICS_VERSION
+        headers["anthropic-version"] = _ANTHROPIC_VERSION
     try:
-        verify = await asyncio.to_thread(tls_contexts.shared)
-        params = {"limit": str(_MAX_MODELS)} if is_anthropics else None
+        verify = await asyncio.to_thread(tls_contexts.shared_context)
+        params = {"limit": str(_MAX_MODELS)} if is_anthropic else None
         async with (
-            asyncio.timeout(_SECONDS),
+            asyncio.timeout(_TIMEOUT_SECONDS),
             httpx2.AsyncClient(verify=verify) as client,
             client.stream("GET", f"{url}/models", headers=headers, params=params) as response,
         ):
-            content = await _content(response)
+            content = await _read_content(response)
         if not response.is_success:
-            raise await _refusal(response, content)
+            raise await _translate_refusal(response, content)
         models = _Listing.model_validate_json(content).data
     except (TimeoutError, httpx2.TimeoutException) as error:
         raise model_errors.SilentError from error
@@ -82,14 +82,14 @@ async def listed(server: settings.Model, key: str) -> list[settings.Model]:
         raise model_errors.UnreachableError from error
     except pydantic.ValidationError as error:
         raise model_errors.GarbledError from error
-    if is_anthropics:
+    if is_anthropic:
         models = [model for model in models if model.lifecycle not in ("deprecated", "retired")]
         models.sort(key=lambda model: model.line != _DEFAULT_LINE)
     models = [model for model in models if model.id][:_MAX_MODELS]
-    return [_described(model, server) for model in models]
+    return [_make_model(model, server) for model in models]
 
 
-async def _content(response: httpx2.Response) -> bytes:
+async def _read_content(response: httpx2.Response) -> bytes:
     """Read an answer as it came.
 
     Raises:
@@ -103,28 +103,28 @@ async def _content(response: httpx2.Response) -> bytes:
     return bytes(content)
 
 
-async def _refusal(response: httpx2.Response, content: bytes) -> model_errors.ModelError:
+async def _translate_refusal(response: httpx2.Response, content: bytes) -> model_errors.ModelError:
     # Only here, as it imports an SDK.
     await asyncio.to_thread(importlib.import_module, "interpreter_bot.agent.llms.sdk_errors")
     from interpreter_bot.agent.llms import sdk_errors
 
     status = response.status_code
     _log.warning("a model server refused to list its models: status %d", status)
-    words = content.decode("utf-8", "replace")
-    return sdk_errors.error_of_status(status, words, response.headers, has_pictures=False)
+    text = content.decode("utf-8", "replace")
+    return sdk_errors.error_of_status(status, text, response.headers, has_pictures=False)
 
 
-def _described(model: _Listed, server: settings.Model) -> settings.Model:
-    settings_of_model = settings.Model(name=model.id, base_url=server.base_url)
+def _make_model(model: _ListedModel, server: settings.Model) -> settings.Model:
+    base_model = settings.Model(name=model.id, base_url=server.base_url)
     if server.protocol != "anthropic":
-        return settings_of_model
-    sight = model.capabilities and model.capabilities.image_input
-    has_sight = sight.supported if sight else None
-    return settings_of_model.model_copy(
+        return base_model
+    image_input = model.capabilities and model.capabilities.image_input
+    can_see_images = image_input.supported if image_input else None
+    return base_model.model_copy(
         update={
             "protocol": "anthropic",
             "context_tokens": min(model.max_input_tokens or _CONTEXT_TOKENS, _CONTEXT_TOKENS),
             "answer_tokens": min(model.max_tokens or _ANSWER_TOKENS, _ANSWER_TOKENS),
-            "can_see_images": has_sight is not False,
+            "can_see_images": can_see_images is not False,
         }
     )

@@ -29,7 +29,7 @@ class _PendingCall:
         self.id = call_id
         self.name = name
         self.arguments: list[str] = []
-        self.peek = tools.CodePreview()
+        self.preview = tools.CodePreview()
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,13 +87,13 @@ class ModelReplyAssembler:
             takes_python=takes_python and self._finds_calls,
             begins_in_thought=self._habit.begins_in_thought,
         )
-        self._is_over = False
-        self._unread_call = ""
-        self._characters_left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
+        self._has_ended = False
+        self._unreadable_call = ""
+        self._remaining_characters = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
         self._words: list[str] = []
         self._thoughts: list[str] = []
         self._native_calls: list[_PendingCall] = []
-        self._latest: dict[object, _PendingCall] = {}
+        self._calls_by_key: dict[object, _PendingCall] = {}
         self._parsed_calls: list[chat_messages.Call] = []
         self._has_received = False
 
@@ -103,16 +103,16 @@ class ModelReplyAssembler:
         return self._has_received
 
     @property
-    def is_endless(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Whether far more has come than was asked for."""
-        return self._characters_left < 0
+        return self._remaining_characters < 0
 
     def add_text(self, delta: str) -> None:
         """Add text."""
         if not delta:
             return
         self._has_received = True
-        self._characters_left -= len(delta)
+        self._remaining_characters -= len(delta)
         self._apply(self._parser.feed(delta))
 
     def add_thought(self, delta: object) -> None:
@@ -125,7 +125,7 @@ class ModelReplyAssembler:
 
     def count_output(self, characters: int) -> None:
         """Count output that is neither text nor a call against the limit of the answer."""
-        self._characters_left -= characters
+        self._remaining_characters -= characters
 
     def add_call(
         self, key: object, *, call_id: str = "", name: str = "", arguments: str = ""
@@ -138,59 +138,59 @@ class ModelReplyAssembler:
             name: the tool's name; empty in some pieces.
             arguments: added to the arguments.
         """
-        started = self._latest.get(key)
+        call = self._calls_by_key.get(key)
         # Some servers give the same key, or none, to all calls, each of which comes whole.
-        is_other = started is not None and bool(name) and (not call_id or started.id != call_id)
-        if started is None or (is_other and started.arguments):
+        is_new_call = call is not None and bool(name) and (not call_id or call.id != call_id)
+        if call is None or (is_new_call and call.arguments):
             if len(self._native_calls) >= _MAX_CALLS:
-                self._characters_left = -1
+                self._remaining_characters = -1
                 return _MAX_CALLS
-            started = self._latest[key] = _PendingCall(call_id, name)
-            self._native_calls.append(started)
+            call = self._calls_by_key[key] = _PendingCall(call_id, name)
+            self._native_calls.append(call)
         self._has_received = True
-        self._characters_left -= len(arguments)
-        started.id, started.name = started.id or call_id, started.name or name
+        self._remaining_characters -= len(arguments)
+        call.id, call.name = call.id or call_id, call.name or name
         if arguments:
-            started.arguments.append(arguments)
-        is_code = tools.canonical_name(started.name) == tools.RUN_CODE
-        if is_code and (code := started.peek.feed(arguments)):
+            call.arguments.append(arguments)
+        is_code = tools.canonical_name(call.name) == tools.RUN_CODE
+        if is_code and (code := call.preview.feed(arguments)):
             self._emit(events.CodeDrafted(code))
-        return self._native_calls.index(started)
+        return self._native_calls.index(call)
 
     def set_arguments(self, key: object, arguments: str) -> None:
         """Set the complete arguments of a native call, which replace the pieces."""
-        if key in self._latest and arguments:
-            self._latest[key].arguments = [arguments]
+        if key in self._calls_by_key and arguments:
+            self._calls_by_key[key].arguments = [arguments]
 
     def reply(self, *, is_whole: bool = True) -> chat_messages.ModelReply:
         """Build the reply; of one that is not whole, only the text."""
         finish = chat_messages.Finish.FILTERED if self.is_refused else self.finish
         finish = finish or chat_messages.Finish.STOP
         is_usable = is_whole and finish is chat_messages.Finish.STOP
-        if not self._is_over:
-            self._is_over = True
+        if not self._has_ended:
+            self._has_ended = True
             self._apply(self._parser.finish(is_cut=not is_usable), is_whole=is_whole)
             self._habit.begins_in_thought = self._parser.begins_in_thought
-        native = [
+        native_calls = [
             # Names that are decorated with markup would be refused when they are given back.
             chat_messages.Call(
-                started.id,
-                tools.canonical_name(started.name) or started.name,
-                "".join(started.arguments),
+                call.id,
+                tools.canonical_name(call.name) or call.name,
+                "".join(call.arguments),
             )
-            for started in self._native_calls
+            for call in self._native_calls
         ]
-        calls = _with_unique_ids(native or self._parsed_calls) if is_usable else ()
+        calls = _make_ids_unique(native_calls or self._parsed_calls) if is_usable else ()
         # A reply that ends with what seemed to end its thoughts is an answer after all.
         is_answered = bool(calls) or any(word.strip() for word in self._words)
         text = "".join(self._words if is_answered else [*self._thoughts, *self._words])
-        unread = "" if calls or not is_usable else self._unread_call
+        unreadable_call = "" if calls or not is_usable else self._unreadable_call
         if is_usable and not calls and self._finds_calls and written_calls.has_unmarked_call(text):
-            text, unread = "", f"{text}{unread}"
+            text, unreadable_call = "", f"{text}{unreadable_call}"
         return chat_messages.ModelReply(
             text=text,
             calls=calls,
-            unreadable_call=unread,
+            unreadable_call=unreadable_call,
             finish=finish,
             usage=self.usage,
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
@@ -201,15 +201,15 @@ class ModelReplyAssembler:
             match piece:
                 case tool_calls_in_text.Words(text):
                     # After a call, a model goes on to invent what the code would print.
-                    if not self._parsed_calls and not self._unread_call:
+                    if not self._parsed_calls and not self._unreadable_call:
                         self._words.append(text)
                         self._emit(events.TextAdded(text))
                 case tool_calls_in_text.ForgetWords():
                     self._thoughts, self._words = self._words, []
                     self._parsed_calls.clear()
-                    self._unread_call = ""
+                    self._unreadable_call = ""
                 case tool_calls_in_text.UnreadableCall(text):
-                    self._unread_call = self._unread_call or text
+                    self._unreadable_call = self._unreadable_call or text
                 case tool_calls_in_text.CodeDelta(text):
                     self._emit(events.CodeDrafted(text))
                 case tool_calls_in_text.CodeBlock(code, is_closed) if is_closed or is_whole:
@@ -220,7 +220,7 @@ class ModelReplyAssembler:
                     self._parsed_calls.append(chat_messages.Call("", name, arguments))
 
 
-def _with_unique_ids(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
+def _make_ids_unique(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
     """Give every call a unique id, for some servers give none, or the same to all."""
     calls_by_id: dict[str, chat_messages.Call] = {}
     for call in calls:

@@ -22,7 +22,7 @@ from interpreter_bot.agent.llms import (
 )
 
 _CONNECT_SECONDS: Final = 10.0
-_OWN_SILENCE_SECONDS: Final = 1200.0
+_LOCAL_SILENCE_SECONDS: Final = 1200.0
 
 
 def timeout(patience: settings.Patience) -> openai.Timeout:
@@ -38,16 +38,16 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
         api_key: empty if the server needs none.
         patience: how long it is waited for.
     """
-    waits = timeout(patience)
+    timeouts = timeout(patience)
     return openai.AsyncOpenAI(
         # Local servers need no key, but the SDK does.
         api_key=api_key or "none",
         base_url=base_url,
         max_retries=0,
-        timeout=waits,
+        timeout=timeouts,
         # No redirects: keys and people's words go to the address that was set, and to no other.
         http_client=openai.DefaultAsyncHttpx2Client(
-            timeout=waits, verify=tls_contexts.shared(), follow_redirects=False
+            timeout=timeouts, verify=tls_contexts.shared_context(), follow_redirects=False
         ),
     )
 
@@ -55,19 +55,19 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
 def local_client(address: retries.ServerAddress, patience: settings.Patience) -> openai.AsyncOpenAI:
     """Open a connection to a server started by the bot on this machine."""
     # Its prompts are processed slowly and one after the other, and its end is noticed at once.
-    seconds = max(patience.silence_seconds, _OWN_SILENCE_SECONDS)
-    waits = openai.Timeout(seconds, connect=_CONNECT_SECONDS)
+    seconds = max(patience.silence_seconds, _LOCAL_SILENCE_SECONDS)
+    timeouts = openai.Timeout(seconds, connect=_CONNECT_SECONDS)
     return openai.AsyncOpenAI(
         api_key=address.api_key,
         base_url=address.base_url,
         max_retries=0,
-        timeout=waits,
+        timeout=timeouts,
         # It closes idle connections, often at the moment they are used again.
         default_headers={"Connection": "close"},
-        # The proxies and authorities that the environment may name are for other machines: over TLS
-        # nobody is trusted here.
+        # Proxies and authorities of the environment are for other machines, so they are ignored.
+        # This server does not use TLS, so no certificate is trusted.
         http_client=openai.DefaultAsyncHttpx2Client(
-            timeout=waits, trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            timeout=timeouts, trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         ),
     )
 

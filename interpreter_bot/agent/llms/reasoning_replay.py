@@ -15,20 +15,20 @@ from typing import Any, Final
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages
 
-_TEXTS: Final = ("reasoning_content", "reasoning")
-_DETAILS: Final = "reasoning_details"
-_EXTRA: Final = "extra_content"
-FIELDS: Final = (*_TEXTS, _DETAILS, _EXTRA)
+_TEXT_FIELDS: Final = ("reasoning_content", "reasoning")
+_DETAILS_FIELD: Final = "reasoning_details"
+_EXTRA_FIELD: Final = "extra_content"
+FIELDS: Final = (*_TEXT_FIELDS, _DETAILS_FIELD, _EXTRA_FIELD)
 """The fields of chat completions that carry it."""
 # The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
 # whole.
 _MAX_CHARACTERS: Final = 512 * 1024
-_GROWING: Final = ("text", "summary")
+_STREAMED_FIELDS: Final = ("text", "summary")
 
 # The stand-ins that a server accepts in place of reasoning that another model never wrote.
 _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
     "thought_signature": (
-        _EXTRA,
+        _EXTRA_FIELD,
         {"google": {"thought_signature": "skip_thought_signature_validator"}},
     ),
     "reasoning_content": ("reasoning_content", " "),
@@ -49,24 +49,24 @@ class Collector:
         self._details: list[dict[str, Any]] = []
         self._extras: dict[str, Any] = {}
         self._items: list[dict[str, Any]] = []
-        self._characters_left = _MAX_CHARACTERS
+        self._remaining_characters = _MAX_CHARACTERS
 
     def collect(self, delta: object) -> int:
         """Collect from a chunk of a chat completion; return the number of characters found."""
-        left_before = self._characters_left
-        for name in _TEXTS:
+        left_before = self._remaining_characters
+        for name in _TEXT_FIELDS:
             if (text := getattr(delta, name, None)) and isinstance(text, str) and self._fits(text):
                 self._texts.setdefault(name, []).append(text)
-        details = getattr(delta, _DETAILS, None)
+        details = getattr(delta, _DETAILS_FIELD, None)
         for detail in details if isinstance(details, list) else ():
             if isinstance(detail, dict) and self._fits(detail):
                 self._add_detail(detail)
         self.collect_call("", delta)
-        return left_before - self._characters_left
+        return left_before - self._remaining_characters
 
     def collect_call(self, number: int | str, piece: object) -> None:
         """Collect the signature of a call of a chat completion, by its number in the reply."""
-        extra = getattr(piece, _EXTRA, None)
+        extra = getattr(piece, _EXTRA_FIELD, None)
         if extra and isinstance(extra, dict) and self._fits(extra):
             self._extras[str(number)] = extra
 
@@ -78,31 +78,35 @@ class Collector:
 
     def collected(self, origin: str) -> chat_messages.Reasoning | None:
         """Return the collected reasoning; None if there was none, or too much."""
-        if self._characters_left < 0:
+        if self._remaining_characters < 0:
             return None
         if any("reasoning" in item for item in self._items):
             return chat_messages.Reasoning(origin, _json({"items": self._items}))
         fields: dict[str, Any] = {name: "".join(parts) for name, parts in self._texts.items()}
         if self._details:
-            fields[_DETAILS] = self._details
+            fields[_DETAILS_FIELD] = self._details
         if not fields and not self._extras:
             return None
         value = {"fields": fields, "calls": self._extras}
         return chat_messages.Reasoning(origin, _json(value))
 
     def _fits(self, piece: object) -> bool:
-        self._characters_left -= len(piece if isinstance(piece, str) else _json(piece))
-        return self._characters_left >= 0
+        self._remaining_characters -= len(piece if isinstance(piece, str) else _json(piece))
+        return self._remaining_characters >= 0
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
         """Append a detail, or extend the last one: details come in pieces."""
         last = self._details[-1] if self._details else {}
         is_more = all(detail.get(name) == last.get(name) for name in ("type", "index"))
-        if not is_more or not any(isinstance(last.get(name), str) for name in _GROWING):
+        if not is_more or not any(isinstance(last.get(name), str) for name in _STREAMED_FIELDS):
             self._details.append(dict(detail))
             return
         for name, value in detail.items():
-            if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
+            if (
+                name in _STREAMED_FIELDS
+                and isinstance(value, str)
+                and isinstance(last.get(name), str)
+            ):
                 last[name] += value
             elif value is not None:
                 last[name] = value
@@ -112,7 +116,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _value(message: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
+def _read_reasoning(message: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
     """Return the reasoning to send back with a message; empty if another model wrote it."""
     if message.reasoning is None or message.reasoning.origin != origin:
         return {}
@@ -122,16 +126,16 @@ def _value(message: chat_messages.AssistantMessage, origin: str) -> Mapping[str,
 
 def fields(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
     """Return the reasoning fields of a chat completions message."""
-    value = _value(message, origin)
+    value = _read_reasoning(message, origin)
     extra = value.get("calls", {}).get("")
-    return {**value.get("fields", {}), **({_EXTRA: extra} if extra else {})}
+    return {**value.get("fields", {}), **({_EXTRA_FIELD: extra} if extra else {})}
 
 
 def signatures(message: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
     """Return the reasoning fields of each call of a chat completions message."""
-    extras = _value(message, origin).get("calls", {})
+    extras = _read_reasoning(message, origin).get("calls", {})
     numbers = map(str, range(len(message.calls)))
-    return [{_EXTRA: extras[number]} if number in extras else {} for number in numbers]
+    return [{_EXTRA_FIELD: extras[number]} if number in extras else {} for number in numbers]
 
 
 def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
@@ -141,7 +145,7 @@ def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapp
         For each item its `reasoning_replay`; or `message`, which stands for the text; or `call`,
         the number of one; empty if the order is not known.
     """
-    order: list[dict[str, Any]] = list(_value(message, origin).get("items", ()))
+    order: list[dict[str, Any]] = list(_read_reasoning(message, origin).get("items", ()))
     parts = [
         part
         for part in order
@@ -155,7 +159,7 @@ def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapp
     yield from parts
 
 
-def with_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+def add_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """Add a stand-in for missing reasoning to chat completions messages.
 
     Args:
@@ -165,12 +169,12 @@ def with_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dic
     field, stand_in = _STAND_INS[name]
     result = []
     for message in messages:
-        filled = dict(message)
-        if name == "reasoning_content" and filled["role"] == "assistant":
-            filled.setdefault(field, stand_in)
-        if name == "thought_signature" and filled.get("tool_calls"):
+        completed = dict(message)
+        if name == "reasoning_content" and completed["role"] == "assistant":
+            completed.setdefault(field, stand_in)
+        if name == "thought_signature" and completed.get("tool_calls"):
             # Of parallel calls, only the first is ever signed.
-            first, *others = filled["tool_calls"]
-            filled["tool_calls"] = [{field: stand_in, **first}, *others]
-        result.append(filled)
+            first_call, *other_calls = completed["tool_calls"]
+            completed["tool_calls"] = [{field: stand_in, **first_call}, *other_calls]
+        result.append(completed)
     return result

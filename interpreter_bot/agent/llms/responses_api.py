@@ -27,7 +27,7 @@ class ResponsesLlm:
         # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._responses = client.responses
         self._model = model
-        self._quirks = server_quirks.of_model(model)
+        self._quirks = server_quirks.find_quirks(model)
         self._origin = reasoning_replay.origin("responses", model)
         # llama.cpp accepts no pictures in tool outputs, and others may do as it does.
         self._shows_outputs = model.base_url.startswith(chat_completions.OFFICIAL_URL)
@@ -38,7 +38,7 @@ class ResponsesLlm:
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         parameters = self._parameters(prompt)
         if prompt.is_plain:
-            parameters = server_quirks.plain(parameters)
+            parameters = server_quirks.make_plain(parameters)
         return await self._stream_reply(self._quirks.adapt(parameters), assembler)
 
     async def _stream_reply(
@@ -52,7 +52,7 @@ class ResponsesLlm:
                     failure = _receive_event(event, assembler)
                     if failure:
                         raise sdk_errors.cut_error(assembler, otherwise=failure)
-                    if assembler.is_endless:
+                    if assembler.exceeds_limit:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
@@ -94,44 +94,52 @@ def _receive_event(
     key = getattr(event, "output_index", None)
     match getattr(event, "type", None):
         case "response.output_text.delta" | "response.refusal.delta" as kind:
-            assembler.add_text(_text(event, "delta"))
+            assembler.add_text(_text_attribute(event, "delta"))
             if kind == "response.refusal.delta":
                 assembler.is_refused = True
-        case "response.output_item.added" if _text(item, "type") == "function_call":
-            assembler.add_call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
-        case "response.function_call_arguments.delta":
-            assembler.add_call(key, arguments=_text(event, "delta"))
-        case "response.function_call_arguments.done":
-            assembler.set_arguments(key, _text(event, "arguments"))
-        case "response.output_item.done" if _text(item, "type") == "function_call":
-            number = assembler.add_call(
-                key, call_id=_text(item, "call_id"), name=_text(item, "name")
+        case "response.output_item.added" if _text_attribute(item, "type") == "function_call":
+            assembler.add_call(
+                key, call_id=_text_attribute(item, "call_id"), name=_text_attribute(item, "name")
             )
-            assembler.set_arguments(key, _text(item, "arguments"))
-            assembler.reasoning.add_item({"call": number, "id": _text(item, "id")})
-        case "response.output_item.done" if _text(item, "type") == "message":
-            fields = {name: text for name in ("id", "phase") if (text := _text(item, name))}
+        case "response.function_call_arguments.delta":
+            assembler.add_call(key, arguments=_text_attribute(event, "delta"))
+        case "response.function_call_arguments.done":
+            assembler.set_arguments(key, _text_attribute(event, "arguments"))
+        case "response.output_item.done" if _text_attribute(item, "type") == "function_call":
+            number = assembler.add_call(
+                key, call_id=_text_attribute(item, "call_id"), name=_text_attribute(item, "name")
+            )
+            assembler.set_arguments(key, _text_attribute(item, "arguments"))
+            assembler.reasoning.add_item({"call": number, "id": _text_attribute(item, "id")})
+        case "response.output_item.done" if _text_attribute(item, "type") == "message":
+            fields = {
+                name: text for name in ("id", "phase") if (text := _text_attribute(item, name))
+            }
             assembler.reasoning.add_item({"message": fields})
-        case "response.output_item.done" if _text(item, "type") == "reasoning":
+        case "response.output_item.done" if _text_attribute(item, "type") == "reasoning":
             if thought := _convert_reasoning(item):
                 assembler.reasoning.add_item({"reasoning": thought})
         case "response.completed" | "response.incomplete":
-            _end(getattr(event, "response", None), assembler)
+            _receive_end(getattr(event, "response", None), assembler)
         case "response.failed":
             error = getattr(getattr(event, "response", None), "error", None)
-            return sdk_errors.error_of_code(_text(error, "code"), _text(error, "message"))
+            return sdk_errors.error_of_code(
+                _text_attribute(error, "code"), _text_attribute(error, "message")
+            )
         case "error":
-            return sdk_errors.error_of_code(_text(event, "code"), _text(event, "message"))
+            return sdk_errors.error_of_code(
+                _text_attribute(event, "code"), _text_attribute(event, "message")
+            )
     return None
 
 
-def _end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
+def _receive_end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     details = getattr(response, "incomplete_details", None)
-    assembler.finish = sdk_errors.finish(_text(details, "reason") or "stop")
+    assembler.finish = sdk_errors.read_finish(_text_attribute(details, "reason") or "stop")
     usage = getattr(response, "usage", None)
     names = ("input_tokens", "output_tokens", "input_tokens_details")
     input_tokens, output_tokens, details = (getattr(usage, name, None) for name in names)
-    assembler.usage = sdk_errors.usage(input_tokens, output_tokens, details)
+    assembler.usage = sdk_errors.read_usage(input_tokens, output_tokens, details)
 
 
 def _convert_reasoning(item: object) -> dict[str, Any] | None:
@@ -150,7 +158,7 @@ def _convert_reasoning(item: object) -> dict[str, Any] | None:
     return {**reasoning, "summary": fields.get("summary") or []}
 
 
-def _text(thing: object, name: str) -> str:
+def _text_attribute(thing: object, name: str) -> str:
     value = getattr(thing, name, None)
     return value if isinstance(value, str) else ""
 
@@ -181,7 +189,7 @@ def wire_items(
         if pictures and not isinstance(message, chat_messages.ToolResult):
             yield {
                 "role": "user",
-                "content": _content(chat_completions.OF_OUTPUTS, tuple(pictures)),
+                "content": _content(chat_completions.PICTURES_OF_OUTPUT, tuple(pictures)),
             }
             pictures = []
         match message:
@@ -195,7 +203,10 @@ def wire_items(
                 yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
                 pictures += () if shows_outputs else message.pictures
     if pictures:
-        yield {"role": "user", "content": _content(chat_completions.OF_OUTPUTS, tuple(pictures))}
+        yield {
+            "role": "user",
+            "content": _content(chat_completions.PICTURES_OF_OUTPUT, tuple(pictures)),
+        }
 
 
 def _assistant_items(
@@ -210,12 +221,15 @@ def _assistant_items(
         if "reasoning" in part:
             yield part["reasoning"]
         elif "call" in part and part["call"] in calls:
-            yield {**_call(calls.pop(part["call"])), **({"id": part["id"]} if part["id"] else {})}
+            yield {
+                **_call_item(calls.pop(part["call"])),
+                **({"id": part["id"]} if part["id"] else {}),
+            }
         elif "message" in part and has_text_place:
             # The transcript has one text, which takes the place of the first of several.
             has_text_place = False
             yield _text_item(message.text, part["message"])
-    yield from map(_call, calls.values())
+    yield from map(_call_item, calls.values())
 
 
 def _text_item(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -228,12 +242,12 @@ def _text_item(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _call(call: chat_messages.Call) -> dict[str, Any]:
+def _call_item(call: chat_messages.Call) -> dict[str, Any]:
     return {
         "type": "function_call",
         "call_id": call.id,
         "name": call.name,
-        "arguments": chat_completions.sendable(call.arguments),
+        "arguments": chat_completions.make_sendable(call.arguments),
     }
 
 

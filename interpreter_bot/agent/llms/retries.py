@@ -49,7 +49,7 @@ class StartingServer(Protocol):
 
 
 class StartingServerLlm:
-    """A model on such a server, whose address may change when it restarts.
+    """A model on a `StartingServer`, whose address may change when it restarts.
 
     Args:
         server: gives the address.
@@ -61,8 +61,8 @@ class StartingServerLlm:
     ) -> None:
         self._server = server
         self._connect = connect
-        self._connected: tuple[ServerAddress, ports.Llm] | None = None
-        self._connecting = asyncio.Lock()
+        self._address_and_llm: tuple[ServerAddress, ports.Llm] | None = None
+        self._connect_lock = asyncio.Lock()
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
@@ -71,11 +71,11 @@ class StartingServerLlm:
         address = await self._server.ready(
             progress=lambda text, share: emit(events.ProgressChanged(text, share))
         )
-        async with self._connecting:
-            if self._connected is None or self._connected[0] != address:
-                # It imports what its SDK needs.
-                self._connected = (address, await asyncio.to_thread(self._connect, address))
-            llm = self._connected[1]
+        async with self._connect_lock:
+            if self._address_and_llm is None or self._address_and_llm[0] != address:
+                # In a thread, as this imports an SDK.
+                self._address_and_llm = (address, await asyncio.to_thread(self._connect, address))
+            llm = self._address_and_llm[1]
         return await llm.reply(prompt, emit=emit)
 
 
@@ -103,7 +103,7 @@ class RetryingLlm:
             try:
                 return await self._llm.reply(prompt, emit=emit)
             except model_errors.ModelError as error:
-                wait = self._wait(error, attempt)
+                wait = self._wait_seconds(error, attempt)
                 if wait is None:
                     raise
             if wait >= _NOTICED_SECONDS:
@@ -111,12 +111,12 @@ class RetryingLlm:
             await self._sleep(wait)
         return await self._llm.reply(prompt, emit=emit)
 
-    def _wait(self, error: model_errors.ModelError, attempt: int) -> float | None:
+    def _wait_seconds(self, error: model_errors.ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if there is none."""
         if not error.is_worth_retrying:
             return None
         wait = error.retry_after_seconds
         if wait is None:
-            # Jitter: not all waiting turns at the same moment.
+            # Jitter, so that waiting turns do not all retry at the same moment.
             wait = _BACKOFF_SECONDS * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311
         return wait if wait <= _MAX_WAIT_SECONDS else None

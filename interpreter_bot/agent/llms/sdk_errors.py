@@ -20,21 +20,21 @@ from interpreter_bot.agent.llms import model_reply_assembly
 
 _log = logging.getLogger(__name__)
 
-_CONTEXT: Final = re.compile(
+_CONTEXT_WORDS: Final = re.compile(
     r"context[ _](?:length|window|size|limit)|maximum context|too many tokens|prompt is too long"
     r"|exceeds? the (?:available|model'?s) context|input is too long|max_prompt_tokens",
     re.IGNORECASE,
 )
-_FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
-_QUOTA: Final = re.compile(
+_FILTER_WORDS: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
+_QUOTA_WORDS: Final = re.compile(
     r"insufficient_quota|billing|exceeded your current quota|credit balance is too low"
 )
-_REASONING: Final = "invalid_encrypted_content"
+_REASONING_REFUSED_CODE: Final = "invalid_encrypted_content"
 _SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
-_DETAIL_CHARACTERS: Final = 500
+_MAX_DETAIL_CHARACTERS: Final = 500
 # Pictures and reasoning that a server quotes do not belong in a log.
-_BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
-# More than any model reads or writes at once: a server that says so has not counted.
+_LONG_BASE64: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
+# No model reads or writes more tokens at once, so a larger count is an error of the server.
 _MAX_TOKENS: Final = 10**9
 
 
@@ -55,7 +55,7 @@ def translate(
     try:
         yield
     except (openai.OpenAIError, UnreadableError) as error:
-        failure = _failure(error, has_pictures=assembler.has_pictures)
+        failure = _translate_error(error, has_pictures=assembler.has_pictures)
         raise_translated(error, failure, assembler, api_key=api_key)
 
 
@@ -77,7 +77,7 @@ def raise_translated(
         api_key: see `translate`.
     """
     _redact_key(error, api_key)
-    _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
+    _log.warning("a model failed: %s: %s", type(failure).__name__, _describe_for_log(error))
     if assembler.finish is None:
         raise cut_error(assembler, otherwise=failure) from error
 
@@ -91,7 +91,7 @@ def cut_error(
     return model_errors.CutError(assembler.reply(is_whole=False))
 
 
-def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
+def _translate_error(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
     match error:
         case openai.APITimeoutError():
             return model_errors.SilentError()
@@ -125,7 +125,8 @@ def error_of_status(
         case 401 | 403:
             return model_errors.KeyRefusedError()
         case 404 | 500 | 501 if has_pictures:
-            # So servers refuse pictures, too; without them they say if it is something else.
+            # Servers also refuse pictures with these statuses. The request is repeated without
+            # pictures, and any other reason then shows.
             return model_errors.RequestRefusedError()
         case 404:
             return model_errors.UnknownModelError()
@@ -135,24 +136,24 @@ def error_of_status(
             return model_errors.QuotaError()
         case 413:
             return model_errors.ContextTooLongError()
-        case 429 if _QUOTA.search(text):
+        case 429 if _QUOTA_WORDS.search(text):
             return model_errors.QuotaError()
         case 429:
             return model_errors.RateLimitedError(retry_after_seconds=wait)
         case 408 | 409:
             return model_errors.OverloadedError(retry_after_seconds=wait)
-        case status if status >= 500 and not _CONTEXT.search(text):
+        case status if status >= 500 and not _CONTEXT_WORDS.search(text):
             return model_errors.OverloadedError(retry_after_seconds=wait)
     return _error_of_words(text) or model_errors.RequestRefusedError()
 
 
 def _error_of_words(text: str) -> model_errors.ModelError | None:
     """Return the error that a message's words name; servers have no common codes."""
-    if _QUOTA.search(text):
+    if _QUOTA_WORDS.search(text):
         return model_errors.QuotaError()
-    if _CONTEXT.search(text):
+    if _CONTEXT_WORDS.search(text):
         return model_errors.ContextTooLongError()
-    if _FILTER.search(text):
+    if _FILTER_WORDS.search(text):
         return model_errors.RefusedError()
     return None
 
@@ -160,9 +161,9 @@ def _error_of_words(text: str) -> model_errors.ModelError | None:
 def error_of_code(code: str, message: str) -> model_errors.ModelError:
     """Return the error for a code that came inside a stream."""
     text = f"{code} {message}"
-    if "rate_limit" in text and not _QUOTA.search(text):
+    if "rate_limit" in text and not _QUOTA_WORDS.search(text):
         return model_errors.RateLimitedError()
-    if _REASONING in text:
+    if _REASONING_REFUSED_CODE in text:
         return model_errors.RequestRefusedError()
     return _error_of_words(text) or model_errors.OverloadedError()
 
@@ -197,22 +198,22 @@ def _redact_key(error: Exception, api_key: str) -> None:
             attributes["body"] = json.loads(redact(json.dumps(attributes["body"], default=str)))
 
 
-def _detail(error: Exception) -> str:
+def _describe_for_log(error: Exception) -> str:
     status = getattr(error, "status_code", "")
-    text = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
+    text = _LONG_BASE64.sub("[…]", str(error))[:_MAX_DETAIL_CHARACTERS]
     return f"{type(error).__name__} {status} {text}".replace("\n", " ")
 
 
-def usage(
+def read_usage(
     input_tokens: object, output_tokens: object, details: object, other_cached: object = None
 ) -> values.Usage | None:
-    """Read a server's token counts; None if it did not count, or cannot have.
+    """Read a server's token counts; None if there are none, or they are impossible.
 
     Args:
         input_tokens: of the whole input.
         output_tokens: of the output.
         details: has `cached_tokens` and `cache_write_tokens`.
-        other_cached: what some servers call cached tokens instead.
+        other_cached: the cached tokens, if the server reports them under another name.
     """
     if not _is_count(input_tokens) or not _is_count(output_tokens):
         return None
@@ -232,7 +233,7 @@ def _is_count(value: object) -> TypeGuard[int]:
     return 0 <= value <= _MAX_TOKENS
 
 
-def finish(reason: object) -> chat_messages.Finish | None:
+def read_finish(reason: object) -> chat_messages.Finish | None:
     """Read why a reply ended; None for no known reason."""
     match reason:
         case "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded":

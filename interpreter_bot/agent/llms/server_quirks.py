@@ -19,9 +19,11 @@ from interpreter_bot.agent.llms import reasoning_replay
 _T = TypeVar("_T")
 
 # OpenAI's newer name of a parameter, which other servers do not know.
-_RENAMED: Final = {"max_tokens": "max_completion_tokens"}
+_NEWER_NAMES: Final = {"max_tokens": "max_completion_tokens"}
 # Fields within messages, tools and blocks; all other names are parameters of the request.
-_NESTED: Final = frozenset({*reasoning_replay.FIELDS, "cache_control", "eager_input_streaming"})
+_NESTED_FIELDS: Final = frozenset(
+    {*reasoning_replay.FIELDS, "cache_control", "eager_input_streaming"}
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,15 +42,13 @@ class Quirks:
         """Return the parameters of a request as the server accepts them."""
         adapted = dict(parameters)
         if self.requires and "messages" in adapted:
-            adapted["messages"] = reasoning_replay.with_stand_ins(
-                adapted["messages"], self.requires
-            )
+            adapted["messages"] = reasoning_replay.add_stand_ins(adapted["messages"], self.requires)
         for name in self.refuses:
-            if name in _RENAMED and name in adapted:
-                adapted[_RENAMED[name]] = adapted[name]
+            if name in _NEWER_NAMES and name in adapted:
+                adapted[_NEWER_NAMES[name]] = adapted[name]
             adapted.pop(name, None)
-        if nested := self.refuses & _NESTED:
-            adapted = {name: _without_fields(value, nested) for name, value in adapted.items()}
+        if nested := self.refuses & _NESTED_FIELDS:
+            adapted = {name: _remove_fields(value, nested) for name, value in adapted.items()}
         return adapted
 
 
@@ -70,15 +70,15 @@ KNOWN: Final[tuple[tuple[re.Pattern[str], Quirks], ...]] = (
 BEGIN_IN_THOUGHT: Final = re.compile(r"deepseek-r1|qwq|qwen3[\w.-]*thinking", re.IGNORECASE)
 """Models whose template opens their thoughts, so that replies mark only the end of them."""
 
-# All that a request can do without.
-_PLAIN: Final = frozenset(
+# Parameters and fields that no request needs.
+_OPTIONAL_PARAMETERS: Final = frozenset(
     {"temperature", "stream_options", "tool_choice", "prompt_cache_key", "include", "thinking"}
     | {"cache_control", "eager_input_streaming"}
 )
 
 
-def of_model(model: settings.Model) -> Quirks:
-    """Return what is declared about a model and its server."""
+def find_quirks(model: settings.Model) -> Quirks:
+    """Return the quirks that are declared for a model and its server."""
     name = f"{urllib.parse.urlsplit(model.base_url).hostname}/{model.name}"
     declared = [quirks for pattern, quirks in KNOWN if pattern.match(name)]
     declared.append(Quirks(frozenset(model.refuses), model.requires))
@@ -88,9 +88,9 @@ def of_model(model: settings.Model) -> Quirks:
     )
 
 
-def plain(parameters: dict[str, Any]) -> dict[str, Any]:
+def make_plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return a request without anything that an unknown server may refuse."""
-    return Quirks(_PLAIN).adapt(parameters)
+    return Quirks(_OPTIONAL_PARAMETERS).adapt(parameters)
 
 
 async def send_well_formed(
@@ -108,28 +108,30 @@ async def send_well_formed(
         return await send(parameters)
     except UnicodeEncodeError:
         try:
-            return await send(well_formed(parameters))
+            return await send(replace_surrogates(parameters))
         except UnicodeEncodeError as error:
             raise model_errors.RequestRefusedError from error
 
 
-def well_formed(value: Any) -> Any:  # noqa: ANN401
+def replace_surrogates(value: Any) -> Any:  # noqa: ANN401
     """Replace lone surrogates in anything that becomes JSON."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {well_formed(name): well_formed(inner) for name, inner in value.items()}
+        return {
+            replace_surrogates(name): replace_surrogates(inner) for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [well_formed(inner) for inner in value]
+        return [replace_surrogates(inner) for inner in value]
     return value
 
 
-def _without_fields(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401
+def _remove_fields(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401
     """Remove fields wherever they are, except in what a model wrote."""
     if isinstance(value, list):
-        return [_without_fields(inner, names) for inner in value]
+        return [_remove_fields(inner, names) for inner in value]
     if not isinstance(value, dict) or value.get("type") == "tool_use":
         return value
     return {
-        name: _without_fields(inner, names) for name, inner in value.items() if name not in names
+        name: _remove_fields(inner, names) for name, inner in value.items() if name not in names
     }

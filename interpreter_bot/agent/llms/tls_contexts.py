@@ -1,4 +1,4 @@
-"""Which certificates of models' servers are trusted, read once for all clients.
+"""The certificate authorities that models' servers are checked against, read once for all clients.
 
 Reading all authorities takes 50 ms, which an SDK would spend for each client and each proxy.
 """
@@ -12,7 +12,6 @@ import httpx2
 
 
 @functools.cache
-def shared() -> ssl.SSLContext:
-    """Return what all clients verify servers by: the authorities of `SSL_CERT_FILE`, of
-    `SSL_CERT_DIR`, or of the system."""
+def shared_context() -> ssl.SSLContext:
+    """Return a context with the authorities of `SSL_CERT_FILE`, `SSL_CERT_DIR` or the system."""
     return httpx2.create_ssl_context()

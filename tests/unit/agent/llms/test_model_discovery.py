@@ -78,7 +78,7 @@ def free_port():
 def catalogue_of(discovery, environment):
     return catalogues.Catalogue(
         discovery.models,
-        keys=catalogues.keys(discovery.models, environment),
+        keys=catalogues.collect_keys(discovery.models, environment),
         patience=settings.Patience(retries=0),
         unlisted=discovery.unlisted,
     )

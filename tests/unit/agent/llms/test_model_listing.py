@@ -43,7 +43,7 @@ async def test_an_endless_list_is_not_read_to_its_end():
 
     async with server(answer) as model:
         with pytest.raises(model_errors.GarbledError):
-            await model_listing.listed(model, "")
+            await model_listing.list_models(model, "")
     # And what the system buffers.
     assert sent < 32 * 1024 * 1024
 
@@ -54,7 +54,7 @@ async def test_what_is_packed_is_not_unpacked():
 
     async with server(answer) as model:
         with pytest.raises(model_errors.GarbledError):
-            await model_listing.listed(model, "")
+            await model_listing.list_models(model, "")
 
 
 @pytest.mark.looptime
@@ -68,7 +68,7 @@ async def test_a_list_that_comes_drop_by_drop_is_waited_for_only_so_long():
 
     async with server(answer) as model, asyncio.timeout(10):
         with pytest.raises(model_errors.SilentError):
-            await model_listing.listed(model, "")
+            await model_listing.list_models(model, "")
 
 
 async def test_a_redirect_is_not_followed():
@@ -85,5 +85,5 @@ async def test_a_redirect_is_not_followed():
 
         async with server(redirect) as model:
             with pytest.raises(model_errors.MovedError):
-                await model_listing.listed(model, "a-key")
+                await model_listing.list_models(model, "a-key")
     assert not requests

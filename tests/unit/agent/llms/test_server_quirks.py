@@ -28,7 +28,7 @@ WHOLE = {"model": "m", "messages": [], "max_tokens": 5, "temperature": 0.2, "str
 )
 def test_what_is_declared_is_left_out_or_renamed(model, names):
     model = settings.Model(**{"name": "m", "base_url": "http://127.0.0.1/v1", **model})
-    sent = server_quirks.of_model(model).adapt(WHOLE)
+    sent = server_quirks.find_quirks(model).adapt(WHOLE)
     assert sent.keys() - {"model", "messages"} == names
 
 

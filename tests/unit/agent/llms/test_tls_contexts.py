@@ -15,7 +15,7 @@ async def test_authorities_are_read_once_for_all_clients_and_proxies(monkeypatch
         read.append(reading(**options))
         return read[-1]
 
-    tls_contexts.shared.cache_clear()
+    tls_contexts.shared_context.cache_clear()
     monkeypatch.setattr(httpcore2, "default_ssl_context", counted)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -31,7 +31,7 @@ async def test_authorities_are_read_once_for_all_clients_and_proxies(monkeypatch
 
 
 async def test_a_server_of_this_machine_needs_no_authorities(monkeypatch):
-    tls_contexts.shared.cache_clear()
+    tls_contexts.shared_context.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
     local = retries.ServerAddress("http://127.0.0.1:9/v1", "key")
     async with openai_clients.local_client(local, settings.Patience()):

@@ -483,7 +483,7 @@ async def test_one_that_could_not_be_opened_is_opened_by_who_asks_next(monkeypat
     catalogue = catalogues.Catalogue(
         [settings.Model(name="a")], keys={}, patience=settings.Patience()
     )
-    tls_contexts.shared.cache_clear()
+    tls_contexts.shared_context.cache_clear()
     with monkeypatch.context() as patched:
         patched.setenv("SSL_CERT_FILE", "/nonexistent")
         with pytest.raises(OSError, match="No such file"):
