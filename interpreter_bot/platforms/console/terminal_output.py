@@ -63,7 +63,7 @@ class Stream:
             # A cell may print letters that the locale of this machine lacks.
             file.reconfigure(errors="backslashreplace")
 
-    def text(self, text: str) -> None:
+    def write_text(self, text: str) -> None:
         """Write text of a cell, without adding a line end; colours are dropped if not supported.
 
         Raises:
@@ -83,14 +83,14 @@ class Stream:
             self._file.write("\x1b[0m")
             self._file.flush()
 
-    def raw(self, text: str) -> None:
+    def write_escapes(self, text: str) -> None:
         """Write escapes to a terminal; `text` is empty, or ends with a line end."""
         self.close_line()
         self._write(text)
 
-    def prompt(self, text: str) -> None:
+    def write_prompt(self, text: str) -> None:
         """Write a question; the terminal shows the answer on the same line."""
-        self.text(text)
+        self.write_text(text)
         self.flush()
         self.is_line_open = self.is_line_open and not self.is_terminal
 
@@ -100,7 +100,7 @@ class Stream:
         if self.is_line_open:
             self._write("\n")
 
-    def line(self, text: str, *, style: str = "") -> None:
+    def write_line(self, text: str, *, style: str = "") -> None:
         """Write lines of the bot.
 
         Args:
@@ -112,7 +112,7 @@ class Stream:
             text = f"\x1b[{style}m{text}\x1b[0m"
         self._write(text + "\n")
 
-    def status(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Show a line on a terminal until something else is written; an empty one removes it."""
         if not self.is_terminal or self.is_line_open:
             return
@@ -123,7 +123,7 @@ class Stream:
 
     def _write(self, text: str) -> None:
         if text:
-            self.status("")
+            self.show_status("")
             self._file.write(text)
             self._file.flush()
             self.is_line_open = not text.endswith(("\n", "\r"))

@@ -91,7 +91,7 @@ class ExecutionPrinter(ports.Reply):
     @property
     def _out(self) -> terminal_output.Stream:
         """Standard output, after removing the status line from the terminal."""
-        self._err.status("")
+        self._err.show_status("")
         return self._stdout
 
     def _set_activity(self, activity: str, *, has_limit: bool = False) -> None:
@@ -108,7 +108,7 @@ class ExecutionPrinter(ports.Reply):
             return
         limit = "" if self._limit is None else f" of at most {quantities.duration(self._limit)}"
         elapsed = f"{self._activity}… {quantities.duration(int(seconds))}{limit}"
-        self._err.status(f"{self._bar} {elapsed}".strip())
+        self._err.show_status(f"{self._bar} {elapsed}".strip())
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:
@@ -144,21 +144,21 @@ class ExecutionPrinter(ports.Reply):
         match output:
             case values.Text():
                 stream = self._err if output.stream == "stderr" else self._out
-                stream.text(output.text)
+                stream.write_text(output.text)
             case values.Error():
-                self._out.line(output.traceback, style=_RED)
+                self._out.write_line(output.traceback, style=_RED)
             case values.Image() | values.Html():
                 self._display(cell, output)
             case values.Table():
-                self._out.line(draw_table(output, self._width()))
+                self._out.write_line(draw_table(output, self._width()))
             case values.Notice():
                 self._print_line(output.text, style=_YELLOW)
             case values.Json():
-                self._out.line(output.json)
+                self._out.write_line(output.json)
             case values.Latex():
-                self._out.line(output.plain or output.latex)
+                self._out.write_line(output.plain or output.latex)
             case values.Result():
-                self._out.line(output.plain)
+                self._out.write_line(output.plain)
             case values.Clear():
                 # Output may have scrolled away, so nothing is cleared.
                 pass
@@ -169,7 +169,7 @@ class ExecutionPrinter(ports.Reply):
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
         if self._pictures:
-            self._out.raw(
+            self._out.write_escapes(
                 terminal_pictures.draw_picture(output, self._pictures, columns=self._width() or 80)
             )
         label = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
@@ -192,7 +192,7 @@ class ExecutionPrinter(ports.Reply):
             self._out.close_line()
         else:
             self._out.flush()
-        self._err.line(safe_text.sanitize(text), style=style)
+        self._err.write_line(safe_text.sanitize(text), style=style)
 
     def _ask(self, question: events.Question) -> None:
         """Print a question, and begin to read the answer."""
@@ -202,7 +202,7 @@ class ExecutionPrinter(ports.Reply):
             self._questions.begin(question, lambda: self._read_approval(question))
         else:
             self._print_choices(question)
-            self._out.prompt(question.prompt if not question.is_of_model else "> ")
+            self._out.write_prompt(question.prompt if not question.is_of_model else "> ")
             self._questions.begin(question, lambda: self._read_input(question))
 
     def _print_choices(self, question: events.InputQuestion) -> None:
@@ -243,7 +243,7 @@ class ExecutionPrinter(ports.Reply):
             self._print_line(revealed.warning, style=_BOLD_RED)
         self._answers.discard_typed_input()
         title = question_words.title(question.subject)
-        self._err.prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
+        self._err.write_prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
 
     async def _read_approval(self, question: events.ApprovalQuestion) -> events.Answer:
         """Read an answer; if nobody can answer, the code is declined."""
@@ -272,7 +272,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def show_text(self, text: str) -> None:
         """Print the answer of a command."""
-        self._out.line(safe_text.sanitize(text))
+        self._out.write_line(safe_text.sanitize(text))
 
     def show_refusal(self, sentence: str) -> None:
         """Print why a command was refused."""
@@ -280,7 +280,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def _show(self, event: events.TurnEvent) -> None:
         if self._link_beginning and not isinstance(event, events.TextAdded):
-            self._out.text(safe_text.sanitize(self._link_beginning))
+            self._out.write_text(safe_text.sanitize(self._link_beginning))
             self._link_beginning = ""
         match event:
             case events.Started():
@@ -295,10 +295,10 @@ class TurnPrinter(ExecutionPrinter):
                     self._set_activity("Waiting")
                 self._last_progress = text
                 self._bar = "" if share is None else terminal_output.draw_bar(share)
-                self._err.status(self._bar)
+                self._err.show_status(self._bar)
             case events.TextAdded(text=text):
                 text, self._link_beginning = file_links.replace_links(self._link_beginning + text)
-                self._out.text(safe_text.sanitize(text))
+                self._out.write_text(safe_text.sanitize(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.
                 self._print_line(text, style=_YELLOW)

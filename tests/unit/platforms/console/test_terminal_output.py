@@ -51,7 +51,7 @@ def test_a_terminal_sees_progress_and_a_file_its_end():
     terminal, file = Terminal(), io.StringIO()
     for target in (terminal, file):
         stream = terminal_output.Stream(target)
-        stream.text("1\r2\r")
+        stream.write_text("1\r2\r")
         stream.flush()
     assert terminal.getvalue() == "1\r2\r"
     assert file.getvalue() == "2"
@@ -62,8 +62,8 @@ def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
     for target in (terminal, file):
         stream = terminal_output.Stream(target)
         for share in (0.0, 0.5, 1.0):
-            stream.status(terminal_output.draw_bar(share))
-        stream.line("after")
+            stream.show_status(terminal_output.draw_bar(share))
+        stream.write_line("after")
     start, none, half, whole, after = terminal.getvalue().split("\r\x1b[2K")
     assert (start, none) == ("", f"[{'.' * 30}] 0%")
     assert half == f"[{'#' * 15}{'.' * 15}] 50%"
@@ -74,19 +74,19 @@ def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
 def test_a_status_never_stands_in_a_line_that_code_left_open():
     terminal = Terminal()
     stream = terminal_output.Stream(terminal)
-    stream.text("half")
-    stream.status("Running… 3 s")
-    stream.text(" a line\n")
+    stream.write_text("half")
+    stream.show_status("Running… 3 s")
+    stream.write_text(" a line\n")
     assert terminal.getvalue() == "half a line\n"
 
 
 def test_our_lines_begin_at_the_left():
     file = io.StringIO()
     stream = terminal_output.Stream(file)
-    stream.text("open")
-    stream.line("ours")
-    stream.line("again")
-    stream.text("rest")
+    stream.write_text("open")
+    stream.write_line("ours")
+    stream.write_line("again")
+    stream.write_text("rest")
     stream.flush()
     assert file.getvalue() == "open\nours\nagain\nrest"
 
@@ -107,8 +107,8 @@ def test_colours_of_a_cell_end_before_our_own_lines(monkeypatch):
     shown = []
     for file in (Terminal(), io.StringIO()):
         stream = terminal_output.Stream(file)
-        stream.text("\x1b[31mred\n")
-        stream.line("Ours.")
+        stream.write_text("\x1b[31mred\n")
+        stream.write_line("Ours.")
         shown.append(file.getvalue())
     assert shown == ["\x1b[31mred\n\x1b[0mOurs.\n", "red\nOurs.\n"]
 
