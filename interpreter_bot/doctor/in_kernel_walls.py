@@ -45,8 +45,8 @@ def system_call(numbers: tuple[int, int], *arguments: int) -> int:
     """Make a system call and return its errno, 0 if it succeeded."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    number = numbers[0 if platform.machine() == "x86_64" else 1]
-    result: int = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
+    call_number = numbers[0 if platform.machine() == "x86_64" else 1]
+    result: int = libc.syscall(ctypes.c_long(call_number), *map(ctypes.c_long, arguments))
     if result == 0 and numbers == _CLONE:
         os._exit(0)  # This is the child of a clone that should have been denied.
     return ctypes.get_errno() if result < 0 else 0
@@ -191,10 +191,12 @@ def core_dumps(_: Facts) -> CheckResult:
 def python(facts: Facts) -> CheckResult:
     """Look for the modules that the fork server preloads."""
     packages = dict.fromkeys(name.partition(".")[0] for name in facts["preload"])
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing_packages = [name for name in packages if importlib.util.find_spec(name) is None]
     version = platform.python_version()
     detail = f"Python {version}, {len(packages)} packages to preload are there"
-    return ([f"Python {version} lacks {' '.join(missing)}"] if missing else []), detail
+    return (
+        [f"Python {version} lacks {' '.join(missing_packages)}"] if missing_packages else []
+    ), detail
 
 
 CHECKS = (

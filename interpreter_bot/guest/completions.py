@@ -227,10 +227,10 @@ def _attribute_options(
     ipython: completer.IPCompleter, namespace: dict[str, Any], owner_text: str, typed_text: str
 ) -> Iterator[_Option]:
     owner = _evaluate(namespace, owner_text)
-    missing = object()
+    no_value = object()
     for name in _names_after_dot(_ask_ipython(ipython, f"{owner_text}.{typed_text}")):
-        value = inspect.getattr_static(owner, name, missing)
-        is_column = value is missing and safe_reprs.class_name(owner) == "DataFrame"
+        value = inspect.getattr_static(owner, name, no_value)
+        is_column = value is no_value and safe_reprs.class_name(owner) == "DataFrame"
         yield name, _kind(value), "column" if is_column else ""
 
 

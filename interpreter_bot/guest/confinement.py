@@ -84,12 +84,12 @@ def mask_proc(files: dict[str, str]) -> None:
         syscalls.mount(source, f"/proc/{name}", None, syscalls.MS_BIND)
         syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
         os.unlink(source)
-    present = set(os.listdir("/proc"))
+    present_names = set(os.listdir("/proc"))
     for cover, names in (
         ("/dev/null", _MASKED_PROC_FILES),
         (_EMPTY_DIRECTORY, _EMPTIED_PROC_DIRECTORIES),
     ):
-        for name in present.intersection(names):
+        for name in present_names.intersection(names):
             syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount(None, "/proc", None, read_only | flags)

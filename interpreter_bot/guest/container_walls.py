@@ -226,8 +226,8 @@ def remove_shared_memory() -> None:
 
 def pin(directories: Sequence[int]) -> None:
     """Pin the descriptors of a session's files, saved variables and temporary files."""
-    for descriptor, number in zip(directories, (_DATA, _VARIABLES, _TEMPORARY), strict=True):
-        _pin(descriptor, number)
+    for descriptor, pinned_number in zip(directories, (_DATA, _VARIABLES, _TEMPORARY), strict=True):
+        _pin(descriptor, pinned_number)
 
 
 def confine(

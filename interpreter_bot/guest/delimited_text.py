@@ -212,14 +212,14 @@ class Layout:
             notes.append("It seems to have no row of headings.")
         if self.ragged_line_numbers:
             line_numbers = ", ".join(map(str, self.ragged_line_numbers[:5]))
-            more = (
+            more_note = (
                 f" and {len(self.ragged_line_numbers) - 5} more"
                 if len(self.ragged_line_numbers) > 5
                 else ""
             )
             notes.append(
                 f"There are {len(self.columns)} columns, but more or fewer values in "
-                f"line{'s' if len(self.ragged_line_numbers) > 1 else ''} {line_numbers}{more}."
+                f"line{'s' if len(self.ragged_line_numbers) > 1 else ''} {line_numbers}{more_note}."
             )
         return notes
 

@@ -112,8 +112,8 @@ def _describe_picture(path: str) -> str:
 def _describe_archive(path: str) -> str:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    more = f", and {len(names) - 50} more" if len(names) > 50 else ""
-    return f"It holds: {', '.join(names[:50])}{more}"
+    more_note = f", and {len(names) - 50} more" if len(names) > 50 else ""
+    return f"It holds: {', '.join(names[:50])}{more_note}"
 
 
 def _describe_beginning(path: str) -> str:

@@ -312,11 +312,11 @@ def _if_at_least(value: int, body: bytes) -> bytes:
     return _instruction(_JUMP_GREATER_EQUAL, value, 0, len(body) // 8) + body
 
 
-def _if_between(first: int, last: int, body: bytes) -> bytes:
+def _if_between(minimum: int, maximum: int, body: bytes) -> bytes:
     """Run `body`, which ends the rule, if the loaded value is in the range."""
     skip = len(body) // 8
-    above = _instruction(_JUMP_GREATER_EQUAL, last + 1, skip + 1, 0)
-    return above + _instruction(_JUMP_GREATER_EQUAL, first, 0, skip) + body
+    skip_above = _instruction(_JUMP_GREATER_EQUAL, maximum + 1, skip + 1, 0)
+    return skip_above + _instruction(_JUMP_GREATER_EQUAL, minimum, 0, skip) + body
 
 
 def _skip_if_at_least(value: int, body: bytes) -> bytes:

@@ -50,7 +50,7 @@ class Trial:
     """A variable can be pickled, without the missing parts."""
 
     name: str
-    missing: list[str]
+    missing_parts: list[str]
 
 
 @dataclasses.dataclass(frozen=True)

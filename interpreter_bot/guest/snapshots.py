@@ -272,10 +272,10 @@ class _Attempts:
                 if loss := pickler.losses.get(id(value)):
                     report(snapshot_children.Loss(name, ": ".join(filter(None, loss))))
                     continue
-                missing = list(
+                missing_parts = list(
                     dict.fromkeys(description for description, _ in pickler.losses.values())
                 )
-                report(snapshot_children.Trial(name, missing[:_MAX_MISSING_PARTS]))
+                report(snapshot_children.Trial(name, missing_parts[:_MAX_MISSING_PARTS]))
                 sharing.add(name, pickler)
             except Exception as error:
                 # Any exception, because the variable's methods may raise it.
@@ -462,8 +462,8 @@ class _SharingGroups:
             for key, obj in memo.items()
             if key not in self._common_ids and variable_pickler.is_shareable(obj)
         }
-        for shared in objects.keys() & self._owners.keys():
-            self._union(name, self._owners[shared])
+        for shared_id in objects.keys() & self._owners.keys():
+            self._union(name, self._owners[shared_id])
         self._owners |= dict.fromkeys(objects, name)
         self._keep_alive.append(objects)
         if objects:

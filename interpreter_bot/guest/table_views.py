@@ -197,8 +197,8 @@ def _sort_rows(source: table_columns.Source, sort: tuple[int, bool], rows: Any) 
     numpy: Any = sys.modules["numpy"]
     number, is_descending = sort
     column = _get_column(source, number)
-    values, missing = _comparable_array(column) if column.ranks is None else column.ranks()
-    is_missing = missing[rows]
+    values, missing_mask = _comparable_array(column) if column.ranks is None else column.ranks()
+    is_missing = missing_mask[rows]
     present_rows, keys = rows[~is_missing], values[rows[~is_missing]]
     if keys.dtype.kind == "O":
         keys = _rank_objects(keys)

@@ -25,10 +25,10 @@ def defined_variables(
 
     Values are only compared by identity with `initial_variables`, which each kernel starts with.
     """
-    initial, missing = _select_public(initial_variables.items()), object()
+    initial, no_value = _select_public(initial_variables.items()), object()
     public_variables = _select_public(reversed(namespace.items())).items()
     return {
-        name: value for name, value in public_variables if value is not initial.get(name, missing)
+        name: value for name, value in public_variables if value is not initial.get(name, no_value)
     }
 
 
