@@ -1,8 +1,8 @@
 """Jobs: code of a model that goes on in the background when its turn has ended.
 
-A job is a turn of its own, which goes on as the turns of dead bots do (`suspended_turns`): its host
-keeps the output, its row says how far it is, and the active bot follows it to its end. Here is
-which sessions have one, so that nothing else runs in their kernels.
+A job is a turn of its own, which is resumed like the turns of dead bots (`suspended_turns`): its
+host keeps the output, its row has its progress, and the active bot follows it to its end. This
+module knows which sessions have a job, so that no other code runs in their kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interpreter_bot.wording import job_words
 
 _LAST_CHARACTERS: Final = 1500
 _RECORDING_SECONDS: Final = 10.0
-# Of the turn's time, left for the model's answer.
+# Part of the turn's time that is reserved for the model's answer.
 _ANSWER_SECONDS: Final = 10.0
 
 _RUNNING: Final = chat_messages.Note(
@@ -43,13 +43,13 @@ class Job:
     """Code that may run for long.
 
     Attributes:
-        person_key: of the person who asked, as `Request.person_key`.
+        person_key: see `Request.person_key`.
         began: wall-clock time.
-        is_in_background: its turn goes on, or ends, without it.
-        has_ended: its code has; what came of it is being recorded.
+        is_in_background: the turn that began it no longer waits for it.
+        has_ended: its code has ended, and its results are being recorded.
         is_stopped: a person stopped it before a turn followed it.
         request: of the turn that is to follow it; None once that has begun.
-        last_output: the end of what it printed.
+        last_output: the end of its printed text.
     """
 
     person_key: str
@@ -62,7 +62,7 @@ class Job:
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     def note_output(self, output: values.Output) -> None:
-        """Note what it shows."""
+        """Keep the end of its printed text."""
         if isinstance(output, values.Text):
             self.last_output = (self.last_output + output.text[-_LAST_CHARACTERS:])[
                 -_LAST_CHARACTERS:
@@ -70,10 +70,10 @@ class Job:
 
 
 class Jobs:
-    """The jobs of all sessions, one at most of each.
+    """The jobs of all sessions; a session has at most one.
 
     Attributes:
-        platforms: where the end of a job can be shown.
+        platforms: the platforms that can show the end of a job.
     """
 
     def __init__(self, config: settings.Jobs) -> None:
@@ -88,10 +88,10 @@ class Jobs:
         """Return how long code of a session may run in the background; 0 if it may not."""
         return self._config.seconds if key.platform in self.platforms else 0.0
 
-    def patience(self, began: float, seconds_left: float) -> float:
-        """Return how long the turn still waits for code that began at a wall-clock time."""
-        left = self._config.patience_seconds - (time.time() - began)
-        return max(min(left, seconds_left - _ANSWER_SECONDS), 0.0)
+    def remaining_patience(self, began: float, seconds_left: float) -> float:
+        """Return how many seconds a turn still waits for code that began at a wall-clock time."""
+        remaining = self._config.patience_seconds - (time.time() - began)
+        return max(min(remaining, seconds_left - _ANSWER_SECONDS), 0.0)
 
     @contextlib.contextmanager
     def counting(self, key: values.SessionKey, person_key: str, *, is_new: bool) -> Iterator[None]:
@@ -119,7 +119,7 @@ class Jobs:
         began: float,
         request: requests.Request | None = None,
     ) -> None:
-        """Note that code goes on in the background, which a request is to follow."""
+        """Move code to the background, where a request is to follow it."""
         job = self._jobs.setdefault(key, Job(person_key, began))
         job.is_in_background, job.request = True, request
 
@@ -132,7 +132,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def following(self, key: values.SessionKey) -> Iterator[None]:
-        """Follow a job to its end, which is that of the context."""
+        """Follow a job; it has ended when the context ends."""
         self._follower_count += 1
         self._is_idle.clear()
         try:
@@ -144,7 +144,7 @@ class Jobs:
                 self._is_idle.set()
 
     def end(self, key: values.SessionKey) -> None:
-        """Note that the job of a session has ended, if there is one."""
+        """End the job of a session, if there is one."""
         if (job := self._jobs.pop(key, None)) is not None:
             job.is_over.set()
 
@@ -157,14 +157,14 @@ class Jobs:
         """Require that no job runs in a session.
 
         Raises:
-            BotError: one does.
+            BotError: a job runs.
         """
         await self.wait_recorded(key)
         if (job := self.find(key)) is not None:
             raise errors.BotError(job_words.job_is_running(time.time() - job.began))
 
     async def wait_recorded(self, key: values.SessionKey) -> None:
-        """Wait for what came of a job whose code has ended, which takes a moment."""
+        """Wait until the results of a job whose code has ended are recorded."""
         job = self.find(key)
         if job is not None and job.has_ended:
             with contextlib.suppress(TimeoutError):
@@ -172,7 +172,7 @@ class Jobs:
                     await job.is_over.wait()
 
     def note_for_model(self, key: values.SessionKey) -> chat_messages.Note | None:
-        """Return what the model is told of the job that runs in a session."""
+        """Return the note for the model on the job of a session; None without a job."""
         if (job := self.find(key)) is None:
             return None
         duration = quantities.duration(round(time.time() - job.began))

@@ -78,7 +78,7 @@ class StatementRequests:
         )
 
 
-def of_turn(
+def make_statement_requests(
     services: session_dependencies.SessionDependencies, key: str, all_approvals: approvals.Approvals
 ) -> StatementRequests | None:
     """Return the statement requests of a turn; None if there are no data connections."""

@@ -1,8 +1,8 @@
-"""Turns that go on in another bot than the one that began them.
+"""Turns that the next bot resumes.
 
 While a turn runs on a host that outlives the bot, its row holds its progress: the model's messages
-and the state of its code. The next bot finds the turn without an owner, follows the execution that
-runs, or repeats the last model call, and goes on from there.
+and the state of its code. The next bot finds the turn without an owner, follows the running
+execution, or repeats the last model call, and continues the turn from there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from interpreter_bot.wording import file_words, session_words
 _log = logging.getLogger(__name__)
 
 _MAX_REPLY_CHARACTERS: Final = 3000
-_CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
+_CUT_NOTICE: Final = f"\n{session_words.REST_IN_HISTORY}"
 _FENCE: Final = "```\n{}\n```"
 
 
@@ -47,13 +47,13 @@ class Progress:
         is_code: it runs a person's own code, without a model.
         model: title of the model that is asked.
         memory: `stored_transcripts.TurnMemory.detail` until now.
-        mark: of the files before its first code; empty if none ran.
-        kernel_id: of the kernel that ran its code; empty if none did.
+        mark: of the files before its first code; empty if no code ran.
+        kernel_id: of the kernel that ran its code; empty if no code ran.
         approval: whether a person is asked before its code runs.
         step: number of the latest model call.
         is_asking: its next code waits for approval, or the model for an answer.
-        is_job: it follows code that goes on in the background.
-        is_handed_over: such a turn follows its latest code.
+        is_job: it follows code in the background.
+        is_handed_over: the turn of a job follows its latest code.
     """
 
     is_code: bool
@@ -77,11 +77,11 @@ class Progress:
         try:
             return cls(**turn.progress) if turn.progress else None
         except TypeError:
-            _log.warning("what is known of turn %d cannot be read", turn.id, exc_info=True)
+            _log.warning("the progress of turn %d cannot be read", turn.id, exc_info=True)
             return None
 
     def request(self, turn: records.Turn, key: values.SessionKey) -> requests.Request:
-        """Return the request of the turn, so that it goes on."""
+        """Return the request that resumes the turn."""
         return requests.Request(
             key=key,
             person=requests.Person(turn.person),
@@ -105,7 +105,7 @@ class Progress:
         *,
         session_id: int,
     ) -> stored_transcripts.TurnMemory | None:
-        """Let an environment go on with the code that ran; return the memory of a model's turn."""
+        """Let an environment follow the running code; return the memory of a model's turn."""
         environment.mark = self.mark or None
         environment.kernel_id = self.kernel_id
         memory = None
@@ -149,12 +149,12 @@ async def show_again(
 
     Args:
         database: the store.
-        reply: that replaces the former one.
+        reply: replaces the former bot's reply.
         turn_id: of the turn.
-        resumed: number of the execution that will be followed, so its end comes from its host.
+        resumed: number of the execution that will be followed, so that its end comes from its host.
 
     Returns:
-        Whether the code of that execution was among them.
+        Whether the code of that execution was replayed.
 
     Raises:
         StoreError: the record cannot be read.
@@ -173,8 +173,8 @@ async def show_again(
             case events.Started():
                 pass
             case events.NoticeShown(text=session_words.KEPT_RUNNING):
-                # Of an earlier takeover. Chats go on in the messages that stand at this notice,
-                # which is emitted once, after the replay.
+                # The notice of an earlier takeover. A chat's reply takes this notice as the end
+                # of the replay, so it is emitted once, afterwards.
                 pass
             case _:
                 reply.emit(event)
@@ -184,7 +184,7 @@ async def show_again(
 async def show_interrupted(
     database: databases.Database, request: requests.Request, reply: ports.Reply
 ) -> events.TurnEnded | None:
-    """Show a turn with which no bot can go on, as it is recorded; None for any other request."""
+    """Show the recorded events of a turn that no bot can resume; None for any other request."""
     turn = await database.turns.get(request.resumed_turn_id) if request.resumed_turn_id else None
     if turn is None or turn.status is not values.TurnStatus.INTERRUPTED:
         return None
@@ -201,12 +201,12 @@ async def _load_display(
     data = await database.blobs.load(display.sha256)
     if data is None:
         return None
-    same: dict[str, Any] = {
+    display_fields: dict[str, Any] = {
         field.name: getattr(display, field.name) for field in dataclasses.fields(values.Display)
     }
     if display.mime == "text/html":
-        return values.Html(html=data, **same)
-    return values.Image(mime=display.mime, data=data, **same)
+        return values.Html(html=data, **display_fields)
+    return values.Image(mime=display.mime, data=data, **display_fields)
 
 
 def record_progress(
@@ -217,13 +217,13 @@ def record_progress(
     *,
     is_job: bool = False,
 ) -> None:
-    """Record a turn's progress from now on, if another bot can go on with it.
+    """Record a turn's progress from now on, if another bot can resume it.
 
     Args:
         hosts: where its code runs.
         recorder: of the turn.
         environment: of the turn.
-        memory: of a model; None if a person's own code runs, or a job.
+        memory: of the model; None for a job, and for a person's own code.
         is_job: see `Progress`.
     """
 
@@ -246,14 +246,14 @@ def record_progress(
 
 
 GoOn: TypeAlias = Callable[[requests.Request], Awaitable[None]]
-"""Handles a request whose turn goes on, as if it had just come in."""
+"""Handles a request that resumes a turn, as if the request had just arrived."""
 
 
 class Resumptions:
-    """Turns of dead bots that go on here.
+    """Resumes turns of dead bots.
 
-    Each waits for its platform, so that people see it. Meanwhile no other turn of its session
-    begins, as its code may still run.
+    Each waits until its platform is open, so that people see it. Meanwhile no other turn of its
+    session begins, as its code may still run.
 
     Args:
         all_lanes: of all sessions.
@@ -278,12 +278,12 @@ class Resumptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def resume_on(self, platform: str, go_on: GoOn | None) -> None:
-        """Resume turns of a platform from now on; None only notifies people of their end."""
+        """Resume turns of a platform from now on; None only notifies people of each outcome."""
         self._platforms[platform] = go_on or self._go_on_unseen
         if go_on is not None:
             self._jobs.platforms.add(platform)
-        waiting, self._pending = self._pending, []
-        for request in waiting:
+        pending_requests, self._pending = self._pending, []
+        for request in pending_requests:
             self.add(request)
 
     def add(self, request: requests.Request) -> None:
@@ -297,13 +297,13 @@ class Resumptions:
         if go_on is None:
             self._pending.append(request)
             return
-        going_on = self._log_failures(go_on, request)
-        task = asyncio.create_task(going_on, name=f"go on with turn {request.resumed_turn_id}")
+        resumption = self._log_failures(go_on, request)
+        task = asyncio.create_task(resumption, name=f"go on with turn {request.resumed_turn_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait for the resumed turns; the others are left to the next bot."""
+        """Wait for the turns that were resumed; pending ones are left to the next bot."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -318,11 +318,11 @@ class Resumptions:
                 await go_on(request)
             except errors.BotError as error:
                 # Some networks allow only answers to recent messages.
-                _log.info("a turn cannot go on in its place", exc_info=error)
+                _log.info("a turn cannot be shown in its messages", exc_info=error)
                 await self._go_on_unseen(request)
         except Exception:
             # The next bot tries this turn again.
-            _log.exception("turn %d did not go on", request.resumed_turn_id)
+            _log.exception("turn %d was not resumed", request.resumed_turn_id)
         finally:
             if request.is_job:
                 self._jobs.end(request.key)
@@ -340,8 +340,8 @@ class LateReply(ports.Reply):
         self._log.apply(event)
 
     def text(self) -> str:
-        """Return the outcome of the turn; outputs are shortened first."""
-        log, parts, end = self._log, [], []
+        """Return the outcome of the turn; if it is long, outputs are shortened first."""
+        log, parts, last_parts = self._log, [], []
         for part in log.parts:
             match part:
                 case events.NoticeShown(text=text):
@@ -349,17 +349,19 @@ class LateReply(ports.Reply):
                 case turn_log.Cell(finished=values.Finished(reason=reason)):
                     parts.append(reason)
         if log.files:
-            end.append(file_words.files_made(", ".join(log.files)))
+            last_parts.append(file_words.files_made(", ".join(log.files)))
         if log.last_words is not None:
-            end.append(log.last_words.text)
+            last_parts.append(log.last_words.text)
         if log.end is not None:
-            end.append(log.end.sentence)
-        # What earlier code showed was for the model.
+            last_parts.append(log.end.sentence)
+        # Only the last cell's output is shown, as earlier output was for the model.
         outputs = log.cells[-1].screen.outputs if log.cells else ()
-        plain = "".join(output.plain for output in outputs).strip().replace("```", "` ` `")
-        room = max(_MAX_REPLY_CHARACTERS - len("\n\n".join([*parts, *end, _FENCE])), 0)
-        if shown := plain[:room]:
-            parts.append(_FENCE.format(shown))
-        text = "\n\n".join(filter(None, [*parts, *end]))
-        is_whole = len(text) <= _MAX_REPLY_CHARACTERS and shown == plain
-        return text if is_whole else text[:_MAX_REPLY_CHARACTERS] + _CUT
+        output_text = "".join(output.plain for output in outputs).strip().replace("```", "` ` `")
+        max_output_characters = max(
+            _MAX_REPLY_CHARACTERS - len("\n\n".join([*parts, *last_parts, _FENCE])), 0
+        )
+        if shown_output := output_text[:max_output_characters]:
+            parts.append(_FENCE.format(shown_output))
+        text = "\n\n".join(filter(None, [*parts, *last_parts]))
+        is_whole = len(text) <= _MAX_REPLY_CHARACTERS and shown_output == output_text
+        return text if is_whole else text[:_MAX_REPLY_CHARACTERS] + _CUT_NOTICE

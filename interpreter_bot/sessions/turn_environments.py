@@ -1,7 +1,7 @@
 """The environment of one turn: its session's kernel and workspace, for the agent.
 
-Pictures for the model are decoded and scaled down by that kernel: the bot reads no more than the
-head of a file. A kernel that lies deceives its own model, and nothing else.
+Pictures for the model are decoded and scaled down by that kernel; the bot reads only the first
+bytes of a file. So a hostile kernel can deceive only its own model.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from interpreter_bot.wording import job_words, run_words, schedule_words, sessio
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 20.0
-_SKILLS: Final = f"{skill_catalogue.MOUNT_POINT}/"
+_SCALE_SECONDS: Final = 20.0
+_SKILLS_PREFIX: Final = f"{skill_catalogue.MOUNT_POINT}/"
 
 _PLAN_FIRST: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
@@ -78,16 +78,16 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
-        skills: the operator's, whose files can be read too.
+        skills: the operator's skills, whose files can be read, too.
         tools: answers code's requests for tools; None if there are none.
         approval: whether a person is asked before the model's code runs.
-        kernel_id: of the kernel that ran code last; empty if none did.
-        mark: of the files before the first code ran; None if none did.
+        kernel_id: of the kernel that ran code last; empty if no code ran.
+        mark: of the files before the first code ran; None if no code ran.
         received: files that the person sent after that, which code did not make.
-        resumed: an execution of another bot, which the next code continues.
-        is_asking: what the model wants next waits for a person.
-        is_handed_over: the latest code goes on in the background, which the model was not told yet.
-        hand_over: lets a turn of its own go on with the code that runs.
+        resumed: an execution that another bot began, which the next `run` follows.
+        is_asking: the model's next action waits for a person.
+        is_handed_over: the latest code is in the background, and the model does not know it yet.
+        hand_over: moves the running code to a turn of its own.
     """
 
     hand_over: Callable[[], Awaitable[None]]
@@ -160,7 +160,7 @@ class SessionEnvironment:
             The code that may run, perhaps edited.
 
         Raises:
-            NotApprovedError: it may not.
+            NotApprovedError: the code may not run.
         """
         if self.resumed is not None:
             # This is the code that ran: a person may have edited it.
@@ -171,7 +171,7 @@ class SessionEnvironment:
             return code
         is_plan = self.approval == "plan" and (self._stream.has_words or self.is_asking)
         if self.approval == "plan" and not (is_plan or self._was_asked_for_plan):
-            # Asked for once: a model that writes no plan has its code approved instead.
+            # A plan is demanded once; if the model writes none, its code needs approval instead.
             self._was_asked_for_plan = True
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, model_note=_PLAN_FIRST)
         async with self._waiting_for_person():
@@ -183,7 +183,7 @@ class SessionEnvironment:
         return code if answer.edited is None else answer.edited
 
     async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
-        """Ask the person who asked what the model asks; they have as long as for an `input()`.
+        """Pass a question of the model to the person; they have as long as for an `input()`.
 
         Raises:
             BotError: there is no answer.
@@ -205,7 +205,7 @@ class SessionEnvironment:
         """Let the next bot ask again if this one ends meanwhile.
 
         Raises:
-            UnansweredError: the time is over.
+            UnansweredError: the time is up.
         """
         self.is_asking = True
         try:
@@ -223,16 +223,16 @@ class SessionEnvironment:
         return self._propose is not None
 
     async def propose_schedule(self, text: str) -> str:
-        """Propose a schedule to the person; return what came of it.
+        """Propose a schedule to the person; return the outcome.
 
         Raises:
-            BotError: it is not understood, or not possible.
+            BotError: the schedule is not understood, or not possible.
         """
         if self._propose is None:
             raise errors.BotError(schedule_words.SCHEDULES_OFF)
         self.is_asking = True
         try:
-            # What ran last has to be recorded, to be run again.
+            # The last code has to be recorded, as the schedule may run it again.
             await self._stream.keep_progress()
             return await self._propose(text)
         finally:
@@ -244,33 +244,33 @@ class SessionEnvironment:
         """Run code in the session's kernel; with more `seconds` than usual, it may become a job.
 
         Raises:
-            BotError: it was not run; the sentence says why.
+            BotError: the code was not run; the sentence says why.
         """
         if self.is_handed_over:
-            # By a bot that died before it could say so.
+            # The former bot handed it over, and died before it told the model.
             self.is_handed_over = False
             return values.Finished(values.Ending.BACKGROUND, 0.0)
         execution, self.resumed = self.resumed, None
         if execution is None:
             await self._jobs.require_none(self._key)
-        longest = min(seconds or 0.0, self._jobs.max_seconds(self._key))
-        if longest <= self._limits.execution_seconds or not self._hosts.outlives_bot:
+        max_seconds = min(seconds or 0.0, self._jobs.max_seconds(self._key))
+        if max_seconds <= self._limits.execution_seconds or not self._hosts.outlives_bot:
             return await self._execute_or_follow(code, execution, show)
         with self._jobs.counting(self._key, self._person_key, is_new=execution is None):
-            return await self._execute_or_follow(code, execution, show, longest)
+            return await self._execute_or_follow(code, execution, show, max_seconds)
 
     async def _execute_or_follow(
         self,
         code: str,
         execution: records.Execution | None,
         show: Callable[[values.Output], None],
-        longest: float | None = None,
+        max_seconds: float | None = None,
     ) -> values.Finished:
-        """Run code, or follow it if it runs; with `longest` as long as that, perhaps as a job."""
+        """Run code, or follow it if it runs; with `max_seconds` it may become a job."""
         if execution is not None:
-            return await self._follow(execution, show, is_long=longest is not None)
-        if longest is not None and self.mark is not None:
-            # What earlier code made does not wait for the end of this.
+            return await self._follow(execution, show, is_long=max_seconds is not None)
+        if max_seconds is not None and self.mark is not None:
+            # Files of earlier code are collected now, as this code may run for long.
             await self.collect()
             self.mark = await self.workspace.mark_files()
         kernel = await self.kernel()
@@ -285,7 +285,7 @@ class SessionEnvironment:
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
-        # No await from here until the code runs: an execution shown as begun must end.
+        # Nothing is awaited between here and the execution: shown code must get its end.
         await self._stream.start_code(code, hosted_id)
         restore_notice = "" if self._variables.have_run_in(kernel.id) else kernel.restore_notice
         for sentence in (loss.sentence if loss else "", restore_notice):
@@ -298,10 +298,10 @@ class SessionEnvironment:
             execution_id=hosted_id,
             show=listener,
             ask=self._answer_code_request,
-            seconds=longest,
+            seconds=max_seconds,
         )
         return await self._wait_for_end(
-            executing, hosted_id, began=None if longest is None else time.time()
+            executing, hosted_id, began=None if max_seconds is None else time.time()
         )
 
     async def _answer_code_request(self, request: values.InputRequested) -> str:
@@ -327,7 +327,7 @@ class SessionEnvironment:
         """Return the session's kernel, once it has started.
 
         Raises:
-            KernelError: there is none.
+            KernelError: the kernel could not be started.
         """
         return await self._lease.kernel(on_wait=self._show_wait)
 
@@ -340,8 +340,8 @@ class SessionEnvironment:
 
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         """Return part of a file, which may be one of a skill."""
-        if name.startswith(_SKILLS):
-            read_content, path = self.skills.content, name.removeprefix(_SKILLS)
+        if name.startswith(_SKILLS_PREFIX):
+            read_content, path = self.skills.content, name.removeprefix(_SKILLS_PREFIX)
             return await asyncio.to_thread(read_content, path, start=start, max_bytes=max_bytes)
         part = b""
         async with self.workspace.read(name, start=start) as content:
@@ -372,10 +372,10 @@ class SessionEnvironment:
         if not names:
             return []
         pictures = await self._scale(names=names)
-        named = zip(names, pictures, strict=True)
+        pictures_by_name = zip(names, pictures, strict=True)
         return [
             dataclasses.replace(picture, name=name)
-            for name, picture in named
+            for name, picture in pictures_by_name
             if picture is not None
         ]
 
@@ -396,7 +396,7 @@ class SessionEnvironment:
     ) -> values.Finished:
         """Run the bot's own code in the session's kernel; people do not see it.
 
-        It is refused while the kernel is busy with a job, of which nothing would be seen for long.
+        The code is refused while a job runs, as it would have to wait for the end of the job.
         """
         if self._jobs.find(self._key) is not None:
             return values.Finished(values.Ending.REFUSED, 0.0)
@@ -423,7 +423,7 @@ class SessionEnvironment:
             max_side=picture_selection.MAX_SIDE_PIXELS,
             max_bytes=picture_selection.MAX_BYTES,
         )
-        finished = await self.run_hidden_code(code, show=show, seconds=_SECONDS)
+        finished = await self.run_hidden_code(code, show=show, seconds=_SCALE_SECONDS)
         if finished.ending is not values.Ending.OK:
             _log.info("pictures could not be scaled: %s", finished)
         return [pictures.get(number) for number in range(count)]
@@ -469,13 +469,13 @@ class SessionEnvironment:
     ) -> values.Finished:
         """Wait for the end of code; when cancelled, stop it first, and show and record that.
 
-        If the turn goes on in the next bot, the code keeps running. Code that has `began` is
-        waited for as long as the turn has patience, and then goes on in the background.
+        If the next bot resumes the turn, the code keeps running. If `began` is given, the turn
+        waits only for its patience, and then the code goes on in the background.
         """
         running = asyncio.create_task(executing, name="execution of a turn")
         patience = None
         if began is not None:
-            patience = self._jobs.patience(began, self._deadline - time.monotonic())
+            patience = self._jobs.remaining_patience(began, self._deadline - time.monotonic())
         try:
             await asyncio.wait({running}, timeout=patience)
             if not running.done():

@@ -1,11 +1,11 @@
 """Record a turn in the store while it happens, so that little is lost if the bot is killed.
 
-Words and outputs come faster than a database writes. They are batched, adjacent ones are joined,
+Text and outputs arrive faster than a database writes. They are batched, adjacent ones are joined,
 and each batch is one transaction; code is written before it runs. A write that fails at the end of
 a turn goes to `write_retries`.
 
-If kernels outlive the bot, the turn's progress is written too, for the next bot. Only then may
-their host forget the outputs.
+If kernels outlive the bot, the turn's progress is written, too, for the next bot. Only after that
+may their host forget the outputs.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from interpreter_bot.store import databases, records, usage
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.5
-# Urgent events seldom come alone: code ends, its variables are known, the model is asked again.
-_GATHERING_SECONDS: Final = 0.02
+# An urgent event, such as the end of code, is often followed by others that fit into its batch.
+_BATCH_SECONDS: Final = 0.02
 _Kind: Final = records.PartKind
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """All that one transaction writes.
+    """The content of one transaction.
 
     Attributes:
         output_numbers: by execution, the number of its last output.
@@ -40,7 +40,7 @@ class _Batch:
     """
 
     parts: list[records.NewPart]
-    ended: list[tuple[int, values.Finished]]
+    ended_executions: list[tuple[int, values.Finished]]
     artifacts: list[values.Artifact]
     output_numbers: Mapping[int, int]
     used: values.Usage
@@ -88,13 +88,13 @@ class Recorder:
         self._output_numbers: dict[int, int] = {}
         self._unacknowledged: list[str] = []
         self._pending: list[records.NewPart] = []
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self.step_number = 0
-        self._steps_before = 0
+        self._former_step_count = 0
         self._execution_id: int | None = None
         self._ended_executions: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
-        self._used = self._written_usage = values.Usage()
+        self._usage = self._written_usage = values.Usage()
         self._session: records.Session | None = None
         self._kernel: Mapping[str, Any] | None = None
         self._is_urgent = asyncio.Event()
@@ -107,7 +107,7 @@ class Recorder:
             The session it belongs to.
 
         Raises:
-            StoreError: it cannot be recorded, so the turn must not run.
+            StoreError: the beginning cannot be recorded, so the turn must not run.
         """
         async with self._database.transaction(is_writing=True):
             session = self._session = await self._database.sessions.open(request.key)
@@ -141,19 +141,20 @@ class Recorder:
         return session
 
     async def continue_steps(self, step: int, *, is_asked_again: bool) -> None:
-        """Number steps after those of another bot; drop the words of a step that is repeated.
+        """Number steps after those of another bot; delete the text of a step that is repeated.
 
         Raises:
-            StoreError: the words cannot be dropped.
+            StoreError: the text cannot be deleted.
         """
-        self._steps_before = self.step_number = step
+        self._former_step_count = self.step_number = step
         if is_asked_again and step:
-            self._steps_before -= 1
+            self._former_step_count -= 1
             await self._database.parts.remove_text(self.turn_id, since_step=step)
 
     def begin_next_step(self) -> None:
-        """Count what follows to the next model call: another bot repeats that one, and drops what
-        the model has written in it, but not the words of the latest one.
+        """Count the next events to the next model call.
+
+        A bot that takes over repeats that call, and deletes only the text since this point.
         """
         self.step_number += 1
 
@@ -183,14 +184,14 @@ class Recorder:
         """Add an event to the next batch; return False for an output that is recorded already."""
         match event:
             case events.StepStarted(number=number):
-                self.step_number = self._steps_before + number
+                self.step_number = self._former_step_count + number
                 self.note_progress()
             case events.TextAdded(text=text):
                 self._add_text(text)
             case events.NoticeShown(text=text):
                 self._add(_Kind.NOTICE, text=text)
             case events.OutputShown(output=output, number=number):
-                if number and not self._is_new(number):
+                if number and not self._is_new_output(number):
                     return False
                 self._add_output(output)
             case events.CodeFinished(finished=finished):
@@ -203,10 +204,10 @@ class Recorder:
             case events.FileMade(artifact=artifact):
                 self._artifacts.append(artifact)
             case events.UsageChanged(usage=spent):
-                # Rounded as a whole, not call by call, so that the differences add up to it.
+                # The sum is rounded, not each call, so that the written differences add up to it.
                 money = usage.round_up_to_micros(spent.money)
-                cpu_seconds = self._used.cpu_seconds
-                self._used = dataclasses.replace(spent, money=money, cpu_seconds=cpu_seconds)
+                cpu_seconds = self._usage.cpu_seconds
+                self._usage = dataclasses.replace(spent, money=money, cpu_seconds=cpu_seconds)
                 self._is_urgent.set()
         return True
 
@@ -244,26 +245,26 @@ class Recorder:
         self._add(_Kind.MEMORY, detail=detail)
 
     async def record_start(self, code: str, hosted_id: str) -> None:
-        """Write that code is about to run, after all that came before it.
+        """Write all earlier events, and that code is about to run.
 
         Args:
-            code: that will run.
+            code: the code.
             hosted_id: of the execution on its host.
 
         Raises:
-            StoreError: it cannot be written, so the code must not run.
+            StoreError: this cannot be written, so the code must not run.
         """
         progress = self.progress() if self.progress is not None else None
 
         async def start() -> int:
-            started = await self._database.executions.start(
+            execution_id = await self._database.executions.start(
                 self.turn_id, code, hosted_id=hosted_id, progress=progress
             )
             part = records.NewPart(
-                kind=_Kind.CODE, step=self.step_number, execution_id=started, text=code
+                kind=_Kind.CODE, step=self.step_number, execution_id=execution_id, text=code
             )
             await self._database.parts.add(self.turn_id, part)
-            return started
+            return execution_id
 
         async def begin() -> None:
             self._execution_id = await self._write_with(start)
@@ -283,7 +284,7 @@ class Recorder:
         self._output_numbers[execution.id] = execution.last_output_number
 
     async def hand_over(self, progress: Mapping[str, Any], request_id: str) -> records.Turn:
-        """Let a turn of its own go on with the code that runs; return that turn.
+        """Move the running code to a turn of its own; return that turn.
 
         Raises:
             StoreError: nothing was changed.
@@ -292,11 +293,11 @@ class Recorder:
         own_progress = self.progress() if self.progress is not None else None
 
         async def move() -> records.Turn:
-            former = await database.turns.get(self.turn_id)
+            former_turn = await database.turns.get(self.turn_id)
             executions = await database.executions.list_for_turn(self.turn_id)
-            if former is None or not executions:
+            if former_turn is None or not executions:
                 raise errors.StoreError
-            running, session_id, person = executions[-1], former.session_id, former.person
+            running, session_id, person = executions[-1], former_turn.session_id, former_turn.person
             turn = await database.turns.start(
                 session_id, person=person, text=running.code, request_id=request_id
             )
@@ -307,11 +308,11 @@ class Recorder:
             return turn
 
         turn = await self._write_with(move)
-        # Its host must not forget it with this turn.
+        # The host must not forget that execution when this turn ends.
         self._execution_id, self._hosted_id = None, ""
         return turn
 
-    def _is_new(self, number: int) -> bool:
+    def _is_new_output(self, number: int) -> bool:
         if self._execution_id is None or number <= self._output_numbers.get(self._execution_id, 0):
             return False
         self._output_numbers[self._execution_id] = number
@@ -329,16 +330,16 @@ class Recorder:
         self._is_urgent.set()
 
     def record_kernel(self, hints: Mapping[str, Any]) -> None:
-        """Record the present row of the session's kernel."""
+        """Record what is known of the session's kernel, see `variable_losses`."""
         self._kernel = hints
         self._is_urgent.set()
 
     def note_cpu(self, cpu_seconds: float) -> None:
         """Record the processor time of the turn until now."""
-        self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
+        self._usage = dataclasses.replace(self._usage, cpu_seconds=cpu_seconds)
 
     async def flush(self) -> None:
-        """Write the next batch, if it has anything; `is_behind` says whether that failed."""
+        """Write the next batch unless it is empty; `is_behind` tells whether that failed."""
         if self._is_due:
             try:
                 await self._write_with(_write_nothing)
@@ -347,13 +348,13 @@ class Recorder:
 
     @property
     def _is_due(self) -> bool:
-        is_more = (
+        has_records = (
             self._pending
             or self._ended_executions
             or self._artifacts
-            or self._used != self._written_usage
+            or self._usage != self._written_usage
         )
-        return bool(is_more) or self._kernel is not None or self._progress is not None
+        return bool(has_records) or self._kernel is not None or self._progress is not None
 
     async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Write the next batch and then `work`, in one transaction.
@@ -361,7 +362,7 @@ class Recorder:
         Raises:
             StoreError: nothing was written.
         """
-        async with self._writing:
+        async with self._write_lock:
             is_due, batch = self._is_due, self._take_batch()
             try:
                 rows = await self._database.parts.prepare_rows(self.turn_id, batch.parts)
@@ -370,7 +371,7 @@ class Recorder:
                     result = await work()
             except errors.StoreError:
                 self._pending = batch.parts + self._pending
-                self._ended_executions = batch.ended + self._ended_executions
+                self._ended_executions = batch.ended_executions + self._ended_executions
                 self._artifacts = batch.artifacts + self._artifacts
                 self.is_behind = is_due
                 raise
@@ -380,10 +381,10 @@ class Recorder:
     def _take_batch(self) -> _Batch:
         batch = _Batch(
             parts=self._pending,
-            ended=self._ended_executions,
+            ended_executions=self._ended_executions,
             artifacts=self._artifacts,
             output_numbers=dict(self._output_numbers),
-            used=self._used,
+            used=self._usage,
             kernel=self._kernel,
             progress=self._progress,
             acknowledgeable_count=self._acknowledgeable_count,
@@ -394,7 +395,7 @@ class Recorder:
     async def _write(self, batch: _Batch, rows: Sequence[Mapping[str, Any]]) -> None:
         database, turn_id = self._database, self.turn_id
         await database.parts.insert(rows, output_numbers=batch.output_numbers)
-        for execution_id, finished in batch.ended:
+        for execution_id, finished in batch.ended_executions:
             await database.executions.finish(execution_id, finished)
         await database.artifacts.add(turn_id, *batch.artifacts)
         if batch.used != self._written_usage:
@@ -429,12 +430,12 @@ class Recorder:
 
     def _acknowledge_all(self, count: int) -> None:
         """Let the host forget the first `count` executions that have ended."""
-        acknowledged, self._unacknowledged = (
+        hosted_ids, self._unacknowledged = (
             self._unacknowledged[:count],
             self._unacknowledged[count:],
         )
         self._acknowledgeable_count = max(self._acknowledgeable_count - count, 0)
-        for hosted_id in acknowledged:
+        for hosted_id in hosted_ids:
             self._acknowledge(hosted_id)
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
@@ -448,7 +449,7 @@ class Recorder:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_SECONDS):
                     await self._is_urgent.wait()
-                await asyncio.sleep(_GATHERING_SECONDS)
+                await asyncio.sleep(_BATCH_SECONDS)
             self._is_urgent.clear()
             # Cancelling a write at the end of the turn would lose what it had taken from the queue.
             await asyncio.shield(self.flush())

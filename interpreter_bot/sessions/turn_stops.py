@@ -1,4 +1,4 @@
-"""Signals that stop turns early, and the sentence on who stopped them."""
+"""Signals that stop turns early, by a person or by the bot's shutdown."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from interpreter_bot import events, values
 from interpreter_bot.sessions import jobs, lanes
 from interpreter_bot.wording import session_words
 
-_STOPPED: Final = "Stopped."
+_STOPPED_SENTENCE: Final = "Stopped."
 
 
 class StopSignal(asyncio.Event):
     """An event that stops a turn when it is set.
 
     Attributes:
-        is_restart: set by the bot's own shutdown, not by a person.
-        goes_on: set with it, if the next bot goes on with the turn.
+        is_restart: the bot's own shutdown sets the signal, not a person.
+        goes_on: after that shutdown, the next bot resumes the turn.
     """
 
     is_restart = False
@@ -27,20 +27,22 @@ class StopSignal(asyncio.Event):
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the turn ends here only, and goes on in the next bot."""
+        """Whether the turn ends only in this bot, and the next one resumes it."""
         return self.is_set() and self.is_restart and self.goes_on
 
     def suspend(self) -> None:
-        """Set the signal of a cancelled turn if the next bot can go on with it."""
+        """Set the signal of a cancelled turn if the next bot can resume it."""
         if self.is_restart and self.goes_on:
             self.set()
 
-    def end(self, text: str = "", *, last: values.Finished | None = None) -> events.TurnEnded:
+    def end(
+        self, text: str = "", *, last_finished: values.Finished | None = None
+    ) -> events.TurnEnded:
         """Return the end of a turn that was stopped.
 
         Args:
-            text: the model's words until then.
-            last: how the last code ended.
+            text: the model's text until then.
+            last_finished: end of the last code; None if no code ended.
         """
         if self.is_restart:
             status = values.TurnStatus.INTERRUPTED
@@ -50,17 +52,17 @@ class StopSignal(asyncio.Event):
             return events.TurnEnded(
                 status=status, text=text, sentence=sentence, goes_on=self.goes_on
             )
-        was_running = last is not None and last.ending is values.Ending.STOPPED
+        was_running = last_finished is not None and last_finished.ending is values.Ending.STOPPED
         sentence = (
             session_words.TURN_STOPPED
-            if was_running and last and not last.kernel_lost
-            else _STOPPED
+            if was_running and last_finished and not last_finished.kernel_lost
+            else _STOPPED_SENTENCE
         )
         return events.TurnEnded(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)
 
 
 class TurnStops:
-    """The turns that run or wait, and how people end them.
+    """The stop signals of running and waiting turns, for people and for the shutdown.
 
     Args:
         all_lanes: of all sessions.
@@ -89,7 +91,7 @@ class TurnStops:
     def running(
         self, key: values.SessionKey, stop: StopSignal, *, is_job: bool = False
     ) -> Iterator[None]:
-        """Register the signal of a session's running turn, or of that of its job."""
+        """Register the signal of a session's running turn, or of its job's turn."""
         signals = self._jobs if is_job else self._running
         signals[key] = stop
         try:
@@ -98,17 +100,17 @@ class TurnStops:
             del signals[key]
 
     def all_running(self) -> Collection[StopSignal]:
-        """Return the signals of all turns that run."""
+        """Return the signals of all running turns."""
         return [*self._running.values(), *self._jobs.values()]
 
     def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a session, else its job; return whether there was one."""
-        return _stop_sentence(self._running.get(key)) or self.stop_job(key)
+        """Stop a session's running turn, or else its job; return whether there was one."""
+        return _stop_turn(self._running.get(key)) or self.stop_job(key)
 
     def stop_job(self, key: values.SessionKey) -> bool:
         """Stop the job of a session; return whether there was one."""
         if (stop := self._jobs.get(key)) is not None:
-            return _stop_sentence(stop)
+            return _stop_turn(stop)
         job = self._all_jobs.find(key)
         if job is None or job.is_stopped:
             return False
@@ -116,17 +118,15 @@ class TurnStops:
         return True
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request, or stop its turn, but no other one; return whether it was active."""
-        return self.withdraw(key, request_id) or _stop_sentence(
-            self._expected.get((key, request_id))
-        )
+        """Withdraw a request, or stop its turn; return whether it was waiting or running."""
+        return self.withdraw(key, request_id) or _stop_turn(self._expected.get((key, request_id)))
 
     def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request that still waits; return whether it did."""
+        """Withdraw a waiting request; return whether it was waiting."""
         return self._lanes.withdraw(key, request_id)
 
 
-def _stop_sentence(stop: StopSignal | None) -> bool:
+def _stop_turn(stop: StopSignal | None) -> bool:
     """Stop a turn for a person; return whether it was running."""
     if stop is None or stop.is_set():
         return False

@@ -17,10 +17,10 @@ class TurnStream:
 
     Attributes:
         cell: number of the latest execution, from 0; -1 before the first.
-        last: how the latest execution ended; None while it runs, and before the first.
+        last_finished: end of the latest execution; None while it runs, and before the first.
         has_words: whether the model has written to the person.
         is_code_shown: whether the reply already shows the code of the next `follow_code`.
-        reply: shows what happens.
+        reply: shows the events.
     """
 
     def __init__(
@@ -29,18 +29,18 @@ class TurnStream:
         reply: ports.Reply,
         recorder: turn_recording.Recorder,
         *,
-        asking: questions.Questions,
+        all_questions: questions.Questions,
         stop: turn_stops.StopSignal,
     ) -> None:
         self.cell = -1
-        self.last: values.Finished | None = None
+        self.last_finished: values.Finished | None = None
         self.has_words = False
         self.is_code_shown = False
         self._pictures: set[str] = set()
         self.reply: Final = reply
         self._request = request
         self._recorder = recorder
-        self._questions = asking
+        self._questions = all_questions
         self._stop = stop
 
     def emit(self, event: events.TurnEvent) -> None:
@@ -51,7 +51,7 @@ class TurnStream:
             case events.OutputShown(output=values.Image(data=data)):
                 self._pictures.add(hashlib.sha256(data).hexdigest())
             case events.CodeFinished(finished=finished):
-                self.last = finished
+                self.last_finished = finished
             case events.NoticeShown(cell=None):
                 event = dataclasses.replace(event, cell=max(self.cell, 0))
             case events.FileMade(artifact=artifact) if artifact.sha256 in self._pictures:
@@ -67,11 +67,11 @@ class TurnStream:
         """Record that code runs now, and show it.
 
         Args:
-            code: what runs.
-            hosted_id: by which its host knows it.
+            code: the code.
+            hosted_id: of the execution on its host.
 
         Raises:
-            StoreError: it cannot be recorded, so it must not run.
+            StoreError: the start cannot be recorded, so the code must not run.
         """
         await self._recorder.record_start(code, hosted_id)
         self._show_code(code)
@@ -83,13 +83,13 @@ class TurnStream:
 
     def _show_code(self, code: str) -> None:
         self.cell += 1
-        self.last = None
+        self.last_finished = None
         if not self.is_code_shown:
             self.reply.emit(events.CodeStarted(self.cell, code))
         self.is_code_shown = False
 
     async def ask(self, request: values.InputRequested) -> str:
-        """Ask the person what running code asks.
+        """Pass a question of running code to the person.
 
         Raises:
             BotError: there is no answer.
@@ -103,14 +103,14 @@ class TurnStream:
             prompt=prompt,
             is_password=request.is_password,
         )
-        unattended = events.Unanswered(session_words.nobody_for_input(prompt))
-        answer = await self._answer(question, unattended)
+        unattended_answer = events.Unanswered(session_words.nobody_for_input(prompt))
+        answer = await self._answer(question, unattended_answer)
         if isinstance(answer, events.Unanswered):
             raise errors.BotError(answer.reason)
         return answer.text if isinstance(answer, events.TextAnswer) else ""
 
     async def ask_for_model(self, prompt: str, choices: tuple[str, ...]) -> str:
-        """Ask the person what the model asks.
+        """Pass a question of the model to the person.
 
         Raises:
             BotError: there is no answer.
@@ -142,9 +142,9 @@ class TurnStream:
         """Ask a person whether something may run.
 
         Args:
-            subject: what it is.
-            text: all of it.
-            number: of what running code asked for; 0 if it is the next code.
+            subject: the kind of action.
+            text: the whole action.
+            number: of the running code's request; 0 for code that is to run next.
             choices: see `events.ApprovalQuestion`.
             is_personal: see `events.ApprovalQuestion`.
             facts: see `events.ApprovalQuestion`.
@@ -166,11 +166,11 @@ class TurnStream:
             choices=choices,
             is_personal=is_personal,
         )
-        # Code that is not approved is declined; code that runs is told why it gets no answer.
-        unattended = (
+        # If nobody can be asked, new code is declined, and running code gets the reason.
+        unattended_answer = (
             events.Unanswered(question_words.NOBODY_TO_APPROVE) if number else events.Declined()
         )
-        answer = await self._answer(question, unattended)
+        answer = await self._answer(question, unattended_answer)
         if isinstance(answer, events.Unanswered):
             raise errors.BotError(answer.reason)
         return answer if isinstance(answer, events.Approved) else events.Declined()
@@ -178,9 +178,11 @@ class TurnStream:
     def _question_id(self, cell: int, origin: str, text: str) -> str:
         return questions.question_id(self._recorder.turn_id, cell, origin, text)
 
-    async def _answer(self, question: events.Question, unattended: events.Answer) -> events.Answer:
+    async def _answer(
+        self, question: events.Question, unattended_answer: events.Answer
+    ) -> events.Answer:
         if not self._request.is_attended:
-            return unattended
+            return unattended_answer
         return await self._questions.ask(
             question,
             emit=self.emit,
@@ -189,7 +191,7 @@ class TurnStream:
         )
 
     async def keep_progress(self) -> None:
-        """Record what another bot needs to go on from here."""
+        """Record the progress from which another bot can resume the turn."""
         self._recorder.note_progress()
         await self._recorder.flush()
 

@@ -77,20 +77,22 @@ async def run_turn(
     Args:
         services: shared by all turns.
         request: the request.
-        reply: gets all events. The end is shown before it is recorded.
-        find_steering: returns what the person wrote to it meanwhile.
+        reply: receives all events; it receives the end before that is recorded.
+        find_steering: returns the waiting messages that the turn may answer, too.
         stop: set to end the turn now.
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
-    stream = turn_streams.TurnStream(request, reply, recorder, asking=services.questions, stop=stop)
+    stream = turn_streams.TurnStream(
+        request, reply, recorder, all_questions=services.questions, stop=stop
+    )
     work = _Work(services, request, stream, recorder, find_steering)
     try:
         end = await _catch_all(work.run(stop))
         if end.status is values.TurnStatus.STOPPED:
-            end = stop.end(end.text, last=work.stream.last)
+            end = stop.end(end.text, last_finished=work.stream.last_finished)
     except BaseException:
-        # Only now is it known whether the bot itself ends.
+        # A cancelled turn is suspended if the bot itself ends, and stopped otherwise.
         stop.suspend()
         end = stop.end()
         raise
@@ -130,7 +132,7 @@ async def _record_end(
     """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
     if is_suspended:
-        # Without an end, the next bot finds it.
+        # No end is recorded, so that the next bot finds the turn and resumes it.
         await recorder.flush()
         services.daily_usage.close(recorder.turn_id)
     elif recorder.turn_id:
@@ -155,7 +157,7 @@ class _Work:
     """The work of one turn.
 
     Attributes:
-        stream: gets all events.
+        stream: receives all events.
     """
 
     _session: records.Session
@@ -185,7 +187,7 @@ class _Work:
         """Run the turn.
 
         Raises:
-            BotError: it could not be done; the sentence says why.
+            BotError: the turn failed; the sentence says why.
         """
         services = self._services
         self.stream.emit(events.Started())
@@ -193,7 +195,7 @@ class _Work:
             await services.jobs.wait_recorded(self._request.key)
         if self._request.notice:
             self.stream.emit(events.NoticeShown(self._request.notice))
-        # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
+        # Shielded, as cancellation in between would leave a turn in the store that nobody ends.
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
         key = values.format_key(self._request.key)
@@ -205,11 +207,13 @@ class _Work:
             await self._check_kernel(session, variables)
         if not self._request.is_job and (note := services.jobs.note_for_model(self._request.key)):
             self._remarks.append(note)
-        approver = approvals.Approvals(self.stream, services.database.grants, session.id)
+        turn_approvals = approvals.Approvals(self.stream, services.database.grants, session.id)
         proposals = None
         is_scheduled = self._request.is_scheduled
         if schedule_proposals.are_on(services, self._request.key.platform) and not is_scheduled:
-            proposals = schedule_proposals.Proposals(services, approver, self._request, session)
+            proposals = schedule_proposals.Proposals(
+                services, turn_approvals, self._request, session
+            )
             if self._request.is_code and (text := schedule_texts.parse_command(self._request.text)):
                 return await self._propose(proposals, text, stop)
         if services.connections is not None:
@@ -229,12 +233,14 @@ class _Work:
                 approval=approval_policy.approval_for_request(
                     self._request, self._choices, services.config.sessions.approval
                 ),
-                all_approvals=approver,
+                all_approvals=turn_approvals,
                 stop=stop,
                 tools=code_tool_calls.make_tool_requests(
-                    services, self._request, self.stream, variables, approver
+                    services, self._request, self.stream, variables, turn_approvals
                 ),
-                statements=statement_requests.of_turn(services, key, approver),
+                statements=statement_requests.make_statement_requests(
+                    services, key, turn_approvals
+                ),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 limits=services.config.limits,
                 jobs=services.jobs,
@@ -247,7 +253,7 @@ class _Work:
             )
             environment.hand_over = functools.partial(self._hand_over, environment)
             if self._former_progress is not None:
-                await self._go_on_from(self._former_progress, environment, session)
+                await self._resume_from(self._former_progress, environment, session)
             try:
                 end = await self._run_request(environment, stop)
             finally:
@@ -275,13 +281,13 @@ class _Work:
             session, variables.take_notice(*kernel_state, saved=saved), move_notice
         )
 
-    async def _go_on_from(
+    async def _resume_from(
         self,
         progress: suspended_turns.Progress,
         environment: turn_environments.SessionEnvironment,
         session: records.Session,
     ) -> None:
-        """Take over what another bot began, and show again what its people have seen."""
+        """Take over the turn of another bot, and replay its events to the reply."""
         self._memory = await progress.take_over(
             environment,
             self._services.database,
@@ -296,13 +302,13 @@ class _Work:
             resumed=self.stream.cell + 1 if environment.resumed else None,
         )
         if self._request.is_job:
-            # Not recorded, as it is said by each bot that follows it.
+            # Not recorded, as each bot that follows the job shows this notice.
             self.stream.reply.emit(events.NoticeShown(job_words.JOB_WENT_ON, 0))
         else:
             self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
 
     async def _hand_over(self, environment: turn_environments.SessionEnvironment) -> None:
-        """Let a turn of its own go on with the code that runs, also if this one is lost now."""
+        """Move the running code to a turn of its own, which another bot can resume, too."""
         key, turn_id = self._request.key, self._recorder.turn_id
         progress = suspended_turns.Progress(
             is_code=True,
@@ -315,7 +321,7 @@ class _Work:
             progress.document(), jobs.request_id(turn_id, self.stream.cell)
         )
         if self._services.connections is not None:
-            # Its queries are allowed also between the two turns.
+            # The code may send queries between the two turns, too.
             self._services.connections.turns.begin(values.format_key(key), turn.id)
         request = progress.request(turn, key)
         self._services.jobs.go_on(key, request.person_key, time.time(), request)
@@ -352,7 +358,7 @@ class _Work:
     async def _propose(
         self, proposals: schedule_proposals.Proposals, text: str, stop: turn_stops.StopSignal
     ) -> events.TurnEnded:
-        """Ask whether a schedule is to be set up that the person wrote."""
+        """Ask the person to confirm the schedule that they wrote."""
         if self._former_progress is not None:
             self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
         elif self._services.hosts.outlives_bot:
@@ -381,7 +387,7 @@ class _Work:
             return await self._run_code(environment, stop)
         if self._request.is_scheduled:
             self._remarks.append(scheduled_turns.SCHEDULE_NOTE)
-        # In the same message, so that the notes are not dropped with older messages.
+        # The notes are part of the question, so that they are not dropped with older messages.
         text = "\n\n".join([*(note.text for note in self._remarks), question.text])
         question.memory.transcript.add_user_message(text, question.pictures)
         return await self._ask(environment, question.model, question.memory, stop)
@@ -416,7 +422,7 @@ class _Work:
         environment: turn_environments.SessionEnvironment,
         model: settings.Model,
     ) -> tuple[str, Sequence[chat_messages.Picture]]:
-        """Return a request as the model is told it, and its pictures."""
+        """Return the text of a request for the model, and its pictures."""
         infos = await turn_inputs.request_files(request, stored, environment)
         request = await self._drop_known_messages(request)
         text = await turn_inputs.question_text(request, stored, infos, environment)
@@ -433,7 +439,7 @@ class _Work:
         model: settings.Model,
         transcript: transcripts.Transcript,
     ) -> None:
-        """Add to the transcript what the person wrote since the turn began."""
+        """Add the person's messages since the turn began to the transcript."""
         steering = []
         for request, take_up in self._find_steering():
             stored = await turn_inputs.store_attachments(
@@ -446,7 +452,7 @@ class _Work:
             environment.received.update(infos)
             message = await self._describe(request, stored, environment, model)
             steering.append((request, message, take_up))
-        # Not before: if the turn ends meanwhile, the requests have turns of their own.
+        # Taken up last: if the turn ends before this, the requests get turns of their own.
         taken_up = [(request, message) for request, message, take_up in steering if take_up()]
         for request, message in taken_up:
             self.stream.emit(events.NoticeShown(session_words.taken_up(request.text)))
@@ -492,14 +498,16 @@ class _Work:
             end = self._early_end(finished)
             if stop.is_suspended:
                 return end
-            finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
+            finished = self.stream.last_finished or values.Finished(
+                values.Ending.STOPPED, 0.0, end.sentence
+            )
         elif self._request.is_scheduled:
             end = await scheduled_turns.make_code_end(
                 self._services.database, self._request, environment, finished
             )
         limit = tool_execution.MAX_OUTPUT_CHARACTERS
-        earlier = [chat_messages.UserMessage(note.text, is_from_bot=True) for note in self._remarks]
-        entries = earlier + stored_transcripts.describe_code_run(
+        remarks = [chat_messages.UserMessage(note.text, is_from_bot=True) for note in self._remarks]
+        entries = remarks + stored_transcripts.describe_code_run(
             self._request.text, outputs, finished, limit, is_job=is_job
         )
         messages = [chat_messages.to_dict(entry) for entry in entries]
@@ -556,7 +564,7 @@ class _Work:
             can_propose_schedules=environment.can_propose_schedules,
             is_scheduled=self._request.is_scheduled,
             tool_index=environment.tools.index() if environment.tools is not None else None,
-            # A run may have nothing to report, but who writes waits for an answer.
+            # A scheduled turn may end without an answer, and a person who wrote waits for one.
             add_steering_messages=None
             if self._request.is_scheduled
             else functools.partial(

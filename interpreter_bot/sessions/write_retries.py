@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 _log = logging.getLogger(__name__)
 
 _MAX_PENDING: Final = 20
-_LONGEST_SECONDS: Final = 3600.0
+_MAX_AGE_SECONDS: Final = 3600.0
 
 Write: TypeAlias = Callable[[], Awaitable[bool]]
 """A database write to be repeated; returns whether it succeeded."""
@@ -32,22 +32,22 @@ class WriteRetries:
         self._pending.append((self._clock(), write))
         if len(self._pending) > _MAX_PENDING:
             self._pending.popleft()
-            _log.error("what happened in a turn is lost: too much waits to be recorded")
+            _log.error("the record of a turn is lost, as too many writes wait")
 
     async def write(self) -> None:
         """Retry the writes; stop at the first that fails."""
         while self._pending:
-            since, write = entry = self._pending[0]
+            added_at, write = entry = self._pending[0]
             if await write():
-                self._forget(entry)
+                self._remove(entry)
                 _log.warning("the end of a turn was recorded late")
-            elif self._clock() - since > _LONGEST_SECONDS:
-                self._forget(entry)
-                _log.error("what happened in a turn is lost: it could not be recorded")
+            elif self._clock() - added_at > _MAX_AGE_SECONDS:
+                self._remove(entry)
+                _log.error("the record of a turn is lost, as it could not be written in time")
             else:
                 return
 
-    def _forget(self, entry: tuple[float, Write]) -> None:
+    def _remove(self, entry: tuple[float, Write]) -> None:
         # Another task may have written it at the same time.
         if entry in self._pending:
             self._pending.remove(entry)

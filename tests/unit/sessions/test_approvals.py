@@ -42,7 +42,7 @@ async def require(tmp_path):
                 key=KEY, person=requests.Person(person), text="x", is_attended=is_attended
             )
             stream = turn_streams.TurnStream(
-                asker, reply, recorder, asking=registry, stop=turn_stops.StopSignal()
+                asker, reply, recorder, all_questions=registry, stop=turn_stops.StopSignal()
             )
             reply.emit(events.CodeStarted(0, "x"))
             stream.cell = 0

@@ -55,7 +55,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
             recorder = turn_recording.Recorder(database, lambda _: None)
             recorder.turn_id = turn.id
             stream = turn_streams.TurnStream(
-                request, reply, recorder, asking=registry, stop=turn_stops.StopSignal()
+                request, reply, recorder, all_questions=registry, stop=turn_stops.StopSignal()
             )
             reply.emit(events.CodeStarted(0, "jira.delete()"))
             stream.cell = 0
