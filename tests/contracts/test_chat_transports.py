@@ -191,7 +191,7 @@ async def _slack(tmp_path):
                         if block["type"] == "actions"
                         for element in block["elements"]
                     ],
-                    told=True,
+                    has_notified=True,
                 )
                 for message in server.replies("C1", root)
             ]
