@@ -94,10 +94,10 @@ def test_our_lines_begin_at_the_left():
 def test_only_terminals_see_colours_and_not_those_that_want_none(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal, plain, file = Terminal(), Terminal(), io.StringIO()
-    terminal_output.Stream(terminal).line("x", style="31")
-    terminal_output.Stream(file).line("x", style="31")
+    terminal_output.Stream(terminal).write_line("x", style="31")
+    terminal_output.Stream(file).write_line("x", style="31")
     monkeypatch.setenv("NO_COLOR", "1")
-    terminal_output.Stream(plain).line("x", style="31")
+    terminal_output.Stream(plain).write_line("x", style="31")
     assert terminal.getvalue() == "\x1b[31mx\x1b[0m\n"
     assert plain.getvalue() == file.getvalue() == "x\n"
 
@@ -116,5 +116,5 @@ def test_colours_of_a_cell_end_before_our_own_lines(monkeypatch):
 def test_letters_that_the_locale_lacks_are_written_otherwise():
     data = io.BytesIO()
     file = io.TextIOWrapper(data, encoding="ascii")
-    terminal_output.Stream(file).text("é\ud800\n")
+    terminal_output.Stream(file).write_text("é\ud800\n")
     assert data.getvalue() == b"\\xe9\\ud800\n"
