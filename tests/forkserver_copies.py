@@ -64,7 +64,7 @@ class Template:
             self._channel = None
 
     def _start(self, variables: dict[str, str]) -> socket.socket:
-        guest = str(self._provisioning._GUEST.parent)
+        guest = str(self._provisioning._GUEST_FILE.parent)
         our_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
             self._process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Template:
         home = options.get("home", self._provisioning.WALLED_HOME)
         variables = self._provisioning._clean_environment(environment, cores=cores, home=home)
         self._channel = self._channel or self._start(variables)
-        package = self._provisioning._GUEST.parents[1]
+        package = self._provisioning._GUEST_FILE.parents[1]
         package_directory = os.open(package, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             socket.send_fds(
