@@ -30,7 +30,9 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
                 name = f"made{number}"
                 files = {f"{name}/m{part}.py": f"v = {part}\n" * 50 for part in range(_MODULES)}
                 index.add(f"{name}-base")
-                index.add(name, files={f"{name}/__init__.py": ""} | files, needs=[f"{name}-base"])
+                index.add(
+                    name, files={f"{name}/__init__.py": ""} | files, requirements=[f"{name}-base"]
+                )
                 async with pool.lease("a") as first, pool.lease("b") as second:
                     taken = await _installed(await first.kernel(), name)
                     again = await _installed(await second.kernel(), name)
