@@ -209,8 +209,8 @@ async def _open_catalogue(
         demo_model = await stack.enter_async_context(
             on_demand_model.OnDemandModel.open(config.local, config.paths.data)
         )
-        notice = f"{model_words.NO_MODEL_YET} {demo_model.unavailable}"
-        if not demo_model.unavailable:
+        notice = f"{model_words.NO_MODEL_YET} {demo_model.unavailable_reason}"
+        if not demo_model.unavailable_reason:
             models, servers = (demo_model.model,), {demo_model.model.title: demo_model}
             notice = f"{model_words.DEMO_ANSWERS} {demo_model.licence}".strip()
     catalogue = catalogues.Catalogue(

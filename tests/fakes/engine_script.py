@@ -2,7 +2,7 @@
 
 It runs as a single file. The "model" is a JSON file that tells it what to do: `{"fails":
 "sentence"}`, `{"kills": signal}`, `{"hangs": true}`, or `{"says": "text"}`. With `{"notes": path}`
-it writes its environment, arguments and order to that file.
+it writes its environment, arguments and configuration to that file.
 """
 
 import http.server
@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 
-order = json.loads(sys.stdin.buffer.readline())
-with open(order["model"], "rb") as file:
+configuration = json.loads(sys.stdin.buffer.readline())
+with open(configuration["model"], "rb") as file:
     assert file.read(4) == b"GGUF"
     behavior = json.loads(file.read() or b"{}")
 
@@ -28,7 +28,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers["Authorization"] != f"Bearer {order['key']}":
+        if self.headers["Authorization"] != f"Bearer {configuration['key']}":
             self.send_error(401)
             return
         delta = {"role": "assistant", "content": behavior.get("says", "Hello.")}
@@ -51,7 +51,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 if "notes" in behavior:
     with open(behavior["notes"], "a") as notes:
         started = {"pid": os.getpid(), "environment": dict(os.environ), "argv": sys.argv}
-        notes.write(json.dumps({**started, "order": order}) + "\n")
+        notes.write(json.dumps({**started, "configuration": configuration}) + "\n")
 if "fails" in behavior:
     sys.stderr.write("the engine says why\n")
     send_message(error=behavior["fails"])

@@ -46,7 +46,7 @@ class Catalogue:
         *,
         keys: Mapping[str, pydantic.SecretStr],
         patience: settings.Patience,
-        servers: Mapping[str, retries.StartingServer] | None = None,
+        servers: Mapping[str, retries.OnDemandServer] | None = None,
         unlisted: Sequence[model_discovery.UnlistedServer] = (),
         sleep: retries.Sleep | None = None,
     ) -> None:
@@ -174,7 +174,7 @@ class Catalogue:
         return _NamingServerLlm(llm, model, has_key=bool(key))
 
     def _connect_on_demand(
-        self, server: retries.StartingServer, model: settings.Model
+        self, server: retries.OnDemandServer, model: settings.Model
     ) -> ports.Llm:
         from interpreter_bot.agent.llms import openai_clients
 
@@ -182,7 +182,7 @@ class Catalogue:
             client = openai_clients.local_client(address, self._patience)
             return openai_clients.llm(self._register_client(client), model)
 
-        return retries.StartingServerLlm(server, connected)
+        return retries.OnDemandServerLlm(server, connected)
 
     def _register_client(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
         """Note what is to be closed."""

@@ -34,22 +34,22 @@ class ServerAddress:
     api_key: str = dataclasses.field(repr=False)
 
 
-class StartingServer(Protocol):
+class OnDemandServer(Protocol):
     """A server that is started on demand."""
 
-    async def ready(self, *, progress: Progress) -> ServerAddress:
-        """Return its address once it answers; at once, if it does already.
+    async def ensure_started(self, *, progress: Progress) -> ServerAddress:
+        """Start the server if it does not run, and return its address once it answers.
 
         Args:
             progress: called with each step of the start, and with an empty text at its end.
 
         Raises:
-            ModelError: it cannot be started; the sentence says why.
+            ModelError: the server cannot be started; the sentence says why.
         """
 
 
-class StartingServerLlm:
-    """A model on a `StartingServer`, whose address may change when it restarts.
+class OnDemandServerLlm:
+    """A model on an `OnDemandServer`, whose address may change when it restarts.
 
     Args:
         server: gives the address.
@@ -57,7 +57,7 @@ class StartingServerLlm:
     """
 
     def __init__(
-        self, server: StartingServer, connect: Callable[[ServerAddress], ports.Llm]
+        self, server: OnDemandServer, connect: Callable[[ServerAddress], ports.Llm]
     ) -> None:
         self._server = server
         self._connect = connect
@@ -68,7 +68,7 @@ class StartingServerLlm:
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, once the server is up."""
-        address = await self._server.ready(
+        address = await self._server.ensure_started(
             progress=lambda text, share: emit(events.ProgressChanged(text, share))
         )
         async with self._connect_lock:
@@ -80,12 +80,12 @@ class StartingServerLlm:
 
 
 class RetryingLlm:
-    """A model that is called again, with growing waits, if nothing of a reply has come.
+    """A model that is called again, after growing waits, if no part of a reply was received.
 
     Args:
         llm: the model.
-        patience: how often, and how long.
-        sleep: waits; tests have a faster one.
+        patience: the number of retries.
+        sleep: waits a number of seconds; tests pass a faster function.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RetryingLlm:
         return await self._llm.reply(prompt, emit=emit)
 
     def _wait_seconds(self, error: model_errors.ModelError, attempt: int) -> float | None:
-        """Return the seconds to wait before the next try; None if there is none."""
+        """Return the seconds to wait before the next attempt; None if there is no other attempt."""
         if not error.is_worth_retrying:
             return None
         wait = error.retry_after_seconds

@@ -1,7 +1,6 @@
-"""A small model in a child process of the bot, for operators without another: the extra `[local]`.
+"""A small model in a child process of the bot, for operators who have no other model.
 
-`model_files` has the model's file: where it comes from, and that it is the right one.
-`server_process` runs the process that serves it, and `server_main` is what runs in that process,
-which imports nothing of ours. `on_demand_model` puts them together. What never belongs here: how a
-model is spoken to.
+`model_files` downloads the model's file and verifies it. `server_process` runs the child process,
+whose program is `server_main`, which imports nothing of the bot. `on_demand_model` puts them
+together. The extra `[local]` installs the engine. Protocols of models do not belong here.
 """

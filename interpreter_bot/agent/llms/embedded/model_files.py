@@ -1,8 +1,7 @@
-"""The embedded model's file: downloaded once, resumed where it broke off, checked, moved into
-place.
+"""The embedded model's file. It is downloaded once, verified, and moved into place.
 
-A file of the official name is used only if its SHA-256 is the one written here. A file of another
-name is the operator's own choice, and has only to be a GGUF file.
+An interrupted download is resumed. A file with the official name is used only if it has the SHA-256
+in this module. A file with another name is the operator's choice, and must only be a GGUF file.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ import aiohttp
 from interpreter_bot.agent import model_errors
 from interpreter_bot.wording import model_words
 
-_MAGIC: Final = b"GGUF"
+_GGUF_MAGIC: Final = b"GGUF"
 _HASH_CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Callback for the progress of a download: (bytes so far, bytes in all)."""
+"""Callback for the progress of a download: (downloaded bytes, total bytes)."""
 
-# The part of the disk that stays free for everything else.
-_RESERVE_BYTES: Final = 64 * 1024 * 1024
-_CHUNK_BYTES: Final = 1024 * 1024
-_CONNECT_SECONDS: Final = 20.0
-_SILENCE_SECONDS: Final = 60.0
-# Failures in a row without a single byte in between.
-_MAX_TRIES: Final = 4
-_POLL_SECONDS: Final = 0.5
+# A download leaves this much of the disk free.
+_RESERVED_BYTES: Final = 64 * 1024 * 1024
+_DOWNLOAD_CHUNK_BYTES: Final = 1024 * 1024
+_CONNECT_TIMEOUT_SECONDS: Final = 20.0
+_READ_TIMEOUT_SECONDS: Final = 60.0
+# After this many failures in a row, with no byte received in between, the download fails.
+_MAX_FAILURES: Final = 4
+_LOCK_POLL_SECONDS: Final = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +47,12 @@ class Weights:
     """A file of weights as its publisher offers it.
 
     Attributes:
-        alias: what the server calls the model.
-        title: what people call it.
-        url: where the file is; redirects are followed.
-        size_bytes: its length.
-        sha256: lower-case hex digest.
-        licence: the sentence that people are shown about it.
+        alias: the model's name on the server.
+        title: the model's name for people.
+        url: the file's URL; redirects are followed.
+        size_bytes: the file's length.
+        sha256: the file's digest in lower-case hexadecimal.
+        licence: a sentence for people about the model's licence.
     """
 
     alias: str
@@ -70,7 +69,7 @@ class Weights:
 
     @property
     def host(self) -> str:
-        """The host it is downloaded from."""
+        """The host that the file is downloaded from."""
         return urllib.parse.urlsplit(self.url).hostname or self.url
 
 
@@ -96,27 +95,27 @@ async def sha256(path: pathlib.Path) -> str:
     """Compute the SHA-256 of a file in a thread.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
 
-    def advance() -> bool:
+    def hash_chunk() -> bool:
         data = file.read(_HASH_CHUNK_BYTES)
         digest.update(data)
         return bool(data)
 
     with await asyncio.to_thread(path.open, "rb") as file:
-        # A piece at a time, so that a bot that is told to end need not wait for the whole file.
-        while await asyncio.to_thread(advance):
+        # One chunk per call, so that a shutdown of the bot need not wait for the whole file.
+        while await asyncio.to_thread(hash_chunk):
             pass
     return digest.hexdigest()
 
 
 async def is_official(path: pathlib.Path, weights: Weights) -> bool:
-    """Return whether a file is the wanted one, by its digest.
+    """Return whether a file has the size and the digest of the official one.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     status = await asyncio.to_thread(path.stat)
     if status.st_size != weights.size_bytes:
@@ -124,29 +123,28 @@ async def is_official(path: pathlib.Path, weights: Weights) -> bool:
     return await sha256(path) == weights.sha256
 
 
-def objection(path: pathlib.Path) -> str:
-    """Return why a file that the operator names cannot be the model; empty if it can."""
+def find_problem(path: pathlib.Path) -> str:
+    """Return why a file that the operator chose cannot be used as the model; empty if it can."""
     try:
         with path.open("rb") as file:
-            is_model = file.read(len(_MAGIC)) == _MAGIC
+            is_model = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
     except OSError as error:
         return model_words.demo_unreadable(path, error.strerror or error)
     return "" if is_model else model_words.not_gguf(path)
 
 
-def operator_weights(path: pathlib.Path, official: Weights) -> Weights:
-    """Describe a file that the operator names: one with the official name has to be the official
-    one."""
+def describe_operator_file(path: pathlib.Path, official: Weights) -> Weights:
+    """Describe a file that the operator chose; one with the official name must be official."""
     if path.name == official.file_name:
         return official
     return dataclasses.replace(official, alias=path.stem, title=path.stem, licence="")
 
 
-class _LostError(Exception):
+class _ConnectionLostError(Exception):
     """The connection failed; the partial file is kept."""
 
 
-class _AbsentError(_LostError):
+class _NoConnectionError(_ConnectionLostError):
     """No connection could be made."""
 
 
@@ -157,26 +155,26 @@ async def download(
     progress: Progress,
     pause_seconds: float = 2.0,
 ) -> pathlib.Path:
-    """Download what is missing of the file, and return its path.
+    """Download the missing part of the file, and return the file's path.
 
     Several bots may share a directory: one downloads, the others wait.
 
     Args:
         weights: the file.
-        directory: where it is kept; made if it is missing.
+        directory: the directory for the file; created if it is missing.
         progress: called as bytes arrive.
-        pause_seconds: before a lost connection is tried again; it doubles each time.
+        pause_seconds: the pause after a failed connection; doubles with each failure.
 
     Raises:
-        NoLocalModelError: it cannot be had, for the reason in its sentence.
+        NoLocalModelError: the download failed; the sentence says why.
     """
     path = directory / weights.file_name
     try:
         await asyncio.to_thread(_make_directory, directory)
-        async with _locked(path.with_suffix(".lock")):
-            if await _is_valid(path, weights):
+        async with _hold_lock(path.with_suffix(".lock")):
+            if await _verify_or_delete(path, weights):
                 return path
-            await _download(weights, path, progress, pause_seconds)
+            await _download_verified(weights, path, progress, pause_seconds)
             return path
     except OSError as error:
         reason = error.strerror or str(error)
@@ -184,55 +182,57 @@ async def download(
         raise NoLocalModelError(sentence) from error
 
 
-async def _is_valid(path: pathlib.Path, weights: Weights) -> bool:
+async def _verify_or_delete(path: pathlib.Path, weights: Weights) -> bool:
+    """Return whether a file is the official one; delete a file that is not."""
     try:
         if await is_official(path, weights):
             return True
     except FileNotFoundError:
         return False
-    _log.warning("the demo model's file is not the expected one; it is fetched anew: %s", path)
+    _log.warning("the demo model's file is not the expected one; it is deleted: %s", path)
     await asyncio.to_thread(os.unlink, path)
     return False
 
 
-async def _download(
+async def _download_verified(
     weights: Weights, path: pathlib.Path, progress: Progress, pause_seconds: float
 ) -> None:
+    """Download the file, verify it, and move it to its path."""
     partial = path.with_suffix(".partial")
     was_resumed = partial.exists()
-    await _complete(weights, partial, progress, pause_seconds)
-    if not await _is_valid(partial, weights) and was_resumed:
-        # The beginning may have been of another file: start again, once.
-        await _complete(weights, partial, progress, pause_seconds)
-        await _is_valid(partial, weights)
+    await _download_rest(weights, partial, progress, pause_seconds)
+    if not await _verify_or_delete(partial, weights) and was_resumed:
+        # The partial file may have been the beginning of another file: start again, once.
+        await _download_rest(weights, partial, progress, pause_seconds)
+        await _verify_or_delete(partial, weights)
     if not partial.exists():
         raise NoLocalModelError(model_words.demo_damaged(weights.host))
     os.replace(partial, path)
 
 
-async def _complete(
+async def _download_rest(
     weights: Weights, partial: pathlib.Path, progress: Progress, pause_seconds: float
 ) -> None:
     """Download until the partial file is complete."""
-    tries = 0
+    failures = 0
     timeout = aiohttp.ClientTimeout(
-        total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
+        total=None, sock_connect=_CONNECT_TIMEOUT_SECONDS, sock_read=_READ_TIMEOUT_SECONDS
     )
     with partial.open("ab") as file:
         _check_room(weights, partial.parent, file.tell())
-        # The environment says if there is a proxy.
+        # A proxy is taken from the environment.
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
             while (start_bytes := file.tell()) < weights.size_bytes:
                 try:
-                    await _continue(session, weights, file, progress)
-                except _LostError as error:
-                    tries = 0 if file.tell() > start_bytes else tries + 1
-                    is_absent = isinstance(error, _AbsentError) and not file.tell()
-                    # Most often there is no network, which is said at once.
-                    if is_absent or tries >= _MAX_TRIES:
+                    await _download_once(session, weights, file, progress)
+                except _ConnectionLostError as error:
+                    failures = 0 if file.tell() > start_bytes else failures + 1
+                    is_offline = isinstance(error, _NoConnectionError) and not file.tell()
+                    # Without any connection there is probably no network: report that at once.
+                    if is_offline or failures >= _MAX_FAILURES:
                         sentence = model_words.demo_unreachable(weights.host, error)
                         raise NoLocalModelError(sentence) from error
-                    await asyncio.sleep(pause_seconds * 2**tries)
+                    await asyncio.sleep(pause_seconds * 2**failures)
         await asyncio.to_thread(os.fsync, file.fileno())
 
 
@@ -240,62 +240,64 @@ def _make_directory(directory: pathlib.Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _check_room(weights: Weights, directory: pathlib.Path, had_bytes: int) -> None:
-    need = weights.size_bytes - had_bytes + _RESERVE_BYTES
-    if (free := shutil.disk_usage(directory).free) < need:
-        raise NoLocalModelError(model_words.no_room_for_demo(directory, free, need))
+def _check_room(weights: Weights, directory: pathlib.Path, downloaded_bytes: int) -> None:
+    needed_bytes = weights.size_bytes - downloaded_bytes + _RESERVED_BYTES
+    if (free_bytes := shutil.disk_usage(directory).free) < needed_bytes:
+        raise NoLocalModelError(model_words.no_room_for_demo(directory, free_bytes, needed_bytes))
 
 
-async def _continue(
+async def _download_once(
     session: aiohttp.ClientSession,
     weights: Weights,
     file: IO[bytes],
     progress: Progress,
 ) -> None:
-    """Download what is missing, or a part of it.
+    """Download the missing bytes, or some of them, over one connection.
 
     Raises:
-        _LostError: the server is not there, refused, or broke off.
+        _ConnectionLostError: the server cannot be reached, refused, or closed the connection early.
     """
     start_bytes = file.tell()
     headers = {"Range": f"bytes={start_bytes}-"} if start_bytes else {}
-    # Uncompressed: what is compressed on the way has other ranges.
+    # A compressed transfer would have other byte ranges.
     headers["Accept-Encoding"] = "identity"
     try:
         async with session.get(weights.url, headers=headers) as response:
             if start_bytes and response.status in (200, 416):
-                # The server knows no ranges, or has no such one: start again.
+                # The server does not support ranges, or does not have this range: start again.
                 file.truncate(0)
                 file.seek(0)
             if response.status not in (200, 206):
-                raise _LostError(model_words.answered_status(response.status, response.reason))
-            await _write(response, weights, file, progress)
+                raise _ConnectionLostError(
+                    model_words.answered_status(response.status, response.reason)
+                )
+            await _write_body(response, weights, file, progress)
     except aiohttp.ClientConnectorError as error:
-        raise _AbsentError(model_words.NO_CONNECTION) from error
+        raise _NoConnectionError(model_words.NO_CONNECTION) from error
     except aiohttp.ClientError as error:
-        raise _LostError(model_words.CONNECTION_LOST) from error
+        raise _ConnectionLostError(model_words.CONNECTION_LOST) from error
     except TimeoutError as error:
-        raise _LostError(model_words.NO_ANSWER_IN_TIME) from error
+        raise _ConnectionLostError(model_words.NO_ANSWER_IN_TIME) from error
 
 
-async def _write(
+async def _write_body(
     response: aiohttp.ClientResponse,
     weights: Weights,
     file: IO[bytes],
     progress: Progress,
 ) -> None:
-    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+    async for chunk in response.content.iter_chunked(_DOWNLOAD_CHUNK_BYTES):
         await asyncio.to_thread(file.write, chunk)
         progress(min(file.tell(), weights.size_bytes), weights.size_bytes)
         if file.tell() > weights.size_bytes:
-            # Longer than the file; the digest will say that it is wrong.
+            # Too long; the check of the size refuses the file.
             return
     if file.tell() < weights.size_bytes:
-        raise _LostError(model_words.CONNECTION_LOST)
+        raise _ConnectionLostError(model_words.CONNECTION_LOST)
 
 
 @contextlib.asynccontextmanager
-async def _locked(path: pathlib.Path) -> AsyncIterator[None]:
+async def _hold_lock(path: pathlib.Path) -> AsyncIterator[None]:
     """Hold a file lock across processes; the system releases the lock of a process that dies."""
     with path.open("ab") as file:
         while True:
@@ -303,5 +305,5 @@ async def _locked(path: pathlib.Path) -> AsyncIterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(_LOCK_POLL_SECONDS)
         yield

@@ -150,7 +150,7 @@ async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_pa
     async with on_demand_model.OnDemandModel.open(
         settings.EmbeddedModel(), tmp_path, official=publisher.weights, script=ENGINE
     ) as local:
-        await local.ready(progress=lambda *news: told.append(news))
+        await local.ensure_started(progress=lambda *news: told.append(news))
     assert told[0] == ("Looking for the demo model…", None)
     assert told[-2:] == [("Starting the demo model…", None), ("", None)]
     text = "Downloading the demo model (2.86 MiB). Free."

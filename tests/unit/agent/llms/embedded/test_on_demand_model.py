@@ -70,14 +70,14 @@ async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path,
     path = model(says="I am small.")
     observer = scripts.Watcher()
     async with opened(path, tmp_path) as local, catalogued(local) as llm:
-        assert local.unavailable == ""
+        assert local.unavailable_reason == ""
         assert not (tmp_path / "notes").exists()
         reply = await llm.reply(PROMPT, emit=observer.emit)
         assert reply.text == "I am small."
         await llm.reply(PROMPT, emit=observer.emit)
     assert observer.contents("progress")[-2:] == [("Starting the demo model…", None), ("", None)]
     (started,) = notes()
-    assert started["order"]["context_tokens"] == local.model.context_tokens == 8192
+    assert started["configuration"]["context_tokens"] == local.model.context_tokens == 8192
     await gone(started["pid"])
 
 
@@ -94,7 +94,7 @@ async def test_its_process_knows_no_secret_and_its_key_stands_nowhere(
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     async with opened(model(), tmp_path) as local:
-        address = await local.ready()
+        address = await local.ensure_started()
         seen = seen_of(notes()[0]["pid"])
     assert b"xoxb" not in seen
     assert b"PYTHONPATH" not in seen
@@ -105,14 +105,14 @@ async def test_its_process_knows_no_secret_and_its_key_stands_nowhere(
 
 async def test_however_many_ask_at_once_one_process_is_started(model, tmp_path, notes):
     async with opened(model(), tmp_path) as local:
-        addresses = await asyncio.gather(*(local.ready() for _ in range(10)))
+        addresses = await asyncio.gather(*(local.ensure_started() for _ in range(10)))
     assert len(set(addresses)) == len(notes()) == 1
 
 
 async def test_one_who_stops_waiting_takes_nothing_from_the_others(model, tmp_path, notes):
     async with opened(model(), tmp_path) as local:
-        first = asyncio.create_task(local.ready())
-        second = asyncio.create_task(local.ready())
+        first = asyncio.create_task(local.ensure_started())
+        second = asyncio.create_task(local.ensure_started())
         await asyncio.sleep(0)
         first.cancel()
         await second
@@ -123,8 +123,8 @@ async def test_one_who_stops_waiting_takes_nothing_from_the_others(model, tmp_pa
 async def test_a_server_that_runs_is_there_at_once(model, tmp_path):
     told = []
     async with opened(model(), tmp_path) as local:
-        await local.ready()
-        await local.ready(progress=lambda *news: told.append(news))
+        await local.ensure_started()
+        await local.ensure_started(progress=lambda *news: told.append(news))
     assert told == []
 
 
@@ -137,19 +137,19 @@ async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes)
         for _ in range(2):
             with pytest.raises(model_errors.ModelError, match="keeps crashing"):
                 await llm.reply(PROMPT, emit=scripts.Watcher().emit)
-        assert local.unavailable
+        assert local.unavailable_reason
     assert len(notes()) == 2
 
 
 async def test_deaths_long_ago_are_forgotten(model, tmp_path, notes, monkeypatch):
-    monkeypatch.setattr(on_demand_model, "_DEATH_MEMORY_SECONDS", 0.0)
+    monkeypatch.setattr(on_demand_model, "_CRASH_WINDOW_SECONDS", 0.0)
     async with opened(model(), tmp_path) as local:
         for _ in range(3):
-            await local.ready()
+            await local.ensure_started()
             os.kill(notes()[-1]["pid"], signal.SIGKILL)
             await gone(notes()[-1]["pid"])
             await asyncio.sleep(0.05)
-        await local.ready()
+        await local.ensure_started()
     assert len(notes()) == 4
 
 
@@ -164,8 +164,8 @@ async def test_deaths_long_ago_are_forgotten(model, tmp_path, notes, monkeypatch
 async def test_what_does_not_start_says_so_in_a_sentence(model, tmp_path, caplog, play, sentence):
     async with opened(model(**play), tmp_path) as local:
         with pytest.raises(model_files.NoLocalModelError, match=sentence):
-            await local.ready()
-        assert sentence in local.unavailable
+            await local.ensure_started()
+        assert sentence in local.unavailable_reason
     if "fails" in play:
         assert "the engine says why" in caplog.text
 
@@ -173,32 +173,32 @@ async def test_what_does_not_start_says_so_in_a_sentence(model, tmp_path, caplog
 async def test_what_failed_is_tried_again(model, tmp_path):
     async with opened(model(fails="no"), tmp_path) as local:
         with pytest.raises(model_files.NoLocalModelError):
-            await local.ready()
+            await local.ensure_started()
         model(says="now")
-        await local.ready()
-        assert local.unavailable == ""
+        await local.ensure_started()
+        assert local.unavailable_reason == ""
 
 
 async def test_a_failure_that_nobody_waits_for_disturbs_nobody(model, tmp_path):
     async with opened(model(fails="no"), tmp_path) as local:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(local.ready(), 0.001)
+            await asyncio.wait_for(local.ensure_started(), 0.001)
         async with asyncio.timeout(30):
-            while not local.unavailable:  # noqa: ASYNC110
+            while not local.unavailable_reason:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
 async def test_closing_ends_a_start_that_hangs(model, tmp_path, notes):
     async with asyncio.timeout(30):
         async with opened(model(hangs=True), tmp_path) as local:
-            waiting = asyncio.create_task(local.ready())
+            waiting = asyncio.create_task(local.ensure_started())
             while not ((tmp_path / "notes").exists() and notes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         with pytest.raises(model_files.NoLocalModelError, match="being stopped"):
             await waiting
     await gone(notes()[0]["pid"])
     with pytest.raises(model_files.NoLocalModelError, match="being stopped"):
-        await local.ready()
+        await local.ensure_started()
 
 
 async def test_a_start_that_takes_too_long_is_given_up(model, tmp_path, notes, monkeypatch):
@@ -206,7 +206,7 @@ async def test_a_start_that_takes_too_long_is_given_up(model, tmp_path, notes, m
 
     with pytest.raises(model_files.NoLocalModelError, match="in time"):
         await server_process.ServerProcess.start(
-            model(hangs=True), alias="m", context_tokens=1, script=ENGINE, seconds=0.5
+            model(hangs=True), alias="m", context_tokens=1, script=ENGINE, timeout_seconds=0.5
         )
 
 
@@ -216,9 +216,9 @@ async def test_a_path_that_leads_to_no_model_is_refused_before_anything_starts(t
     if content is not None:
         path.write_bytes(content)
     async with opened(path, tmp_path) as local:
-        assert str(path) in local.unavailable
+        assert str(path) in local.unavailable_reason
         with pytest.raises(model_files.NoLocalModelError, match=r"model\.gguf"):
-            await local.ready()
+            await local.ensure_started()
 
 
 async def test_a_file_that_only_bears_the_official_name_is_refused(tmp_path):
@@ -229,21 +229,21 @@ async def test_a_file_that_only_bears_the_official_name_is_refused(tmp_path):
         with pytest.raises(
             model_files.NoLocalModelError, match="has the name of the official demo model"
         ):
-            await local.ready()
+            await local.ensure_started()
 
 
 async def test_what_the_settings_switch_off_is_off(model, tmp_path):
     async with opened(model(), tmp_path, enabled=False) as local:
-        assert "local.enabled" in local.unavailable
+        assert "local.enabled" in local.unavailable_reason
         with pytest.raises(model_files.NoLocalModelError, match="switched off"):
-            await local.ready()
+            await local.ensure_started()
     assert not (tmp_path / "notes").exists()
 
 
 async def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(on_demand_model.importlib.util, "find_spec", lambda name: None)
     async with on_demand_model.OnDemandModel.open(settings.EmbeddedModel(), tmp_path) as local:
-        assert ".[local]" in local.unavailable
+        assert ".[local]" in local.unavailable_reason
 
 
 async def test_it_shows_itself_as_a_demo(tmp_path):
@@ -257,7 +257,7 @@ async def test_a_model_is_reached_where_its_server_now_is():
     class Server:
         count = 0
 
-        async def ready(self, *, progress):
+        async def ensure_started(self, *, progress):
             self.count += 1
             return retries.ServerAddress(f"http://127.0.0.1:{self.count // 2}", "key")
 
@@ -266,7 +266,7 @@ async def test_a_model_is_reached_where_its_server_now_is():
             return chat_messages.ModelReply(text="ok")
 
     met = []
-    llm = retries.StartingServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
+    llm = retries.OnDemandServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
     for _ in range(4):
         await llm.reply(PROMPT, emit=scripts.Watcher().emit)
     assert met == ["http://127.0.0.1:0", "http://127.0.0.1:1", "http://127.0.0.1:2"]

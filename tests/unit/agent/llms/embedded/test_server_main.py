@@ -12,7 +12,7 @@ import pytest
 from interpreter_bot.agent.llms.embedded import server_process
 
 SCRIPT = pathlib.Path(server_process.__file__).with_name("server_main.py")
-ORDER = {"model": "/m.gguf", "alias": "m", "key": "k", "context_tokens": 4096}
+CONFIGURATION = {"model": "/m.gguf", "alias": "m", "key": "k", "context_tokens": 4096}
 LIBRARY = """
 import types
 class CommonParams:
@@ -32,11 +32,11 @@ class Server:
 
 @pytest.fixture
 def started(tmp_path):
-    """Start it with an order; it is gone when the test ends."""
+    """Start it with a configuration; it is gone when the test ends."""
     (tmp_path / "xllamacpp.py").write_text(LIBRARY)
     running = []
 
-    def start(library=tmp_path, **order):
+    def start(library=tmp_path, **configuration):
         process = subprocess.Popen(
             [sys.executable, "-S", str(SCRIPT)],
             stdin=subprocess.PIPE,
@@ -45,7 +45,7 @@ def started(tmp_path):
             env={"PYTHONPATH": str(library)},
         )
         running.append(process)
-        process.stdin.write(json.dumps({**ORDER, **order}).encode() + b"\n")
+        process.stdin.write(json.dumps({**CONFIGURATION, **configuration}).encode() + b"\n")
         process.stdin.flush()
         return process, json.loads(process.stdout.readline())
 
@@ -83,14 +83,14 @@ def test_it_steps_back_before_everybody_else(started):
 
 
 @pytest.mark.parametrize(
-    ("order", "library", "sentence"),
+    ("configuration", "library", "sentence"),
     [
         ({"model": "/bad.gguf"}, None, "RuntimeError: no such model"),
         ({}, "/nowhere", "ModuleNotFoundError: No module named 'xllamacpp'"),
     ],
 )
-def test_what_goes_wrong_is_its_one_word(started, order, library, sentence):
-    process, word = started(**order, **({"library": library} if library else {}))
+def test_what_goes_wrong_is_its_one_word(started, configuration, library, sentence):
+    process, word = started(**configuration, **({"library": library} if library else {}))
     assert word == {"error": sentence}
     assert process.wait(5) == 1
 
@@ -103,7 +103,7 @@ import json, os, subprocess, sys, time
 r, w = os.pipe()
 child = subprocess.Popen([sys.executable, "-S", {str(SCRIPT)!r}], stdin=r, stdout=subprocess.PIPE,
     env={{"PYTHONPATH": {str(tmp_path)!r}}})
-os.write(w, json.dumps({ORDER!r}).encode() + b"\\n")
+os.write(w, json.dumps({CONFIGURATION!r}).encode() + b"\\n")
 child.stdout.readline()
 keeper = subprocess.Popen(["sleep", "120"], pass_fds=[w], stdout=subprocess.DEVNULL)
 print(child.pid, keeper.pid, flush=True)
