@@ -70,12 +70,16 @@ def texts(server, room):
 
 
 async def answered(server, room, words, count=1):
-    """Wait until so many final answers stand in a room, the last with these words; return it."""
+    """Wait until so many answers stand in a room, a final one with these words; return it.
+
+    It may not be the last: answers to messages that came at once are posted in any order.
+    """
 
     def find():
         messages = server.answers(room)
-        is_final = len(messages) >= count and not any("stop" in b for b in messages[-1].buttons)
-        return messages[-1] if is_final and words in messages[-1].text else None
+        finished = [m for m in messages if not any("stop" in button for button in m.buttons)]
+        answer = next((m for m in finished if words in m.text), None)
+        return answer if len(messages) >= count else None
 
     return await until(find, what=words)
 
