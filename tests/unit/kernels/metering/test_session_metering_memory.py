@@ -82,12 +82,14 @@ def test_a_process_whose_first_thread_ended_counts(session):
 
 def test_page_tables_count(session):
     found = session(
-        "m = mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "size, flags = 16 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS\n"
+        "m = mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ)\n"
         "m.madvise(mmap.MADV_NOHUGEPAGE)\n"
-        "for n in range(0, 4 << 30, 2 << 20): m[n]\n"
+        "for n in range(0, size, 2 << 20): m[n]\n"
     )
-    # Two thousand pages that read as zeros, and a page of the tables for each.
-    assert found.memory_bytes() >= session("").memory_bytes() + 8 * MIB
+    # 8,192 pages that read as zeros, and a page of the tables for each: 32 MiB. The margin is more
+    # than all that a plain interpreter has, whose part of shared pages changes as others end.
+    assert found.memory_bytes() >= session("").memory_bytes() + 16 * MIB
 
 
 def count_looks(monkeypatch):
