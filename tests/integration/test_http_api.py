@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.platforms import client_tokens
-from interpreter_bot.platforms.api import openapi, request_limits, routes
+from interpreter_bot.platforms import client_tokens, request_limits
+from interpreter_bot.platforms.api import openapi, routes
 from interpreter_bot.platforms.web import server
 from tests import futures
 from tests.fakes import conversations

@@ -11,7 +11,7 @@ from mcp.client import streamable_http
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
-from interpreter_bot.platforms import client_tokens
+from interpreter_bot.platforms import client_tokens, request_limits
 from interpreter_bot.platforms.mcp import startup
 
 pytestmark = pytest.mark.kernel
@@ -46,7 +46,8 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path, short_path):
+async def serving(tmp_path, short_path):
+    """Serve a sandbox: `async with serving(limits) as served`."""
     data = tmp_path / "data"
     tokens = {
         name: client_tokens.add(data / client_tokens.MCP_FILE, name) for name in ("anna", "ben")
@@ -57,11 +58,22 @@ async def served(tmp_path, short_path):
         limits=settings.Limits(upload_bytes=1_000_000),
         mcp=settings.Mcp(port=0),
     )
-    async with (
-        bot_startup.open_service(config, {}) as service,
-        startup.serve(service, config.mcp, data) as address,
-    ):
-        yield Served(service, address, tokens)
+
+    @contextlib.asynccontextmanager
+    async def start(limits=request_limits.DEFAULT_LIMITS):
+        async with (
+            bot_startup.open_service(config, {}) as service,
+            startup.serve(service, config.mcp, data, limits) as address,
+        ):
+            yield Served(service, address, tokens)
+
+    return start
+
+
+@pytest.fixture
+async def served(serving):
+    async with serving() as opened:
+        yield opened
 
 
 def _said(result):
@@ -258,6 +270,54 @@ async def test_a_client_that_opens_too_many_sessions_leaves_others_theirs(served
         await stack.enter_async_context(served.client("anna"))
     async with served.client("anna", "legacy") as client:
         assert (await client.list_tools()).tools, "those that ended count no more"
+
+
+async def test_bodies_of_unanswered_requests_are_limited_per_client_and_in_all(serving):
+    limits = request_limits.Limits(client_body_bytes=100_000, total_body_bytes=150_000)
+    body = b'{"padding": "' + b"x" * 80_000 + b'"}'
+
+    async def in_pieces():
+        yield body[:40_000]
+        yield body[40_000:]
+
+    async def post(served, name, content):
+        headers = {
+            "Authorization": f"Bearer {served.tokens[name]}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
+        async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
+            return await http.post(served.address, content=content)
+
+    async with serving(limits) as served, served.client("anna") as client:
+        is_running = asyncio.Event()
+
+        async def note_progress(done, total, message):
+            if message == "working":
+                is_running.set()
+
+        session = _handle(await client.call_tool("put_file", {"name": "x", "text": ""}))
+        code = (
+            "import os, time\nprint('working')\n"
+            f"while not os.path.exists('go'): time.sleep(0.05)\n# {'x' * 80_000}"
+        )
+        call = {"code": code, "session": session}
+        running = asyncio.create_task(
+            client.call_tool("run_code", call, progress_callback=note_progress)
+        )
+        await asyncio.wait_for(is_running.wait(), 60)
+        for content in (body, in_pieces()):
+            refusal = await post(served, "anna", content)
+            assert refusal.status_code == 429
+            assert refusal.text.startswith("Your requests that are not answered yet have more than")
+        refusal = await post(served, "ben", body)
+        assert refusal.status_code == 503
+        assert refusal.text.endswith("Send the request again in a minute.")
+        await client.call_tool("put_file", {"name": "go", "text": "1", "session": session})
+        assert "working" in _said(await running)
+        # Nothing is charged any more: these are refused for what they say.
+        for name in ("anna", "ben"):
+            assert (await post(served, name, body)).status_code == 400
 
 
 async def test_a_removed_client_is_refused_at_once(served, tmp_path):

@@ -16,8 +16,8 @@ import pydantic
 from aiohttp import web
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import http_files, program_turns
-from interpreter_bot.platforms.api import documents, request_limits
+from interpreter_bot.platforms import http_files, program_turns, request_limits
+from interpreter_bot.platforms.api import documents
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import requests, session_service, turn_log
 from interpreter_bot.wording import page_words, run_words

@@ -13,13 +13,12 @@ import pydantic
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import client_tokens, http_runners
+from interpreter_bot.platforms import client_tokens, http_runners, request_limits
 from interpreter_bot.platforms.api import (
     calls,
     chat_completions,
     documents,
     openapi,
-    request_limits,
     session_calls,
 )
 from interpreter_bot.sessions import session_service

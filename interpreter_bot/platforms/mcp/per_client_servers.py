@@ -1,7 +1,8 @@
 """MCP server applications, one for each client, so that clients do not share the SDK's limits.
 
 The SDK limits the protocol sessions of an application: in a shared one, a client that opens many
-would leave none to others. Each application still verifies the token itself.
+would leave none to others. Each application still verifies the token itself. What the bodies of
+unanswered requests take is limited as for the HTTP interface.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from starlette import exceptions
+
+from interpreter_bot.platforms import request_limits
 
 if TYPE_CHECKING:
     # The framework of the SDK's applications.
@@ -29,14 +34,17 @@ class ClientApps:
         self,
         make_app: Callable[[], applications.Starlette],
         find_client: Callable[[str], str | None],
+        limits: request_limits.Limits,
     ) -> None:
         """Begin without applications.
 
         Args:
             make_app: makes the application of a client.
             find_client: returns the client that a token belongs to.
+            limits: on the bodies of requests.
         """
         self._make_app = make_app
+        self._body_memory = request_limits.BodyMemory(limits)
         self._find_client = find_client
         self._apps: dict[str, _RunningApp] = {}
 
@@ -49,13 +57,34 @@ class ClientApps:
         client = self._find_client(token) or _UNKNOWN_CLIENT
         if client not in self._apps:
             self._apps[client] = _RunningApp(self._make_app())
-        await self._apps[client].answer(scope, receive, send)
+        # Charged until the answer, as the SDK keeps the body while it carries out a call.
+        with self._body_memory.open_account(client) as charge:
+            await self._apps[client].answer(scope, _charge_body(receive, charge), send)
 
     async def close(self) -> None:
         """End all applications and their sessions."""
         for app in self._apps.values():
             app.task.cancel()
         await asyncio.gather(*(app.task for app in self._apps.values()), return_exceptions=True)
+
+
+def _charge_body(receive: types.Receive, charge: Callable[[int], None]) -> types.Receive:
+    """Wrap a function that receives a request, so that the bytes of its body are charged.
+
+    If they exceed a limit, the wrapper raises what the framework answers as a refusal.
+    """
+
+    async def receive_and_charge() -> types.Message:
+        message = await receive()
+        try:
+            charge(len(message.get("body", b"")))
+        except request_limits.ClientBusyError as error:
+            raise exceptions.HTTPException(429, str(error)) from error
+        except request_limits.ServerBusyError as error:
+            raise exceptions.HTTPException(503, str(error)) from error
+        return message
+
+    return receive_and_charge
 
 
 class _RunningApp:

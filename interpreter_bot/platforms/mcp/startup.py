@@ -25,7 +25,7 @@ from mcp.shared import exceptions
 from uvicorn.protocols.http import h11_impl
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms import client_tokens
+from interpreter_bot.platforms import client_tokens, request_limits
 from interpreter_bot.platforms.mcp import (
     first_answers,
     per_client_servers,
@@ -64,7 +64,10 @@ async def serve_stdio(
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: session_service.SessionService, config: settings.Mcp, data: pathlib.Path
+    service: session_service.SessionService,
+    config: settings.Mcp,
+    data: pathlib.Path,
+    limits: request_limits.Limits = request_limits.DEFAULT_LIMITS,
 ) -> AsyncIterator[str]:
     """Serve clients over HTTP; yield the address.
 
@@ -72,6 +75,7 @@ async def serve(
         service: the conversations.
         config: where to listen.
         data: the directory with the file of clients.
+        limits: on what clients may make the bot hold.
 
     Raises:
         SettingsError: the address cannot be used.
@@ -101,7 +105,7 @@ async def serve(
                 token_verifier=_TokenVerifier(tokens),
             )
 
-        apps = per_client_servers.ClientApps(make_app, tokens.find_client)
+        apps = per_client_servers.ClientApps(make_app, tokens.find_client, limits)
         server = _HttpServer(
             uvicorn.Config(
                 apps,

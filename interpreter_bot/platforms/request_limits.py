@@ -28,7 +28,7 @@ class Limits:
     Attributes:
         client_body_bytes: of all bodies of one client that are not answered yet.
         total_body_bytes: of all bodies that are not answered yet.
-        client_sessions: sessions of one client.
+        client_sessions: sessions of one client of the HTTP interface.
     """
 
     client_body_bytes: int = 64 * 1024 * 1024
