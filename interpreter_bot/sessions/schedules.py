@@ -71,6 +71,7 @@ class Schedules:
 
     Attributes:
         now: returns the present time.
+        run_tasks: of the runs that this bot carries out, by id.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Schedules:
         self._lanes = all_lanes
         self._notify = notify
         self._platforms: dict[str, Platform] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self.run_tasks: dict[int, asyncio.Task[None]] = {}
         self._copy_semaphore = asyncio.Semaphore(_MAX_COPIES)
 
     @property
@@ -112,7 +113,7 @@ class Schedules:
 
     async def close(self) -> None:
         """Wait a moment for runs to finish; unfinished ones are left to the next bot."""
-        tasks = self._tasks.values()
+        tasks = self.run_tasks.values()
         if tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
             for task in unfinished:
@@ -137,7 +138,7 @@ class Schedules:
         busy_schedule_ids: set[int] = set()
         for run, schedule in await self._table.list_unfinished_runs(self._platforms):
             # One run of a schedule at a time, as all its runs share a session.
-            if schedule.id not in busy_schedule_ids and run.id not in self._tasks:
+            if schedule.id not in busy_schedule_ids and run.id not in self.run_tasks:
                 self._begin_task(run, schedule)
             busy_schedule_ids.add(schedule.id)
 
@@ -145,8 +146,8 @@ class Schedules:
         task = asyncio.create_task(
             self._log_failures(run, schedule), name=f"run {run.id} of schedule {schedule.id}"
         )
-        self._tasks[run.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(run.id))
+        self.run_tasks[run.id] = task
+        task.add_done_callback(lambda _: self.run_tasks.pop(run.id))
 
     async def _log_failures(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         try:

@@ -25,7 +25,7 @@ async def fire(service, until):
     (schedule,) = await service.services.database.schedules.list_all(limit=9)
     service.schedules.now = lambda: schedule.due
     await service.schedules.fire()
-    await until(lambda: not service.schedules._tasks)
+    await until(lambda: not service.schedules.run_tasks)
 
 
 async def test_a_schedule_runs_where_it_was_set_up(discord_server, lab, connect, service, until):

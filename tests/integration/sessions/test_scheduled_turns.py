@@ -46,7 +46,7 @@ class Calendar:
         (schedule,) = await self.schedules.visible(KEY, "u1")
         self.now = schedule.due or self.now + datetime.timedelta(days=1)
         await self.schedules.fire()
-        while tasks := list(self.schedules._tasks.values()):
+        while tasks := list(self.schedules.run_tasks.values()):
             await asyncio.wait(tasks)
 
     async def history(self):
@@ -282,7 +282,7 @@ async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(opened):
             calendar.now += datetime.timedelta(seconds=1)
         with pytest.raises(errors.BotError, match="its next run is waiting already"):
             await calendar.schedules.run_now(schedule)
-        while calendar.schedules._tasks:
+        while calendar.schedules.run_tasks:
             await asyncio.sleep(0.05)
             await calendar.schedules.fire()
         assert [printed(reply) for reply in calendar.shown] == ["whole\n"] * 2

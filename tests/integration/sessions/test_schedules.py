@@ -82,7 +82,7 @@ class House:
         await self.wait_until_idle()
 
     async def wait_until_idle(self):
-        while tasks := list(self.service.schedules._tasks.values()):
+        while tasks := list(self.service.schedules.run_tasks.values()):
             await asyncio.wait(tasks)
 
     async def runs(self, number):
@@ -361,7 +361,7 @@ async def main():
         service.schedules.open_platform("slack", schedules.Platform(show, check, "never"))
         while True:
             await service.schedules.fire()
-            if not service.schedules._tasks:
+            if not service.schedules.run_tasks:
                 return
             await asyncio.sleep(0.1)
 

@@ -26,7 +26,7 @@ async def fire(slack, service):
     (first,) = await service.services.database.schedules.list_all(limit=9)
     service.schedules.now = lambda: first.due
     await service.schedules.fire()
-    await slack.until(lambda: not service.schedules._tasks)
+    await slack.until(lambda: not service.schedules.run_tasks)
 
 
 async def test_a_schedule_runs_in_its_thread_as_its_owner(slack, service, app):
