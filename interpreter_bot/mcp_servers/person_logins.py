@@ -104,8 +104,8 @@ class PersonLogins:
         }
         self._store = store
         self._keys = keys
-        self._refreshing: collections.defaultdict[records.Account, asyncio.Lock]
-        self._refreshing = collections.defaultdict(asyncio.Lock)
+        self._refresh_locks: collections.defaultdict[records.Account, asyncio.Lock]
+        self._refresh_locks = collections.defaultdict(asyncio.Lock)
         # Digests of stored tokens that a server refused. Such tokens are not deleted, because
         # another process may be about to replace them.
         self._refused_digests: dict[records.Account, str] = {}
@@ -200,7 +200,7 @@ class PersonLogins:
         if not await self.has_login(account):
             raise _login_needed(account)
 
-    async def forget(self, account: records.Account) -> bool:
+    async def delete_tokens(self, account: records.Account) -> bool:
         """Delete and revoke a person's tokens; return whether there were any."""
         ciphertext = await self._store.remove(account)
         if ciphertext is None:
@@ -218,8 +218,8 @@ class PersonLogins:
         """
         return PersonBearer(self, account, add_secrets)
 
-    async def token(self, account: records.Account, *, refused_token: str = "") -> str | None:
-        """Return a person's token, refreshed if need be; None if the person has to log in.
+    async def get_token(self, account: records.Account, *, refused_token: str = "") -> str | None:
+        """Return a person's token, refreshed if necessary; None if the person has to log in.
 
         Args:
             account: of the person.
@@ -229,7 +229,7 @@ class PersonLogins:
             BotError: the authorization server is unreachable.
         """
         # One refresh at a time, so that a second caller finds the new token.
-        async with self._refreshing[account]:
+        async with self._refresh_locks[account]:
             ciphertext = await self._store.find(account)
             if ciphertext is None:
                 return None
@@ -340,7 +340,7 @@ class PersonBearer(httpx2.Auth):
         token, self.is_refused = "", False
         for _ in range(2):
             try:
-                next_token = await self._logins.token(self._account, refused_token=token)
+                next_token = await self._logins.get_token(self._account, refused_token=token)
             except errors.BotError as error:
                 raise httpx2.ConnectError(str(error), request=request) from error
             if next_token is None:

@@ -204,12 +204,12 @@ class ToolBroker:
                 del self._personal_connections[account]
                 await connection.close()
 
-    async def forget(self, account: records.Account) -> bool:
+    async def log_out(self, account: records.Account) -> bool:
         """Delete the login of a person; return whether there was one."""
         if self.logins is None:
             return False
         try:
-            return await self.logins.forget(account)
+            return await self.logins.delete_tokens(account)
         finally:
             await self.disconnect(account)
 

@@ -163,7 +163,7 @@ async def connect(place: command_types.Place, server: str) -> command_types.Resu
 
 async def disconnect(place: command_types.Place, server: str) -> command_types.Result:
     return command_types.Sentence(
-        await place.service.logins.forget(place.key, place.person.id, server)
+        await place.service.logins.log_out(place.key, place.person.id, server)
     )
 
 

@@ -65,9 +65,9 @@ class ToolLogins:
             raise errors.BotError(tool_words.no_logins(server))
         return await link(self._broker, key, person, server)
 
-    async def forget(self, key: values.SessionKey, person: str, server: str) -> str:
-        """Delete a person's stored account; return a sentence."""
-        was_there = self._broker is not None and await self._broker.forget(
+    async def log_out(self, key: values.SessionKey, person: str, server: str) -> str:
+        """Delete a person's tokens at a server, and return a sentence about it."""
+        was_there = self._broker is not None and await self._broker.log_out(
             account(key, person, server)
         )
         return tool_words.logged_out(server, was_logged_in=was_there)

@@ -165,11 +165,11 @@ async def test_who_leaves_is_forgotten_and_the_token_is_revoked(opening):
     async with opening() as world:
         await world.log_in()
         await accept(world)
-        assert "logged out" in await world.logins.forget(KEY, ANNA.id, "jira")
+        assert "logged out" in await world.logins.log_out(KEY, ANNA.id, "jira")
         assert not world.giver.tokens
         with pytest.raises(errors.LoginNeededError):
             await world.call()
-        assert "were not" in await world.logins.forget(KEY, ANNA.id, "jira")
+        assert "were not" in await world.logins.log_out(KEY, ANNA.id, "jira")
 
 
 async def test_a_token_that_comes_after_a_stop_is_kept(opening):
@@ -179,13 +179,13 @@ async def test_a_token_that_comes_after_a_stop_is_kept(opening):
         world.giver.renewed.clear()
         world.giver.may_renew.clear()
         account = tool_logins.account(KEY, ANNA.id, "jira")
-        asking = asyncio.create_task(world.broker.logins.token(account))
+        asking = asyncio.create_task(world.broker.logins.get_token(account))
         await world.giver.renewed.wait()
         asking.cancel()
         # The former one is used up there by now.
         world.giver.may_renew.set()
         await asyncio.wait({asking})
-        assert await world.broker.logins.token(account) in world.giver.tokens
+        assert await world.broker.logins.get_token(account) in world.giver.tokens
 
 
 async def test_what_was_learned_with_a_former_login_is_learned_anew(opening):
@@ -205,7 +205,7 @@ async def test_who_leaves_is_told_so_though_the_token_cannot_be_revoked(opening)
     async with opening() as world:
         world.giver.metadata["revocation_endpoint"] = f"https://{'x' * 64}.test/"
         await world.log_in()
-        assert "logged out" in await world.logins.forget(KEY, ANNA.id, "jira")
+        assert "logged out" in await world.logins.log_out(KEY, ANNA.id, "jira")
 
 
 async def test_a_link_ends_with_no_character_that_chats_leave_out(opening):

@@ -99,7 +99,7 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
             for one in ("u1", "u2", "u3")
         ]
         assert listed == [True, True, False]
-        await house.service.logins.forget(KEY, "u2", "jira")
+        await house.service.logins.log_out(KEY, "u2", "jira")
         assert "has not logged in" in said(await house.run(CALL, person=BERT))
         assert "anna" in said(await house.run(CALL))
         for token in giver.tokens:
