@@ -131,7 +131,7 @@ async def ask(
         text=outcome.text, pictures=environment.pictures, files=await environment.files()
     )
     await means.pool.forget(key)
-    is_right = outcome.ending is loops.OutcomeKind.ANSWERED and question.is_right(answer)
+    is_right = outcome.kind is loops.OutcomeKind.ANSWERED and question.is_right(answer)
     print(f"  {'right' if is_right else 'WRONG'} {seconds:5.0f} s: {question.text}")
     print(f"        {(outcome.text or outcome.sentence)[:200]!r}", flush=True)
     if not is_right:
@@ -140,8 +140,8 @@ async def ask(
     return {
         "question": question.text,
         "is_right": is_right,
-        "steps": outcome.spent.steps,
-        "tokens": outcome.spent.tokens,
+        "steps": outcome.usage.steps,
+        "tokens": outcome.usage.tokens,
         "seconds": round(seconds, 1),
     }
 

@@ -81,7 +81,7 @@ class Budget:
         allowance: Allowance | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.spent = values.Usage()
+        self.usage = values.Usage()
         self._limits = limits
         self._model = model
         self._allowance = allowance
@@ -101,12 +101,12 @@ class Budget:
     async def allot(self, input_tokens: int) -> Allotment | Refusal:
         """Check whether the model may be called, and how long its answer may be."""
         limits = self._limits
-        if self.spent.steps >= limits.steps:
+        if self.usage.steps >= limits.steps:
             return Refusal(model_words.out_of_steps(limits.steps))
         if self.seconds_left <= 0:
             return Refusal(self.time_is_up_sentence)
         answer_tokens = min(
-            self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens
+            self._model.answer_tokens, limits.tokens - self.usage.tokens - input_tokens
         )
         if answer_tokens < _MIN_ANSWER_TOKENS:
             return Refusal(model_words.out_of_tokens(limits.tokens))
@@ -117,18 +117,18 @@ class Budget:
             sentence := await self._allowance(self._worst_usage(input_tokens, answer_tokens))
         ):
             return Refusal(sentence)
-        return Allotment(answer_tokens, is_last=self.spent.steps + 1 >= limits.steps)
+        return Allotment(answer_tokens, is_last=self.usage.steps + 1 >= limits.steps)
 
     def charge(self, usage: values.Usage, *, is_step: bool = True) -> values.Usage:
         """Record a completed model call; summaries, for example, do not count as steps."""
-        self.spent += self._with_price(usage, steps=int(is_step))
-        return self.spent
+        self.usage += self._with_price(usage, steps=int(is_step))
+        return self.usage
 
     def _affordable_tokens(self, input_tokens: int) -> int:
         """Count the answer tokens that the remaining money pays for."""
         if self._limits.money is None:
             return self._model.answer_tokens
-        money_left = self._limits.money - self.spent.money
+        money_left = self._limits.money - self.usage.money
         money_left -= compute_price(_worst_input_usage(input_tokens, self._model), self._model)
         if money_left < 0 or not self._model.output_price:
             return -1 if money_left < 0 else self._model.answer_tokens
@@ -137,7 +137,7 @@ class Budget:
     def _worst_usage(self, input_tokens: int, answer_tokens: int) -> values.Usage:
         answer_usage = values.Usage(0, answer_tokens, is_estimated=True)
         usage = _worst_input_usage(input_tokens, self._model) + answer_usage
-        return self.spent + self._with_price(usage)
+        return self.usage + self._with_price(usage)
 
     def _with_price(self, usage: values.Usage, *, steps: int = 1) -> values.Usage:
         return dataclasses.replace(usage, steps=steps, money=compute_price(usage, self._model))

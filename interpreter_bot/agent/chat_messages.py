@@ -125,7 +125,7 @@ class Prompt:
         temperature: None leaves it to the server.
         cache_key: the same for all prompts of a session, for the server's cache; identifies no
             person. May be empty.
-        is_plain: send no parameters that a server may not know.
+        omits_optional_parameters: leave out parameters that a server may not know.
     """
 
     system: str
@@ -135,7 +135,7 @@ class Prompt:
     answer_tokens: int = 4096
     temperature: float | None = None
     cache_key: str = ""
-    is_plain: bool = False
+    omits_optional_parameters: bool = False
 
 
 class Finish(enum.StrEnum):

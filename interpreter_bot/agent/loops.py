@@ -81,17 +81,17 @@ class Outcome:
     """The end of a turn.
 
     Attributes:
-        ending: how it ended.
+        kind: how the turn ended.
         text: the model's answer, or the part that was received.
-        sentence: the reason, for people; empty if `ending` is ANSWERED.
-        spent: its tokens and cost.
+        sentence: the reason, for people; empty if `kind` is ANSWERED.
+        usage: the turn's tokens and cost.
         missing_files: files that `text` claims and that do not exist, even after an objection.
     """
 
-    ending: OutcomeKind
+    kind: OutcomeKind
     text: str
     sentence: str
-    spent: values.Usage
+    usage: values.Usage
     missing_files: tuple[str, ...] = ()
 
 
@@ -154,18 +154,18 @@ async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
         turn.run(), stop=stop, seconds=spec.budget.seconds_left
     )
     if end is cancellation.EarlyEnd.STOPPED:
-        return turn.outcome(OutcomeKind.STOPPED, "Stopped.")
+        return turn.make_outcome(OutcomeKind.STOPPED, "Stopped.")
     if isinstance(end, cancellation.EarlyEnd):
-        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, spec.budget.time_is_up_sentence)
+        return turn.make_outcome(OutcomeKind.OUT_OF_BUDGET, spec.budget.time_is_up_sentence)
     return end
 
 
-class _EndedError(Exception):
+class _TurnEndedError(Exception):
     """The turn has ended without an answer."""
 
-    def __init__(self, ending: OutcomeKind, sentence: str) -> None:
+    def __init__(self, kind: OutcomeKind, sentence: str) -> None:
         super().__init__(sentence)
-        self.ending = ending
+        self.kind = kind
         self.sentence = sentence
 
 
@@ -210,9 +210,9 @@ class _Turn:
         self._cut_replies = 0
         self._empty_replies = 0
 
-    def outcome(self, ending: OutcomeKind, sentence: str = "") -> Outcome:
+    def make_outcome(self, kind: OutcomeKind, sentence: str = "") -> Outcome:
         text = "".join([*self._texts, self._model_call.text]).strip() or self._rejected_answer
-        return Outcome(ending, text, sentence, self._spec.budget.spent, self._missing_files)
+        return Outcome(kind, text, sentence, self._spec.budget.usage, self._missing_files)
 
     async def run(self) -> Outcome:
         try:
@@ -224,16 +224,16 @@ class _Turn:
                 reply = await self._ask_model()
                 if self._is_answer(reply):
                     if await self._is_grounded():
-                        return self.outcome(OutcomeKind.ANSWERED)
+                        return self.make_outcome(OutcomeKind.ANSWERED)
                     continue
                 await self._run_calls(reply.calls)
-            return self.outcome(OutcomeKind.NOTHING_TO_REPORT)
-        except _EndedError as ended:
-            return self.outcome(ended.ending, ended.sentence)
+            return self.make_outcome(OutcomeKind.NOTHING_TO_REPORT)
+        except _TurnEndedError as end:
+            return self.make_outcome(end.kind, end.sentence)
         except model_errors.RefusedError as error:
-            return self.outcome(OutcomeKind.REFUSED, str(error))
+            return self.make_outcome(OutcomeKind.REFUSED, str(error))
         except model_errors.ModelError as error:
-            return self.outcome(OutcomeKind.UNREACHABLE, str(error))
+            return self.make_outcome(OutcomeKind.UNREACHABLE, str(error))
         finally:
             self._transcript.add_reply(self._model_call.text)
             # Only the first open call can have been running.
@@ -247,13 +247,13 @@ class _Turn:
         A cut reply has `finish` LENGTH.
 
         Raises:
-            _EndedError: the turn cannot continue.
+            _TurnEndedError: the turn cannot continue.
             ModelError: the model could not be used.
         """
         must_answer = self._repetition_detector.refusals >= _MAX_REFUSALS
         if must_answer and not self._repetition_detector.has_succeeded:
             # Without any output to answer from, the model would invent an answer.
-            raise _EndedError(
+            raise _TurnEndedError(
                 OutcomeKind.STUCK,
                 model_words.keeps_failing(self._repetition_detector.last_failure),
             )
@@ -262,10 +262,10 @@ class _Turn:
             self._spec.system, self._transcript, must_answer=must_answer, setbacks=setbacks
         )
         if isinstance(call, budgets.Refusal):
-            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, call.sentence)
+            raise _TurnEndedError(OutcomeKind.OUT_OF_BUDGET, call.sentence)
         reply = call.reply
         if reply.finish is chat_messages.Finish.FILTERED:
-            raise _EndedError(OutcomeKind.REFUSED, model_errors.RefusedError.__doc__ or "")
+            raise _TurnEndedError(OutcomeKind.REFUSED, model_errors.RefusedError.__doc__ or "")
         self._model_call.text = ""
         self._may_continue = call.may_call and not call.is_last
         if reply.is_reasoning_refused:
@@ -291,7 +291,7 @@ class _Turn:
             return True
         self._empty_replies += 1
         if self._empty_replies >= _MAX_EMPTY_REPLIES:
-            raise _EndedError(OutcomeKind.EMPTY, model_words.NO_ANSWER)
+            raise _TurnEndedError(OutcomeKind.EMPTY, model_words.NO_ANSWER)
         self._transcript.add_note(_EMPTY_REPLY_NOTE)
         return False
 
@@ -328,7 +328,7 @@ class _Turn:
 
     def _stop_after_unreadable_calls(self) -> None:
         if self._repetition_detector.unreadable_calls >= _MAX_EQUAL_FAILURES:
-            raise _EndedError(OutcomeKind.MALFORMED, model_words.CODE_MISREAD)
+            raise _TurnEndedError(OutcomeKind.MALFORMED, model_words.CODE_MISREAD)
 
     def _keep_cut_reply(
         self, reply: chat_messages.ModelReply, *, is_connection_lost: bool
@@ -341,7 +341,7 @@ class _Turn:
             sentence = (
                 model_words.ANSWER_LOST if is_connection_lost else model_words.ANSWER_TOO_LONG
             )
-            raise _EndedError(OutcomeKind.CUT, sentence)
+            raise _TurnEndedError(OutcomeKind.CUT, sentence)
         why = "by a lost connection" if is_connection_lost else "at its longest"
         self._transcript.add_note(_CONTINUE_NOTE.fill(why=why))
         return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
@@ -349,8 +349,8 @@ class _Turn:
     def _end_without_answer(self, is_last: bool) -> None:
         if is_last:
             sentence = model_words.out_of_steps(self._spec.limits.steps)
-            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, sentence)
-        raise _EndedError(OutcomeKind.STUCK, model_words.SAME_CODE)
+            raise _TurnEndedError(OutcomeKind.OUT_OF_BUDGET, sentence)
+        raise _TurnEndedError(OutcomeKind.STUCK, model_words.SAME_CODE)
 
     async def _run_calls(self, calls: tuple[chat_messages.Call, ...]) -> None:
         for call in calls[:_MAX_CALLS_AT_ONCE]:
@@ -360,8 +360,8 @@ class _Turn:
                 sentence = model_words.same_error(
                     _MAX_EQUAL_FAILURES, self._repetition_detector.last_failure
                 )
-                raise _EndedError(OutcomeKind.STUCK, sentence)
+                raise _TurnEndedError(OutcomeKind.STUCK, sentence)
             self._stop_after_unreadable_calls()
             if self._repetition_detector.setbacks >= _MAX_SETBACKS:
-                raise _EndedError(OutcomeKind.STUCK, model_words.no_progress(_MAX_SETBACKS))
+                raise _TurnEndedError(OutcomeKind.STUCK, model_words.no_progress(_MAX_SETBACKS))
         self._transcript.answer_open_calls(_TOO_MANY_CALLS_NOTE)

@@ -97,7 +97,8 @@ class ModelCall:
             setbacks: steps in a row without progress, which raise the temperature.
 
         Raises:
-            ModelError: the model could not be used. A `CutError` gives a reply with `is_cut`.
+            ModelError: the model could not be used. After an `IncompleteReplyError`, the reply is
+                returned with `is_cut`.
         """
         schema_tokens = sum(context_windows.estimate_text_tokens(f"{tool}") for tool in self._tools)
         self._fixed_tokens = context_windows.estimate_text_tokens(system) + schema_tokens
@@ -130,7 +131,7 @@ class ModelCall:
             temperature=self._choose_temperature(setbacks),
             cache_key=self._cache_key,
         )
-        self._emit(events.StepStarted(self._budget.spent.steps + 1))
+        self._emit(events.StepStarted(self._budget.usage.steps + 1))
         reply, is_cut = await self._stream_reply(prompt, estimate)
         return CompletedCall(
             reply=reply, is_cut=is_cut, may_call=may_call, is_last=allotment.is_last
@@ -144,7 +145,7 @@ class ModelCall:
         self._output_tokens = 0
         try:
             reply = await self._llm.reply(prompt, emit=self._receive)
-        except model_errors.CutError as error:
+        except model_errors.IncompleteReplyError as error:
             reply, is_cut = error.partial, True
         except (asyncio.CancelledError, model_errors.ModelError) as error:
             # A filter may also refuse in the middle of a reply.
@@ -247,7 +248,7 @@ async def write_short_text(
         return ""
     try:
         reply = await llm.reply(prompt, emit=events.discard)
-    except model_errors.CutError as error:
+    except model_errors.IncompleteReplyError as error:
         charge(_usage_or_estimate(error.partial, estimate, 0))
         return ""
     except model_errors.ModelError:

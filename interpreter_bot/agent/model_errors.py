@@ -6,19 +6,19 @@
         ├── KeyRefusedError        401, 403
         ├── UnknownModelError      404
         ├── MovedError             301, 302, 303, 307, 308
-        ├── UnlistedError          a server lists no models, and none is named
+        ├── NoModelListError       a server lists no models, and the settings name none
         ├── RateLimitedError       429                                  worth a retry
         ├── QuotaError             429 because the account has no money left
         ├── OverloadedError        500 and above                        worth a retry
         ├── UnreachableError       no connection                        worth a retry
-        ├── SilentError            a connection, but nothing comes      worth a retry
-        ├── GarbledError           the answer cannot be read            worth a retry
+        ├── ResponseTimeoutError   a connection, but no answer in time  worth a retry
+        ├── MalformedResponseError the answer cannot be read            worth a retry
         ├── ContextTooLongError    the transcript is longer than the model's window
         ├── RefusedError           the provider's filter says no
         ├── RequestRefusedError    any other 4xx; sent again without optional parameters
-        └── CutError               the reply broke off; has the part that was received
+        └── IncompleteReplyError   the reply broke off; has the part that was received
 
-The agent turns them into endings of a turn; `str(error)` is that ending's sentence.
+The agent turns them into outcomes of a turn; `str(error)` is the outcome's sentence.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MovedError(ModelError):
     """The model server redirects to another address. Ask whoever runs this bot to set that one."""
 
 
-class UnlistedError(ModelError):
+class NoModelListError(ModelError):
     """The model server lists no models. Ask whoever runs this bot to name one."""
 
 
@@ -87,13 +87,13 @@ class UnreachableError(ModelError):
     is_worth_retrying = True
 
 
-class SilentError(ModelError):
+class ResponseTimeoutError(ModelError):
     """The model did not answer in time. Try again in a minute."""
 
     is_worth_retrying = True
 
 
-class GarbledError(ModelError):
+class MalformedResponseError(ModelError):
     """The model server sent an unreadable answer. Try again in a minute."""
 
     is_worth_retrying = True
@@ -111,7 +111,7 @@ class RequestRefusedError(ModelError):
     """The model server rejected the bot's request. The details are in the bot's log."""
 
 
-class CutError(ModelError):
+class IncompleteReplyError(ModelError):
     """The model's answer broke off in the middle."""
 
     def __init__(self, partial: chat_messages.ModelReply, sentence: str | None = None) -> None:
@@ -143,11 +143,11 @@ def name_server(error: ModelError, model: settings.Model, *, has_key: bool = Tru
             sentence = model_words.not_on_server(server, model.name)
         case MovedError():
             sentence = model_words.server_moved(server)
-        case UnlistedError():
+        case NoModelListError():
             sentence = model_words.no_list(server)
         case UnreachableError():
             sentence = model_words.server_unreachable(server)
-        case SilentError():
+        case ResponseTimeoutError():
             sentence = model_words.server_silent(server)
         case _:
             return error

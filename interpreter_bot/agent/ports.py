@@ -92,5 +92,5 @@ class Llm(Protocol):
         """Request a reply. Cancelling closes the stream from the server at once.
 
         Raises:
-            ModelError: see `model_errors`; a `CutError` if part of the reply was received.
+            ModelError: see `model_errors`; an `IncompleteReplyError` if a part was received.
         """

@@ -117,7 +117,7 @@ class TurnReservation:
     @property
     def used(self) -> values.Usage:
         """The usage so far; during a model call, with the worst case of the call."""
-        spent = self.budget.spent if self.budget is not None else values.Usage()
+        spent = self.budget.usage if self.budget is not None else values.Usage()
         return self.reserved if self.reserved.steps > spent.steps else spent
 
     def allowance(self, database: databases.Database) -> budgets.Allowance | None:

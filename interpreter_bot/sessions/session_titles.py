@@ -93,8 +93,8 @@ async def _ask_for_title(
         )
     finally:
         try:
-            if budget.spent.tokens:
-                await services.database.usage.add(end.turn_id, budget.spent, model=model)
+            if budget.usage.tokens:
+                await services.database.usage.add(end.turn_id, budget.usage, model=model)
         finally:
             services.daily_usage.close(usage_number)
     return clean_title(new_title)

@@ -581,12 +581,12 @@ class _Work:
             if not stop.is_suspended:
                 self._recorder.record_memory(memory.detail(), memory.shown_pictures())
         self._missing_files = outcome.missing_files
-        status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
+        status = _STATUSES.get(outcome.kind, values.TurnStatus.FAILED)
         return events.TurnEnded(
             status=status,
             text=outcome.text,
             sentence=outcome.sentence,
-            is_quiet=outcome.ending is loops.OutcomeKind.NOTHING_TO_REPORT,
+            is_quiet=outcome.kind is loops.OutcomeKind.NOTHING_TO_REPORT,
         )
 
     async def _link_files(

@@ -61,7 +61,7 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
             )
         )
         await catalogue.close()
-    assert outcome.ending is OutcomeKind.ANSWERED
+    assert outcome.kind is OutcomeKind.ANSWERED
     assert "paid.csv" in environment.ran[0]
     assert "7193" in outcome.text.replace(",", "")
     assert ("Starting the demo model…", None) in observer.contents("progress")

@@ -24,7 +24,7 @@ from interpreter_bot.agent.llms import (
     tls_contexts,
 )
 
-_SDK_ERRORS: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.UnreadableError)
+_SDK_ERRORS: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.MalformedEventError)
 # The statuses of errors that come inside a stream, whose own status is 200.
 _STATUSES: Final[Mapping[str, int]] = {
     **{"invalid_request_error": 400, "authentication_error": 401, "billing_error": 402},
@@ -77,8 +77,8 @@ class MessagesLlm:
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         stream_events = anthropic_blocks.StreamEvents(assembler)
         parameters = self._parameters(prompt)
-        if prompt.is_plain:
-            parameters = server_quirks.make_plain(parameters)
+        if prompt.omits_optional_parameters:
+            parameters = server_quirks.drop_optional_parameters(parameters)
         parameters = self._quirks.adapt(parameters)
         with _translate_errors(assembler, api_key=self._client.api_key or ""):
             stream = await server_quirks.send_well_formed(self._open, parameters)
@@ -93,7 +93,9 @@ class MessagesLlm:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
-            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.make_incomplete_reply_error(
+                assembler, fallback=model_errors.MalformedResponseError()
+            )
         return assembler.reply()
 
     async def _open(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
@@ -172,7 +174,7 @@ def _translate_errors(
 def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
     match error:
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
-            return model_errors.SilentError()
+            return model_errors.ResponseTimeoutError()
         case anthropic.APIConnectionError() | httpx2.HTTPError():
             return model_errors.UnreachableError()
         case anthropic.APIStatusError():
@@ -180,10 +182,10 @@ def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError
             if status < 300:
                 status = _STATUSES.get(error.type or "", 500)
             text = f"{error.type} {error.message}"
-            return sdk_errors.error_of_status(
+            return sdk_errors.translate_status(
                 status, text, error.response.headers, has_pictures=has_pictures
             )
-        case anthropic.APIResponseValidationError() | sdk_errors.UnreadableError():
-            return model_errors.GarbledError()
+        case anthropic.APIResponseValidationError() | sdk_errors.MalformedEventError():
+            return model_errors.MalformedResponseError()
         case _:
             return model_errors.RequestRefusedError()

@@ -83,20 +83,22 @@ class ChatCompletionsLlm:
             "stream_options": {"include_usage": True},
             **extra,
         }
-        if not prompt.is_plain:
+        if not prompt.omits_optional_parameters:
             # A server may know this limit by its older or its newer name.
             parameters["max_tokens"] = prompt.answer_tokens
         if prompt.temperature is not None:
             parameters["temperature"] = prompt.temperature
         if prompt.cache_key:
             parameters["prompt_cache_key"] = prompt.cache_key
-        if prompt.is_plain:
-            parameters = server_quirks.make_plain(parameters)
+        if prompt.omits_optional_parameters:
+            parameters = server_quirks.drop_optional_parameters(parameters)
         parameters = self._quirks.adapt(parameters)
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
             await self._receive(parameters, assembler, stops_at_block=stops_at_block)
         if assembler.finish is None:
-            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.make_incomplete_reply_error(
+                assembler, fallback=model_errors.MalformedResponseError()
+            )
         return assembler.reply()
 
     async def _receive(
@@ -139,7 +141,7 @@ async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:
             return
         except (ValueError, TypeError, RecursionError) as error:
             # The SDK does not translate what its JSON reader raises on a broken event.
-            raise sdk_errors.UnreadableError from error
+            raise sdk_errors.MalformedEventError from error
 
 
 def _receive_chunk(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:

@@ -90,7 +90,7 @@ class FencedLlm:
             _append(messages, chat_messages.UserMessage(objection, is_from_bot=True))
             try:
                 second_reply = await self._converse(messages, prompt, buffered.emit)
-            except model_errors.CutError as error:
+            except model_errors.IncompleteReplyError as error:
                 error.partial = add_usage(reply, error.partial)
                 raise
             return add_usage(reply, second_reply)

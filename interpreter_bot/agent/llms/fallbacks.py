@@ -1,7 +1,7 @@
-"""Repeat a refused request without what the server may not take, a bounded number of times.
+"""Repeat a refused request with less content, a bounded number of times.
 
-Servers word refusals differently, so the words are not read: the first request that is accepted
-shows what was refused.
+Servers word refusals differently, so their words are not read. Instead, the first request that the
+server accepts shows which content it had refused.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ _MAX_REASONING_REFUSALS: Final = 2
 class FallbackLlm:
     """A model that gets smaller requests after its server refused one.
 
-    Pictures are left out in the one conversation only: otherwise anybody could make the model blind
-    for all by a picture that no server can read.
+    Pictures are left out in one conversation only. Otherwise one person's unreadable picture would
+    end the use of pictures for all people.
 
     Args:
         llm: the model.
-        fenced: the same model without tools, for a server that refuses them; None for never.
+        fenced: the same model without tools, for a server that refuses tools; None if there is
+            no such model.
     """
 
     def __init__(self, llm: ports.Llm, fenced: ports.Llm | None = None) -> None:
         self._llm = llm
         self._fenced = fenced
-        self._plain_until = -math.inf
-        self._no_reasoning_until = -math.inf
+        self._omit_optional_until = -math.inf
+        self._omit_reasoning_until = -math.inf
         self._reasoning_refusals = 0
         self._tools_trial_at: float | None = None
 
@@ -56,7 +57,7 @@ class FallbackLlm:
                 refusal = refusal or error
                 continue
             self._record_tool_support(prompt, llm, emit)
-            self._record_plain_requests(llm, attempt)
+            self._record_optional_parameters(llm, attempt)
             return self._mark_refused_content(prompt, attempt, reply, emit)
         raise refusal or model_errors.RequestRefusedError
 
@@ -64,20 +65,22 @@ class FallbackLlm:
         self, prompt: chat_messages.Prompt
     ) -> Iterator[tuple[ports.Llm, chat_messages.Prompt]]:
         """Yield at most six variants of a request, each with less content than the one before."""
-        if time.monotonic() < self._no_reasoning_until:
+        if time.monotonic() < self._omit_reasoning_until:
             prompt = _drop_reasoning(prompt)
-        whole = dataclasses.replace(prompt, is_plain=time.monotonic() < self._plain_until)
-        plain = dataclasses.replace(prompt, is_plain=True)
-        bare = _drop_reasoning(_drop_pictures(plain))
+        complete = dataclasses.replace(
+            prompt, omits_optional_parameters=time.monotonic() < self._omit_optional_until
+        )
+        reduced = dataclasses.replace(prompt, omits_optional_parameters=True)
+        minimal = _drop_reasoning(_drop_pictures(reduced))
         llm = self._llm
         if self._fenced is not None and not self._may_try_tools(prompt):
             llm = self._fenced
-        variants = [whole, _drop_pictures(whole), _drop_reasoning(whole), plain, bare]
+        variants = [complete, _drop_pictures(complete), _drop_reasoning(complete), reduced, minimal]
         for number, variant in enumerate(variants):
             if variant not in variants[:number]:
                 yield llm, variant
         if self._fenced is not None and llm is not self._fenced and prompt.tools:
-            yield self._fenced, bare
+            yield self._fenced, minimal
 
     def _may_try_tools(self, prompt: chat_messages.Prompt) -> bool:
         if self._tools_trial_at is None:
@@ -101,13 +104,17 @@ class FallbackLlm:
             emit(events.NoticeShown(model_words.TOOLS_BACK))
             self._tools_trial_at = None
 
-    def _record_plain_requests(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
-        """If only a plain request was accepted, send plain requests for a while."""
-        # Requests without tools are always plain at first, so they prove nothing.
-        if not attempt.is_plain or llm is self._fenced or time.monotonic() < self._plain_until:
+    def _record_optional_parameters(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
+        """If the server accepts no optional parameters, leave them out for a while."""
+        # The first request without tools never has optional parameters, so it proves nothing.
+        if (
+            not attempt.omits_optional_parameters
+            or llm is self._fenced
+            or time.monotonic() < self._omit_optional_until
+        ):
             return
-        _log.warning("a model's server accepts only plain requests: declare what it refuses")
-        self._plain_until = time.monotonic() + _TRIAL_SECONDS
+        _log.warning("a model's server refuses optional parameters: declare which it refuses")
+        self._omit_optional_until = time.monotonic() + _TRIAL_SECONDS
 
     def _mark_refused_content(
         self,
@@ -128,7 +135,7 @@ class FallbackLlm:
         if lacks_reasoning:
             self._reasoning_refusals += 1
             if self._reasoning_refusals == _MAX_REASONING_REFUSALS:
-                self._no_reasoning_until = time.monotonic() + _TRIAL_SECONDS
+                self._omit_reasoning_until = time.monotonic() + _TRIAL_SECONDS
                 self._reasoning_refusals = 0
         elif had_reasoning:
             self._reasoning_refusals = 0

@@ -140,11 +140,11 @@ async def _fetch_models(any_model: settings.Model, key: str) -> tuple[settings.M
         models = await model_listing.list_models(any_model, key)
     except model_errors.UnknownModelError as error:
         # The server has no page that lists models.
-        raise model_errors.name_server(model_errors.UnlistedError(), any_model) from error
+        raise model_errors.name_server(model_errors.NoModelListError(), any_model) from error
     except model_errors.ModelError as error:
         raise model_errors.name_server(error, any_model, has_key=bool(key)) from error
     if not models:
-        raise model_errors.name_server(model_errors.UnlistedError(), any_model)
+        raise model_errors.name_server(model_errors.NoModelListError(), any_model)
     return tuple(models)
 
 

@@ -77,11 +77,11 @@ async def list_models(server: settings.Model, key: str) -> list[settings.Model]:
             raise await _translate_refusal(response, content)
         models = _Listing.model_validate_json(content).data
     except (TimeoutError, httpx2.TimeoutException) as error:
-        raise model_errors.SilentError from error
+        raise model_errors.ResponseTimeoutError from error
     except httpx2.HTTPError as error:
         raise model_errors.UnreachableError from error
     except pydantic.ValidationError as error:
-        raise model_errors.GarbledError from error
+        raise model_errors.MalformedResponseError from error
     if is_anthropic:
         models = [model for model in models if model.lifecycle not in ("deprecated", "retired")]
         models.sort(key=lambda model: model.line != _DEFAULT_LINE)
@@ -93,13 +93,13 @@ async def _read_content(response: httpx2.Response) -> bytes:
     """Read an answer as it came.
 
     Raises:
-        GarbledError: it is longer than any list of models.
+        MalformedResponseError: it is longer than any list of models.
     """
     content = bytearray()
     async for chunk in response.aiter_raw():
         content += chunk
         if len(content) > _MAX_BYTES:
-            raise model_errors.GarbledError
+            raise model_errors.MalformedResponseError
     return bytes(content)
 
 
@@ -111,7 +111,7 @@ async def _translate_refusal(response: httpx2.Response, content: bytes) -> model
     status = response.status_code
     _log.warning("a model server refused to list its models: status %d", status)
     text = content.decode("utf-8", "replace")
-    return sdk_errors.error_of_status(status, text, response.headers, has_pictures=False)
+    return sdk_errors.translate_status(status, text, response.headers, has_pictures=False)
 
 
 def _make_model(model: _ListedModel, server: settings.Model) -> settings.Model:

@@ -37,8 +37,8 @@ class ResponsesLlm:
     ) -> chat_messages.ModelReply:
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         parameters = self._parameters(prompt)
-        if prompt.is_plain:
-            parameters = server_quirks.make_plain(parameters)
+        if prompt.omits_optional_parameters:
+            parameters = server_quirks.drop_optional_parameters(parameters)
         return await self._stream_reply(self._quirks.adapt(parameters), assembler)
 
     async def _stream_reply(
@@ -51,12 +51,14 @@ class ResponsesLlm:
                 async for event in events:
                     failure = _receive_event(event, assembler)
                     if failure:
-                        raise sdk_errors.cut_error(assembler, otherwise=failure)
+                        raise sdk_errors.make_incomplete_reply_error(assembler, fallback=failure)
                     if assembler.exceeds_limit:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
-            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.make_incomplete_reply_error(
+                assembler, fallback=model_errors.MalformedResponseError()
+            )
         return assembler.reply()
 
     async def _open(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
@@ -123,11 +125,11 @@ def _receive_event(
             _receive_end(getattr(event, "response", None), assembler)
         case "response.failed":
             error = getattr(getattr(event, "response", None), "error", None)
-            return sdk_errors.error_of_code(
+            return sdk_errors.translate_code(
                 _text_attribute(error, "code"), _text_attribute(error, "message")
             )
         case "error":
-            return sdk_errors.error_of_code(
+            return sdk_errors.translate_code(
                 _text_attribute(event, "code"), _text_attribute(event, "message")
             )
     return None

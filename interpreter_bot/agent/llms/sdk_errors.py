@@ -38,8 +38,8 @@ _LONG_BASE64: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
 _MAX_TOKENS: Final = 10**9
 
 
-class UnreadableError(Exception):
-    """An event of a stream is no JSON."""
+class MalformedEventError(Exception):
+    """An event of a stream is not JSON."""
 
 
 @contextlib.contextmanager
@@ -49,12 +49,12 @@ def translate(
     """Translate exceptions of the `openai` SDK raised inside.
 
     Args:
-        assembler: has what was received until then.
-        api_key: is removed from the text of errors.
+        assembler: has the part of the reply that was received.
+        api_key: removed from the text of errors.
     """
     try:
         yield
-    except (openai.OpenAIError, UnreadableError) as error:
+    except (openai.OpenAIError, MalformedEventError) as error:
         failure = _translate_error(error, has_pictures=assembler.has_pictures)
         raise_translated(error, failure, assembler, api_key=api_key)
 
@@ -66,61 +66,61 @@ def raise_translated(
     *,
     api_key: str,
 ) -> None:
-    """Log an SDK's exception without our key, and raise what it stands for.
+    """Log an SDK's exception without the bot's key, and raise its translation.
 
-    A reply that is complete stays so, even if the connection then fails: nothing is raised.
+    If the reply was complete before the connection failed, nothing is raised.
 
     Args:
         error: the exception.
-        failure: its translation, if nothing of a reply had come yet.
+        failure: the translation to raise if no part of a reply was received.
         assembler: see `translate`.
         api_key: see `translate`.
     """
     _redact_key(error, api_key)
     _log.warning("a model failed: %s: %s", type(failure).__name__, _describe_for_log(error))
     if assembler.finish is None:
-        raise cut_error(assembler, otherwise=failure) from error
+        raise make_incomplete_reply_error(assembler, fallback=failure) from error
 
 
-def cut_error(
-    assembler: model_reply_assembly.ModelReplyAssembler, *, otherwise: model_errors.ModelError
+def make_incomplete_reply_error(
+    assembler: model_reply_assembly.ModelReplyAssembler, *, fallback: model_errors.ModelError
 ) -> model_errors.ModelError:
-    """Return a `CutError` with the partial reply; `otherwise` if nothing had come yet."""
-    if not assembler.has_received or isinstance(otherwise, model_errors.RefusedError):
-        return otherwise
-    return model_errors.CutError(assembler.reply(is_whole=False))
+    """Make an `IncompleteReplyError` with the partial reply; `fallback` if none was received."""
+    if not assembler.has_received or isinstance(fallback, model_errors.RefusedError):
+        return fallback
+    return model_errors.IncompleteReplyError(assembler.reply(is_whole=False))
 
 
 def _translate_error(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
     match error:
         case openai.APITimeoutError():
-            return model_errors.SilentError()
+            return model_errors.ResponseTimeoutError()
         case openai.APIConnectionError():
             return model_errors.UnreachableError()
         case openai.APIStatusError():
             text = f"{error.code} {error.type} {error.message}"
             headers = error.response.headers
-            return error_of_status(error.status_code, text, headers, has_pictures=has_pictures)
-        case openai.APIResponseValidationError() | UnreadableError():
-            return model_errors.GarbledError()
+            return translate_status(error.status_code, text, headers, has_pictures=has_pictures)
+        case openai.APIResponseValidationError() | MalformedEventError():
+            return model_errors.MalformedResponseError()
         case openai.APIError():
-            return error_of_code(str(error.code or error.type or ""), error.message)
+            return translate_code(str(error.code or error.type or ""), error.message)
         case _:
             return model_errors.RequestRefusedError()
 
 
-def error_of_status(
+def translate_status(
     status_code: int, text: str, headers: Mapping[str, str], *, has_pictures: bool
 ) -> model_errors.ModelError:
-    """Return the error that a server's refusal of a request stands for.
+    """Translate a refused request to an error.
 
     Args:
-        status_code: of HTTP.
-        text: codes and words of the refusal.
-        headers: of the response, in which it may say how long to wait.
+        status_code: the HTTP status.
+        text: the codes and the message of the refusal.
+        headers: the response's headers, which may name a time to wait.
         has_pictures: the request contained pictures.
     """
-    wait = retry_after_seconds(headers)
+    wait = read_retry_after_seconds(headers)
     match status_code:
         case 401 | 403:
             return model_errors.KeyRefusedError()
@@ -144,11 +144,11 @@ def error_of_status(
             return model_errors.OverloadedError(retry_after_seconds=wait)
         case status if status >= 500 and not _CONTEXT_WORDS.search(text):
             return model_errors.OverloadedError(retry_after_seconds=wait)
-    return _error_of_words(text) or model_errors.RequestRefusedError()
+    return _translate_words(text) or model_errors.RequestRefusedError()
 
 
-def _error_of_words(text: str) -> model_errors.ModelError | None:
-    """Return the error that a message's words name; servers have no common codes."""
+def _translate_words(text: str) -> model_errors.ModelError | None:
+    """Translate the words of a message, because servers have no common codes."""
     if _QUOTA_WORDS.search(text):
         return model_errors.QuotaError()
     if _CONTEXT_WORDS.search(text):
@@ -158,18 +158,18 @@ def _error_of_words(text: str) -> model_errors.ModelError | None:
     return None
 
 
-def error_of_code(code: str, message: str) -> model_errors.ModelError:
-    """Return the error for a code that came inside a stream."""
+def translate_code(code: str, message: str) -> model_errors.ModelError:
+    """Translate an error code that was received in a stream."""
     text = f"{code} {message}"
     if "rate_limit" in text and not _QUOTA_WORDS.search(text):
         return model_errors.RateLimitedError()
     if _REASONING_REFUSED_CODE in text:
         return model_errors.RequestRefusedError()
-    return _error_of_words(text) or model_errors.OverloadedError()
+    return _translate_words(text) or model_errors.OverloadedError()
 
 
-def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return how long a server asks us to wait: given as milliseconds, seconds or a date."""
+def read_retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the wait that a server asks for, in milliseconds, in seconds, or as a date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with contextlib.suppress(KeyError, ValueError):
             seconds = float(headers[name]) * unit
@@ -183,7 +183,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _redact_key(error: Exception, api_key: str) -> None:
-    """Remove our key from an error, which servers may quote."""
+    """Remove the bot's key from an error, because servers may quote it."""
 
     def redact(value: str) -> str:
         return _SECRET.sub(redaction.REDACTED, redaction.redact(value, [api_key]))
@@ -207,11 +207,11 @@ def _describe_for_log(error: Exception) -> str:
 def read_usage(
     input_tokens: object, output_tokens: object, details: object, other_cached: object = None
 ) -> values.Usage | None:
-    """Read a server's token counts; None if there are none, or they are impossible.
+    """Read a server's token counts; None if they are missing or impossible.
 
     Args:
-        input_tokens: of the whole input.
-        output_tokens: of the output.
+        input_tokens: the count of the whole input, including cached tokens.
+        output_tokens: the count of the output.
         details: has `cached_tokens` and `cache_write_tokens`.
         other_cached: the cached tokens, if the server reports them under another name.
     """
@@ -234,7 +234,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def read_finish(reason: object) -> chat_messages.Finish | None:
-    """Read why a reply ended; None for no known reason."""
+    """Read why a reply ended; None if the server does not say."""
     match reason:
         case "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded":
             return chat_messages.Finish.LENGTH

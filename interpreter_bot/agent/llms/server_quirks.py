@@ -88,8 +88,8 @@ def find_quirks(model: settings.Model) -> Quirks:
     )
 
 
-def make_plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without anything that an unknown server may refuse."""
+def drop_optional_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return a request without the parameters that an unknown server may refuse."""
     return Quirks(_OPTIONAL_PARAMETERS).adapt(parameters)
 
 

@@ -36,7 +36,7 @@ async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
         outcome = await stage.run()
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
     money = decimal.Decimal("0.00106")
-    assert outcome.spent == values.Usage(1000, 50, False, 600, 100, steps=1, money=money)
+    assert outcome.usage == values.Usage(1000, 50, False, 600, 100, steps=1, money=money)
 
 
 @pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
@@ -44,8 +44,8 @@ async def test_cached_tokens_by_other_names_are_read(name):
     reply = server.text("ok", usage=(1000, 50), usage_fields={name: 400})
     async with scripts.stage([reply], input_price="1", cached_price="0.5") as stage:
         outcome = await stage.run()
-    assert outcome.spent.cached_tokens == 400
-    assert outcome.spent.money == decimal.Decimal("0.0008")
+    assert outcome.usage.cached_tokens == 400
+    assert outcome.usage.money == decimal.Decimal("0.0008")
 
 
 async def test_cached_tokens_cost_what_others_do_where_no_price_is_set():
@@ -53,7 +53,7 @@ async def test_cached_tokens_cost_what_others_do_where_no_price_is_set():
     reply = server.text("ok", usage=(1000, 0), usage_fields=counted)
     async with scripts.stage([reply], input_price="1") as stage:
         outcome = await stage.run()
-    assert outcome.spent.money == decimal.Decimal("0.001")
+    assert outcome.usage.money == decimal.Decimal("0.001")
 
 
 async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
@@ -83,10 +83,10 @@ async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, 
     reply = server.text("ok", usage=(1000, 0), usage_fields={name: details})
     async with scripts.stage([reply], protocol=protocol, input_price="1") as stage:
         outcome = await stage.run()
-    usage = outcome.spent
+    usage = outcome.usage
     assert not usage.is_estimated
     assert 0 <= usage.cached_tokens <= usage.cached_tokens + usage.cache_write_tokens <= 1000
-    assert outcome.spent.money == decimal.Decimal("0.001")
+    assert outcome.usage.money == decimal.Decimal("0.001")
 
 
 @pytest.mark.parametrize("usage", [(-5, 10), (10**30, 1), ("many", 1), (1.5, 2)])
@@ -96,8 +96,8 @@ async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
     async with scripts.stage([reply], protocol=protocol) as stage:
         outcome = await stage.run()
     assert outcome.text == "ok"
-    assert outcome.spent.is_estimated
-    assert 0 < outcome.spent.tokens < 100_000
+    assert outcome.usage.is_estimated
+    assert 0 < outcome.usage.tokens < 100_000
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses"])

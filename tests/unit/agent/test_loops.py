@@ -22,7 +22,7 @@ async def test_code_is_run_and_its_output_answered(protocol):
     replies = [server.code("print(6*7)", "Let me see. "), server.text("It is ", "42.")]
     async with scripts.stage(replies, scripts.printed("42\n"), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text, outcome.sentence) == (
+    assert (outcome.kind, outcome.text, outcome.sentence) == (
         OutcomeKind.ANSWERED,
         "It is 42.",
         "",
@@ -33,7 +33,7 @@ async def test_code_is_run_and_its_output_answered(protocol):
     kinds = [kind for kind, _ in stage.observer.seen if kind not in ("text", "writing")]
     assert kinds == ["step", "usage", "code", "output", "finished", "step", "usage"]
     assert "42" in json.dumps(stage.server.requests[1].messages[-1])
-    assert outcome.spent == values.Usage(200, 40, steps=2)
+    assert outcome.usage == values.Usage(200, 40, steps=2)
 
 
 @PROTOCOLS
@@ -42,7 +42,7 @@ async def test_error_is_fed_back_and_repaired(protocol):
     played = [scripts.raised(), scripts.printed("1")]
     async with scripts.stage(replies, *played, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.ANSWERED
+    assert outcome.kind is OutcomeKind.ANSWERED
     assert "NameError: name 'x' is not defined" in json.dumps(stage.server.requests[1].messages)
     assert "temperature" not in stage.server.requests[0].body
     if protocol != "anthropic":
@@ -58,7 +58,7 @@ async def test_a_key_that_cannot_be_sent_ends_the_turn_in_a_sentence(protocol):
         async with asyncio.timeout(30):
             outcome = await stage.run()
         await stage.catalogue.close()
-    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert "request" in outcome.sentence or "refused the API key" in outcome.sentence
     assert stage.server.requests == []
 
@@ -74,7 +74,7 @@ async def test_code_that_a_person_declines_is_no_failure(protocol):
             )
 
         outcome = await stage.run(approve=decline)
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "What then?")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "What then?")
     assert stage.environment.ran == []
     assert set(stage.observer.contents("announcement")) == {"Not run: declined."}
     told = json.dumps(stage.server.requests[-1].messages)
@@ -87,7 +87,7 @@ async def test_half_a_character_from_a_model_fails_no_later_request(protocol):
     replies = [server.code("print('\ud800')", "Half: \ud83d."), server.text("Whole.")]
     async with scripts.stage(replies, scripts.printed("\udc00"), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "Whole.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "Whole.")
     assert "Half: \ufffd." in json.dumps(stage.server.requests[1].messages, ensure_ascii=False)
 
 
@@ -142,7 +142,7 @@ async def test_malformed_arguments_are_read_leniently(arguments):
     replies = [server.call("run_code", arguments), server.text("1")]
     async with scripts.stage(replies, scripts.printed("1")) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.ANSWERED
+    assert outcome.kind is OutcomeKind.ANSWERED
     assert stage.environment.ran == ["print(1)"]
 
 
@@ -160,7 +160,7 @@ async def test_unreadable_calls_end_the_turn():
     replies = [server.call("browse", {"n": n}) for n in range(4)]
     async with scripts.stage(replies) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.MALFORMED
+    assert outcome.kind is OutcomeKind.MALFORMED
     assert outcome.sentence
 
 
@@ -173,7 +173,7 @@ async def test_identical_repeat_is_refused_and_then_an_answer_demanded():
     ]
     async with scripts.stage(replies, ([], scripts.OK)) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "There it is.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "There it is.")
     assert stage.environment.ran == ["plt.show()"]
     assert "exactly the code that ran just before" in json.dumps(stage.server.requests[2].messages)
     assert stage.server.requests[3].body["tool_choice"] == "none"
@@ -188,7 +188,7 @@ async def test_model_that_repeats_for_ever_is_stuck(protocol):
 
     async with scripts.stage(reply, ([], scripts.OK), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.STUCK
+    assert outcome.kind is OutcomeKind.STUCK
     assert len(stage.server.requests) == 4
 
 
@@ -196,7 +196,7 @@ async def test_the_same_error_again_and_again_ends_the_turn():
     replies = [server.code(f"x + {n}") for n in range(4)]
     async with scripts.stage(replies, *[scripts.raised() for _ in range(4)]) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.STUCK
+    assert outcome.kind is OutcomeKind.STUCK
     assert "NameError: name 'x' is not defined" in outcome.sentence
     assert isinstance(stage.transcript.entries[-1], chat_messages.ToolResult)
 
@@ -205,7 +205,7 @@ async def test_different_errors_without_end_end_the_turn():
     played = [scripts.raised(message=str(n)) for n in range(8)]
     async with scripts.stage([server.code(f"x{n}") for n in range(8)], *played) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.STUCK
+    assert outcome.kind is OutcomeKind.STUCK
 
 
 async def test_steps_are_capped_and_the_last_is_an_answer():
@@ -217,8 +217,8 @@ async def test_steps_are_capped_and_the_last_is_an_answer():
     played = [scripts.printed(str(n)) for n in range(4)]
     async with scripts.stage(reply, *played, turn={"steps": 5}) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "This far I came.")
-    assert outcome.spent.steps == 5
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "This far I came.")
+    assert outcome.usage.steps == 5
 
 
 async def test_model_that_calls_even_at_the_last_step_is_out_of_budget():
@@ -226,7 +226,7 @@ async def test_model_that_calls_even_at_the_last_step_is_out_of_budget():
     replies = [server.code(f"print({n})") for n in range(3)]
     async with scripts.stage(replies, *played, turn={"steps": 3}) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
+    assert outcome.kind is OutcomeKind.OUT_OF_BUDGET
     assert outcome.sentence == "This took all 3 steps that a request may take."
 
 
@@ -235,7 +235,7 @@ async def test_run_that_was_refused_is_told_and_may_be_repeated():
     replies = [server.code("1"), server.code("1"), server.text("1")]
     async with scripts.stage(replies, *played) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.ANSWERED
+    assert outcome.kind is OutcomeKind.ANSWERED
     assert stage.environment.ran == ["1", "1"]
     assert "Python is busy everywhere" in json.dumps(stage.server.requests[1].messages)
 
@@ -267,10 +267,10 @@ async def test_stop_closes_the_stream_at_once_and_keeps_what_was_said(protocol):
         stop.set()
         outcome = await running
         await stage.server.wait_until_closed()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.STOPPED, "One, two,")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.STOPPED, "One, two,")
     assert stage.transcript.entries[-1] == chat_messages.AssistantMessage("One, two, ")
-    assert outcome.spent.is_estimated
-    assert outcome.spent.steps == 1
+    assert outcome.usage.is_estimated
+    assert outcome.usage.steps == 1
 
 
 async def test_stop_interrupts_code_and_keeps_what_it_showed():
@@ -281,7 +281,7 @@ async def test_stop_interrupts_code_and_keeps_what_it_showed():
         await stage.observer.until("output")
         stop.set()
         outcome = await running
-    assert outcome.ending is OutcomeKind.STOPPED
+    assert outcome.kind is OutcomeKind.STOPPED
     assert stage.environment.interrupted == 1
     said, answered = stage.transcript.entries[-2:]
     assert answered.call_id == said.calls[0].id
@@ -307,7 +307,7 @@ async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
     replies = [server.code("sleep()")]
     async with scripts.stage(replies, ([], None), turn={"seconds": 30}) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
+    assert outcome.kind is OutcomeKind.OUT_OF_BUDGET
     assert stage.environment.interrupted == 1
 
 
@@ -328,7 +328,7 @@ async def test_cut_answer_is_gone_on_with(protocol):
     replies = [server.text("It is", fault="cut"), server.text(" 42.")]
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
     assert stage.observer.all_text == "It is 42."
 
 
@@ -339,7 +339,7 @@ async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, faul
     replies = [server.text(word, fault=fault) for word in ("a", "b", "c")]
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.CUT, "abc")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.CUT, "abc")
     assert (
         outcome.sentence
         == "The connection to the model was lost in the middle of its answer. Ask again."
@@ -372,7 +372,7 @@ async def test_refusal_is_an_ending(protocol):
     replies = [server.Reply(refusal=["I can't ", "help."])]
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.REFUSED, "I can't help.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.REFUSED, "I can't help.")
     assert outcome.sentence == "The model's provider refused this request. Ask in other words."
 
 
@@ -382,7 +382,7 @@ async def test_content_filter_is_an_ending(protocol):
         [server.text("So", finish="content_filter")], protocol=protocol
     ) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.REFUSED, "So")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.REFUSED, "So")
 
 
 @PROTOCOLS
@@ -390,7 +390,7 @@ async def test_empty_answer_is_asked_again_and_ends(protocol):
     async with scripts.stage([server.text(), server.text("Hi.")], protocol=protocol) as stage:
         assert (await stage.run()).text == "Hi."
     async with scripts.stage([server.text() for _ in range(3)], protocol=protocol) as stage:
-        assert (await stage.run()).ending is OutcomeKind.EMPTY
+        assert (await stage.run()).kind is OutcomeKind.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     async with scripts.stage([reply] * tries) as stage:
         outcome = await stage.run()
     assert outcome.sentence == str(model_errors.name_server(failure(), stage.catalogue.model()))
-    assert outcome.spent.money == 0
+    assert outcome.usage.money == 0
     assert stage.waits == []
 
 
@@ -422,9 +422,9 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
         (server.failure(500), model_errors.OverloadedError),
         (server.failure(429), model_errors.RateLimitedError),
         (server.Reply(fault="cut"), model_errors.UnreachableError),
-        (server.Reply(fault="garbage"), model_errors.GarbledError),
-        (server.Reply(fault="html"), model_errors.GarbledError),
-        (server.Reply(fault="stall"), model_errors.SilentError),
+        (server.Reply(fault="garbage"), model_errors.MalformedResponseError),
+        (server.Reply(fault="html"), model_errors.MalformedResponseError),
+        (server.Reply(fault="stall"), model_errors.ResponseTimeoutError),
     ],
 )
 async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
@@ -432,7 +432,7 @@ async def test_passing_failures_are_retried_and_then_said(protocol, reply, failu
     async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
         outcome = await stage.run()
     expected = model_errors.name_server(failure(), stage.catalogue.model())
-    assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
+    assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
     assert len(stage.waits) == 2
     assert stage.waits[1] > stage.waits[0]
 
@@ -489,7 +489,7 @@ async def test_old_turns_are_summarised_when_the_window_is_full():
     said = json.dumps(stage.server.requests[1].messages)
     assert "They wanted apples." in said
     assert "apples apples" not in said
-    assert outcome.spent.tokens == 240
+    assert outcome.usage.tokens == 240
 
 
 async def test_old_turns_are_noted_where_the_summary_fails():
@@ -519,7 +519,7 @@ async def test_money_is_counted_exactly():
         replies, scripts.printed("1"), input_price="0.15", output_price="0.60"
     ) as stage:
         outcome = await stage.run()
-    assert outcome.spent.money == decimal.Decimal("0.00057465")
+    assert outcome.usage.money == decimal.Decimal("0.00057465")
     assert [spent.money for spent in stage.observer.contents("usage")] == [
         decimal.Decimal("0.0002187"),
         decimal.Decimal("0.00057465"),
@@ -535,9 +535,9 @@ async def test_no_call_is_made_that_money_does_not_cover():
         reply, *played, turn={"money": "0.01"}, input_price="1", output_price="10"
     ) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
+    assert outcome.kind is OutcomeKind.OUT_OF_BUDGET
     assert outcome.sentence == "This would cost more than 0.01, the most for one request."
-    assert outcome.spent.money <= decimal.Decimal("0.01")
+    assert outcome.usage.money <= decimal.Decimal("0.01")
     assert stage.server.requests[0].body["max_tokens"] < 1000
 
 
@@ -550,7 +550,7 @@ async def test_allowance_is_asked_before_each_call():
 
     async with scripts.stage([server.code("1")], scripts.printed("1")) as stage:
         outcome = await stage.run(allowance=allowance)
-    assert (outcome.ending, outcome.sentence) == (
+    assert (outcome.kind, outcome.sentence) == (
         OutcomeKind.OUT_OF_BUDGET,
         "Your day's money is used up.",
     )
@@ -587,7 +587,7 @@ async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
     replies = [server.code("1/0")] * 3
     async with scripts.stage(replies, scripts.raised("ZeroDivisionError", "no")) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.STUCK
+    assert outcome.kind is OutcomeKind.STUCK
     assert outcome.sentence.startswith(
         "The code failed again and again (ZeroDivisionError: no). Ask in other words"
     )
@@ -597,9 +597,9 @@ async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
 async def test_usage_is_estimated_where_the_server_does_not_count(usage):
     async with scripts.stage([server.text("Hello there.", usage=usage)]) as stage:
         outcome = await stage.run()
-    assert outcome.spent.is_estimated
-    assert outcome.spent.input_tokens > 0
-    assert outcome.spent.output_tokens > 0
+    assert outcome.usage.is_estimated
+    assert outcome.usage.input_tokens > 0
+    assert outcome.usage.output_tokens > 0
 
 
 @pytest.mark.parametrize("protocol", ["chat", "auto"])
@@ -610,7 +610,7 @@ async def test_calls_count_in_an_estimate_however_they_were_made(protocol):
         replies[0] = server.call("list_files", {"of": "x" * 3200}, usage=None)
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.spent.output_tokens > 1000
+    assert outcome.usage.output_tokens > 1000
 
 
 async def test_summary_that_breaks_off_is_paid_for():
@@ -627,8 +627,8 @@ async def test_summary_that_breaks_off_is_paid_for():
         stage.transcript.add_user_message("And now pears?")
         outcome = await stage.run()
     assert outcome.text == "Pears."
-    assert outcome.spent.steps == 1
-    assert outcome.spent.input_tokens > 500
+    assert outcome.usage.steps == 1
+    assert outcome.usage.input_tokens > 500
 
 
 async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown():
@@ -639,7 +639,7 @@ async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown(
         running = asyncio.create_task(stage.run(stop=stop))
         await stage.observer.until("output")
         stop.set()
-        assert (await running).ending is OutcomeKind.STOPPED
+        assert (await running).kind is OutcomeKind.STOPPED
     ran, waited = stage.transcript.entries[-2:]
     assert "half" in ran.text
     assert waited.text == "[This was not run: the turn was over before.]"
@@ -649,7 +649,7 @@ async def test_endless_answer_is_cut():
     replies = [server.text(*["word " * 200] * 50, fault="stall") for _ in range(3)]
     async with scripts.stage(replies, answer_tokens=64) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.CUT
+    assert outcome.kind is OutcomeKind.CUT
     assert len(outcome.text) < 20_000
 
 
@@ -712,7 +712,7 @@ async def test_a_file_that_exists_is_never_said_to_be_missing(name):
     files = {name: b"x"}
     async with scripts.stage(replies, scripts.printed("ok"), protocol="chat", files=files) as stage:
         outcome = await stage.run()
-    assert outcome.spent.steps == 2
+    assert outcome.usage.steps == 2
     assert not outcome.missing_files
 
 
@@ -721,13 +721,13 @@ async def test_figures_are_the_models_own_affair():
     question = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nMean?"
     async with scripts.stage(replies, protocol="chat", question=question) as stage:
         outcome = await stage.run()
-    assert (outcome.text, outcome.spent.steps) == ("The mean is 73.2.", 1)
+    assert (outcome.text, outcome.usage.steps) == ("The mean is 73.2.", 1)
 
 
 async def test_a_second_try_that_fails_leaves_the_first_answer_and_what_is_wrong_with_it():
     replies = [server.text("I saved `mean.csv`."), server.Reply(status=401)]
     async with scripts.stage(replies, protocol="chat") as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert outcome.text == "I saved `mean.csv`."
     assert outcome.missing_files == ("mean.csv",)

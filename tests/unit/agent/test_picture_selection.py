@@ -237,4 +237,4 @@ async def test_a_refused_picture_ends_in_no_loop():
     refusals = [server.failure(400, "image: no")] * 5
     async with scripts.stage([server.code("1"), *refusals], plotted()) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE

@@ -187,7 +187,7 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     async with staged([reply] * tries, patience={"retries": 0}) as stage:
         outcome = await stage.run()
         expected = model_errors.name_server(failure(), stage.catalogue.model())
-    assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
+    assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
 
 
 async def test_what_stops_a_reply_at_the_end_of_the_window_is_gone_on_with():
@@ -226,5 +226,5 @@ async def test_a_setting_beyond_what_the_model_can_write_is_bounded_by_its_serve
         stage.transcript.add_user_message("Sure?")
         await stage.run()
         answered = [one.body["max_tokens"] for one in stage.server.requests]
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
     assert answered == [4000, 4000]

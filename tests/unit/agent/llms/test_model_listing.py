@@ -42,7 +42,7 @@ async def test_an_endless_list_is_not_read_to_its_end():
             sent += 65536
 
     async with server(answer) as model:
-        with pytest.raises(model_errors.GarbledError):
+        with pytest.raises(model_errors.MalformedResponseError):
             await model_listing.list_models(model, "")
     # And what the system buffers.
     assert sent < 32 * 1024 * 1024
@@ -53,7 +53,7 @@ async def test_what_is_packed_is_not_unpacked():
         return web.Response(body=gzip.compress(LIST), headers={"Content-Encoding": "gzip"})
 
     async with server(answer) as model:
-        with pytest.raises(model_errors.GarbledError):
+        with pytest.raises(model_errors.MalformedResponseError):
             await model_listing.list_models(model, "")
 
 
@@ -67,7 +67,7 @@ async def test_a_list_that_comes_drop_by_drop_is_waited_for_only_so_long():
             await asyncio.sleep(0.1)
 
     async with server(answer) as model, asyncio.timeout(10):
-        with pytest.raises(model_errors.SilentError):
+        with pytest.raises(model_errors.ResponseTimeoutError):
             await model_listing.list_models(model, "")
 
 

@@ -154,7 +154,7 @@ async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, model_
         stage.observer.emit = forget_first
         outcome = await stage.run()
         assert len(stage.server.refusals) == 1
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "b")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "b")
     kept = [
         one.reasoning
         for one in stage.transcript.entries
@@ -176,7 +176,7 @@ async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(e
         stage.transcript.add_user_message("more")
         outcome = await stage.run()
         assert len(stage.server.refusals) == 1
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "b")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "b")
     kept = [
         one.reasoning
         for one in stage.transcript.entries
@@ -250,7 +250,7 @@ async def test_endless_reasoning_is_hung_up_on():
     async with scripts.stage(
         [server.text("a")] * 3, serving={"reasoning": model}, answer_tokens=1000
     ) as stage:
-        assert (await stage.run()).ending is OutcomeKind.CUT
+        assert (await stage.run()).kind is OutcomeKind.CUT
 
 
 def test_a_conversation_keeps_a_bounded_amount_of_it():
@@ -288,7 +288,7 @@ async def test_nothing_of_it_is_shown_or_logged(caplog):
     sealed = "gAAA" + "Q" * 5000
     refusal = server.failure(400, f"this {sealed} and data:image/png;base64,{'iVBOR' * 500}")
     async with scripts.stage([refusal] * 3) as stage:
-        assert (await stage.run()).ending is OutcomeKind.UNREACHABLE
+        assert (await stage.run()).kind is OutcomeKind.UNREACHABLE
     assert "a model failed" in caplog.text
     assert "QQQQ" not in caplog.text
     assert "iVBORiVBOR" not in caplog.text

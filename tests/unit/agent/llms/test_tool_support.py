@@ -33,7 +33,7 @@ async def test_fenced_block_is_run_and_what_follows_is_dropped():
     async with scripts.stage(replies, scripts.printed("42"), protocol="fenced") as stage:
         outcome = await stage.run()
         await stage.server.wait_until_closed()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
     assert stage.observer.all_text == "Let me see.\nIt is 42."
     assert "tools" not in stage.server.requests[0].body
     roles = [one["role"] for one in stage.server.requests[1].messages]
@@ -72,7 +72,7 @@ async def test_call_in_an_unknown_markup_is_not_run_and_the_model_is_told(protoc
     replies = [server.text(*unknown), server.code("1"), server.text("Done.")]
     async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "Done.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "Done.")
     assert stage.environment.ran == ["1"]
     assert "nothing was run" in json.dumps(stage.server.requests[1].messages[-1])
 
@@ -81,7 +81,7 @@ async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
     replies = [server.text("<call:run_code>print(1)</call>")] * 4
     async with scripts.stage(replies) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.MALFORMED, "")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.MALFORMED, "")
     assert (
         outcome.sentence
         == "The model tried to run code in a form that the bot cannot read. Ask again."
@@ -137,7 +137,7 @@ async def test_answer_that_ends_in_a_stray_tag_is_an_answer():
         await stage.run()
         stage.transcript.add_user_message("Sure?")
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
+    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
 
 
 async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
@@ -213,7 +213,7 @@ async def test_server_that_refuses_everything_is_asked_a_few_times():
     replies = [server.failure(400, "no")] * 3
     async with scripts.stage(replies) as stage:
         outcome = await stage.run()
-    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert outcome.kind is OutcomeKind.UNREACHABLE
     assert offered(stage) == [True, True, False]
 
 
@@ -263,7 +263,7 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
         outcome = await stage.run()
     assert outcome.text == "It is 4.5."
     # Three prompts of 100 tokens; the second, with the first answer in it, was not counted.
-    usage = outcome.spent
+    usage = outcome.usage
     assert (usage.input_tokens, usage.is_estimated) == (100 + 120 + 100, True)
     assert 20 + 20 < usage.output_tokens < 100
     assert stage.observer.all_text == "Let me see.\nIt is 4.5."
@@ -520,7 +520,7 @@ def test_no_model_is_said():
     ],
 )
 def test_wait_is_read_as_servers_write_it(headers, seconds):
-    assert sdk_errors.retry_after_seconds(headers) == seconds
+    assert sdk_errors.read_retry_after_seconds(headers) == seconds
 
 
 @pytest.mark.parametrize("clock", [0.0, 1799.0])
