@@ -1,6 +1,5 @@
-"""Measurements: what was promised, taken in one run beside the alternative it was promised against.
+"""Benchmarks: each compares a figure with its bar, and often with an alternative in the same run.
 
-A subject is a file with `run(effort)`, which returns `metrics.Measure`s. No figure is known in
-advance here: only the bars are, and where they come from is the issue that set them. What
-never belongs here: anything the bot itself needs, or a test.
+A subject is a module with `run(effort)`, which returns `metrics.Measure`s. The package holds no
+expected figures, only bars. The bot itself never imports it, and tests belong in `tests`.
 """

@@ -1,6 +1,6 @@
 """`python -m bench [NAME]… [--quick]`: measure, print a table, write the raw results.
 
-`python -m bench engine` measures what the engine promises, into results/engine.json.
+`python -m bench engine` measures only the engine, into results/engine.json.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from bench import output_floods as floods
 
 _RESULTS = pathlib.Path(__file__).parent / "results"
 _Run = Callable[[sample_sizes.Effort], Awaitable[list[metrics.Measure]]]
-# By the group whose results share a file.
+# Subjects by group; the results of a group share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {
         "warm": first_result_latency.run,
@@ -57,8 +57,8 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "hostility": {"fuzz": fuzz.run},
     "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
     "snapshots": {"snapshots": snapshots.run},
-    "placements": {"placements": fleets.placements},
-    "fleet": {"fleet": fleets.simulation},
+    "placements": {"placements": fleets.measure_placements},
+    "fleet": {"fleet": fleets.simulate_fleet},
     "chaos": {"chaos": chaos.run},
     "fleet_crowd": {"fleet_crowd": chaos.run_crowd},
     "kills": {"kills": kills.run},
@@ -66,7 +66,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},
     "browser_timings": {"browser_timings": browser_timings.run},
 }
-# What the engine promises, in one table and one file; measured only if it is named.
+# The engine's subjects, also in one table and one file; measured only on request.
 _ENGINE: dict[str, _Run] = {
     "warm": first_result_latency.run,
     "snapshots": snapshots.run,
@@ -77,20 +77,24 @@ _ENGINE: dict[str, _Run] = {
 
 
 def main() -> int:
-    """Run what the command line names; 1 where it asks for strictness and a bar was missed."""
+    """Run the subjects on the command line; return 1 if `--strict` is set and a bar was missed."""
     arguments = _parser().parse_args()
     effort = sample_sizes.QUICK if arguments.quick else sample_sizes.FULL
-    named = set(arguments.names) or set(_GROUPS)
+    requested_names = set(arguments.names) or set(_GROUPS)
     is_met = True
-    groups = {"engine": _ENGINE} if named == {"engine"} else _GROUPS
+    groups = {"engine": _ENGINE} if requested_names == {"engine"} else _GROUPS
     for group, subjects in groups.items():
-        chosen = {name: run for name, run in subjects.items() if group in named or name in named}
-        if not chosen:
+        selected = {
+            name: run
+            for name, run in subjects.items()
+            if group in requested_names or name in requested_names
+        }
+        if not selected:
             continue
         machine = machine_descriptions.describe()
-        measures = asyncio.run(_measure(chosen, effort))
-        # Less than everything never replaces everything.
-        is_whole = chosen == subjects and not arguments.quick
+        measures = asyncio.run(_measure(selected, effort))
+        # A partial run never replaces the results of a whole one.
+        is_whole = selected == subjects and not arguments.quick
         path = _RESULTS / (f"{group}.json" if is_whole else f"{group}.partial.json")
         reports.write(path, machine, measures)
         print(f"Raw results: {path}")
@@ -101,12 +105,12 @@ def main() -> int:
 async def _measure(subjects: dict[str, _Run], effort: sample_sizes.Effort) -> list[metrics.Measure]:
     measures: list[metrics.Measure] = []
     for name, run in subjects.items():
-        started = time.monotonic()
+        start_time = time.monotonic()
         print(f"{name} …", end=" ", flush=True)
-        measures += (measured := await run(effort))
-        print(f"{time.monotonic() - started:.0f} s", flush=True)
-        # At once, as a later subject may fail.
-        reports.show(measured)
+        measures += (subject_measures := await run(effort))
+        print(f"{time.monotonic() - start_time:.0f} s", flush=True)
+        # Printed now, because a later subject may fail.
+        reports.show(subject_measures)
     return measures
 
 
@@ -114,11 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     names = [name for group, subjects in _GROUPS.items() for name in (group, *subjects)]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; by default all; or engine"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(names)}; by default all; or engine",
     )
     parser.add_argument("--quick", action="store_true", help="measure less, for a first look")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar was missed")
-    parser.set_defaults(known=names)
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bar was missed")
     return parser
 
 

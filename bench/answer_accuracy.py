@@ -1,8 +1,8 @@
-"""How many plain questions about a table a small model answers right, end to end.
+"""Count the plain questions about a table that a small model answers correctly, end to end.
 
-`python -m bench.answer_accuracy --url http://127.0.0.1:8911/v1 --model NAME`: a real kernel, the
-real loop, a model on a server of this machine. It takes ten minutes or so, so it is not among what
-`python -m bench` measures. Wrong answers are printed with their code.
+`python -m bench.answer_accuracy --url http://127.0.0.1:8911/v1 --model NAME` uses a real
+kernel, the real agent loop and a model on a server of this machine. It takes about ten minutes, so
+`python -m bench` leaves it out. Wrong answers are printed with their code.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.kernels import pools
 
 _RESULT = pathlib.Path(__file__).parent / "results" / "answers.json"
-# A day like any other, so that the prompt is the same in every run.
+# A fixed day, so that the prompt is the same in every run.
 _TODAY = datetime.date(2026, 7, 1)
 _MAX_FILE_BYTES = 1_000_000
-_STEPS = 10
+_MAX_STEPS = 10
 _CONTEXT_TOKENS = 8192
 _ANSWER_TOKENS = 1024
 # A small model on a busy machine reads a prompt slowly.
-_SILENCE_SECONDS = 1800
+_MAX_SILENCE_SECONDS = 1800
 
 
 class Workbench:
     """One session of a pool.
 
     Attributes:
-        pictures: that code showed.
+        picture_count: how many pictures the code showed.
     """
 
     def __init__(self, pool: pools.Pool, key: str) -> None:
-        self.pictures = 0
+        self.picture_count = 0
         self._pool = pool
         self._key = key
 
@@ -59,7 +59,7 @@ class Workbench:
         self, code: str, *, show: ports.Show, seconds: float | None = None
     ) -> values.Finished:
         def count_and_show(output: values.Output) -> None:
-            self.pictures += isinstance(output, values.Image)
+            self.picture_count += isinstance(output, values.Image)
             show(output)
 
         return await (await self._pool.take(self._key)).execute(code, show=count_and_show)
@@ -76,7 +76,7 @@ class Workbench:
     async def list_files(self) -> Sequence[values.FileInfo]:
         return await (await self._pool.workspace(self._key)).list()
 
-    async def files(self) -> dict[str, bytes]:
+    async def read_files(self) -> dict[str, bytes]:
         names = [info.name for info in await self.list_files()]
         limit = _MAX_FILE_BYTES
         return {name: await self.read_file(name, start=0, max_bytes=limit) for name in names}
@@ -89,8 +89,8 @@ class Workbench:
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         workspace = await self._pool.workspace(self._key)
         async with workspace.read(name, max_bytes=_MAX_FILE_BYTES) as content:
-            whole = b"".join([chunk async for chunk in content])
-        return whole[start : start + max_bytes]
+            data = b"".join([chunk async for chunk in content])
+        return data[start : start + max_bytes]
 
 
 def _print_notice(event: events.TurnEvent) -> None:
@@ -99,16 +99,16 @@ def _print_notice(event: events.TurnEvent) -> None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """The model that is asked, and the pool its code runs in."""
+class Resources:
+    """The tested model, and the pool that runs its code."""
 
     pool: pools.Pool
     llm: ports.Llm
     model: settings.Model
 
 
-def described(subject: questions.Subject) -> str:
-    """Write what a model is told of the file."""
+def describe_table(subject: questions.Subject) -> str:
+    """Describe the file as the bot describes it to a model."""
     size = len(subject.content)
     return observations.describe_file(
         subject.file_name, size, kind="text/csv", details=subject.details
@@ -116,21 +116,23 @@ def described(subject: questions.Subject) -> str:
 
 
 async def ask(
-    means: Means, subject: questions.Subject, question: questions.Question
+    resources: Resources, subject: questions.Subject, question: questions.Question
 ) -> dict[str, Any]:
-    """Take one question through a turn of its own, in a session of its own."""
+    """Ask one question in a new session and check the answer."""
     key = f"{subject.name}: {question.text}"
-    environment = Workbench(means.pool, key)
+    environment = Workbench(resources.pool, key)
     await environment.put(subject.file_name, subject.content)
     transcript = transcripts.Transcript()
-    transcript.add_user_message(f"{described(subject)}\n\n{question.text}")
-    started = time.monotonic()
-    outcome = await _turn(means, transcript, environment)
-    seconds = time.monotonic() - started
+    transcript.add_user_message(f"{describe_table(subject)}\n\n{question.text}")
+    start_time = time.monotonic()
+    outcome = await _run_turn(resources, transcript, environment)
+    seconds = time.monotonic() - start_time
     answer = questions.Answer(
-        text=outcome.text, pictures=environment.pictures, files=await environment.files()
+        text=outcome.text,
+        picture_count=environment.picture_count,
+        files=await environment.read_files(),
     )
-    await means.pool.forget(key)
+    await resources.pool.forget(key)
     is_right = outcome.kind is loops.OutcomeKind.ANSWERED and question.is_right(answer)
     print(f"  {'right' if is_right else 'WRONG'} {seconds:5.0f} s: {question.text}")
     print(f"        {(outcome.text or outcome.sentence)[:200]!r}", flush=True)
@@ -146,36 +148,36 @@ async def ask(
     }
 
 
-async def _turn(
-    means: Means, transcript: transcripts.Transcript, environment: Workbench
+async def _run_turn(
+    resources: Resources, transcript: transcripts.Transcript, environment: Workbench
 ) -> loops.Outcome:
-    limits = settings.TurnLimits(steps=_STEPS)
-    job = loops.TurnSpec(
-        llm=means.llm,
-        model=means.model,
+    limits = settings.TurnLimits(steps=_MAX_STEPS)
+    spec = loops.TurnSpec(
+        llm=resources.llm,
+        model=resources.model,
         limits=limits,
         system=prompt_texts.build_system_prompt(
-            settings.Limits(), today=_TODAY, is_small=means.model.is_small
+            settings.Limits(), today=_TODAY, is_small=resources.model.is_small
         ),
         transcript=transcript,
         environment=environment,
         emit=_print_notice,
-        budget=budgets.Budget(limits, means.model),
+        budget=budgets.Budget(limits, resources.model),
     )
-    return await loops.run(job)
+    return await loops.run(spec)
 
 
-async def measure(means: Means, subject: questions.Subject) -> dict[str, Any]:
-    """Ask everything of one set; prints as it goes."""
-    turns = [await ask(means, subject, question) for question in subject.questions]
-    right = sum(turn["is_right"] for turn in turns)
-    print(f"{subject.name}: {right} of {len(turns)} right", flush=True)
-    return {"right": right, "total": len(turns), "turns": turns}
+async def measure(resources: Resources, subject: questions.Subject) -> dict[str, Any]:
+    """Ask all questions about one table; print each outcome."""
+    turns = [await ask(resources, subject, question) for question in subject.questions]
+    right_count = sum(turn["is_right"] for turn in turns)
+    print(f"{subject.name}: {right_count} of {len(turns)} right", flush=True)
+    return {"right": right_count, "total": len(turns), "turns": turns}
 
 
 @contextlib.asynccontextmanager
-async def means(url: str, name: str, protocol: Any) -> AsyncIterator[Means]:
-    """Open a pool and a model on a server."""
+async def open_resources(url: str, name: str, protocol: Any) -> AsyncIterator[Resources]:
+    """Open a pool, and a client of the model's server."""
     model = settings.Model(
         name=name,
         base_url=url,
@@ -185,29 +187,29 @@ async def means(url: str, name: str, protocol: Any) -> AsyncIterator[Means]:
         answer_tokens=_ANSWER_TOKENS,
         temperature=0.0,
     )
-    patience = settings.Patience(silence_seconds=_SILENCE_SECONDS)
+    patience = settings.Patience(silence_seconds=_MAX_SILENCE_SECONDS)
     async with contextlib.AsyncExitStack() as stack:
         catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
         stack.push_async_callback(catalogue.close)
         pool = await stack.enter_async_context(measured_bots.open_pool(spares=1))
-        yield Means(pool=pool, llm=await catalogue.llm(), model=model)
+        yield Resources(pool=pool, llm=await catalogue.llm(), model=model)
 
 
 async def main(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Ask all sets."""
+    """Ask about all requested tables."""
     machine = machine_descriptions.describe()
     names = arguments.names or list(questions.SUBJECTS)
-    async with means(arguments.url, arguments.model, arguments.protocol) as opened:
-        sets = {name: await measure(opened, questions.SUBJECTS[name]()) for name in names}
+    async with open_resources(arguments.url, arguments.model, arguments.protocol) as resources:
+        results = {name: await measure(resources, questions.SUBJECTS[name]()) for name in names}
     return {
         "machine": machine,
         "model": arguments.model,
-        "right": {name: f"{entry['right']} of {entry['total']}" for name, entry in sets.items()},
-        "sets": sets,
+        "right": {name: f"{entry['right']} of {entry['total']}" for name, entry in results.items()},
+        "sets": results,
     }
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.answer_accuracy", description=__doc__)
     parser.add_argument("--url", required=True, help="the base URL of the model's server")
     parser.add_argument("--model", required=True, help="the model's name on the server")
@@ -218,7 +220,7 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    chosen = _arguments()
+    chosen = _parse_arguments()
     result = asyncio.run(main(chosen))
     chosen.into.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(json.dumps(result["right"]), f"Written: {chosen.into}")

@@ -1,4 +1,4 @@
-"""The bot as people run it: a process that is started again when it is killed, and its host."""
+"""The bot as people run it: a process that is restarted after each kill, and its host process."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _START_SECONDS = 60.0
 
 
 class BotProcess:
-    """A bot with the page and a host of its own, in a directory. Use `running`.
+    """A bot with the page and its own host, all in one directory. Use `running`.
 
     Attributes:
-        pid: of the bot.
-        started: when its process was started last, by `time.monotonic`.
-        paths: its directories.
-        log: what it and its host say of themselves.
-        environment: of its process.
-        on_death: is called when it was killed, before it is started again.
+        pid: the bot's process id.
+        start_time: when the current process was started, by `time.monotonic`.
+        paths: the bot's directories.
+        log: the log file of bot and host.
+        environment: the environment variables of the bot's process.
+        on_death: called after the process ended and before the next one is started.
     """
 
     def __init__(
         self,
-        place: pathlib.Path,
+        directory: pathlib.Path,
         model: settings.Model,
-        key: str,
+        api_key: str,
         *,
         program: Sequence[str] = (sys.executable, "-m", "interpreter_bot", "run"),
     ) -> None:
         self._program = program
-        self.paths = settings.Paths(data=place / "data", runtime=place / "r")
-        self.log = place / "log"
+        self.paths = settings.Paths(data=directory / "data", runtime=directory / "r")
+        self.log = directory / "log"
         self.pid = 0
-        self.started = 0.0
+        self.start_time = 0.0
         self.on_death: Callable[[], None] = lambda: None
-        self._expected = -signal.SIGKILL
+        self._expected_exit_code = -signal.SIGKILL
         self.environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(place),
-            "OPENAI_API_KEY": key,
+            "HOME": str(directory),
+            "OPENAI_API_KEY": api_key,
             "INTERPRETER_BOT_HOST__MODE": "own",
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             "INTERPRETER_BOT_KERNELS__SPARES": "0",
@@ -64,30 +64,30 @@ class BotProcess:
         }
 
     @contextlib.asynccontextmanager
-    async def running(self, at: Callable[[str], None]) -> AsyncIterator[None]:
-        """Run it, again whenever it is killed; `at` is told its address each time."""
-        is_there = asyncio.Event()
+    async def running(self, on_address: Callable[[str], None]) -> AsyncIterator[None]:
+        """Run the bot and restart it after each end; each start calls `on_address`."""
+        has_address = asyncio.Event()
 
-        def told(address: str) -> None:
-            is_there.set()
-            at(address)
+        def handle_address(address: str) -> None:
+            has_address.set()
+            on_address(address)
 
-        task = asyncio.create_task(self._run_on(told), name="a bot")
+        task = asyncio.create_task(self._keep_running(handle_address), name="a bot")
         try:
-            waiting = asyncio.create_task(is_there.wait())
+            address_task = asyncio.create_task(has_address.wait())
             await asyncio.wait(
-                {task, waiting}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                {task, address_task}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if task.done() or not waiting.done():
+            if task.done() or not address_task.done():
                 raise RuntimeError(f"the bot did not start: {self.log.read_text()[-2000:]}")
             yield
         finally:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _run_on(self, at: Callable[[str], None]) -> None:
+    async def _keep_running(self, on_address: Callable[[str], None]) -> None:
         while True:
-            self.started = time.monotonic()
+            self.start_time = time.monotonic()
             with self.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *self._program,
@@ -99,9 +99,9 @@ class BotProcess:
             assert process.stdout is not None
             try:
                 async for line in process.stdout:
-                    if found := _ADDRESS.search(line.decode()):
-                        at(found[0])
-                if await process.wait() != self._expected:
+                    if match := _ADDRESS.search(line.decode()):
+                        on_address(match[0])
+                if await process.wait() != self._expected_exit_code:
                     raise RuntimeError(f"the bot ended: {self.log.read_text()[-2000:]}")
                 self.on_death()
             finally:
@@ -110,52 +110,57 @@ class BotProcess:
                     await process.wait()
 
     def kill(self) -> None:
-        """Kill it -9; it is started again."""
-        self._expected = -signal.SIGKILL
+        """Kill the process with SIGKILL; it is restarted."""
+        self._expected_exit_code = -signal.SIGKILL
         os.kill(self.pid, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Let it end in order; it is started again."""
-        self._expected = 0
+        """End the process with SIGTERM; it is restarted."""
+        self._expected_exit_code = 0
         os.kill(self.pid, signal.SIGTERM)
 
     async def host_pid(self) -> int:
-        """Return the process of the newest host; 0 where there is none just now."""
+        """Return the process id of the newest host; 0 if none answers."""
         try:
             return (await host_processes.read_status(host_sockets.newest_link(self.paths))).pid
         except errors.BotError:
             return 0
 
 
-def all_below(pid: int) -> list[int]:
-    """Return a process and all below it; none where there is none."""
-    found = [pid] if pid else []
-    for one in found:  # Grows while it is walked.
-        found += procfs.children(one)
-    return found
+def list_process_tree(pid: int) -> list[int]:
+    """Return a process and all its descendants; an empty list for pid 0."""
+    pids = [pid] if pid else []
+    for parent in pids:  # The list grows during the loop.
+        pids += procfs.children(parent)
+    return pids
 
 
-def found_below(host: int, what: str) -> int:
-    """Return a process of a host's: its fork server, or the kernel made last; 0 if there is none.
+def find_host_process(host_pid: int, kind: str) -> int:
+    """Return the pid of a host's fork server or of its newest kernel; 0 if there is none.
 
-    They are known by their namespaces of pids: a fork server is the second in one, a kernel in
-    another one within that. What a kernel forked, perhaps to save its variables, comes after it.
-    Without namespaces a kernel is the first child of its keeper, which is one of the fork server.
+    Pid namespaces identify them. A fork server is process 2 of a namespace, and a kernel is process
+    2 of a namespace within that one. Processes that a kernel forks, perhaps to save its variables,
+    have higher numbers. Without namespaces a kernel is the first child of its keeper, and the
+    keeper is a child of the fork server.
     """
-    lines = {
+    matches = {
         pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M)
-        for pid in all_below(host)
+        for pid in list_process_tree(host_pid)
     }
-    spaces = {pid: line[1].split() for pid, line in lines.items() if line is not None}
-    if len({len(names) for names in spaces.values()}) == 1:
+    namespace_pids = {pid: match[1].split() for pid, match in matches.items() if match is not None}
+    if len({len(numbers) for numbers in namespace_pids.values()}) == 1:
         servers = [
             pid
-            for pid in procfs.children(host)
+            for pid in procfs.children(host_pid)
             if b"guest/__main__.py" in procfs.read(f"/proc/{pid}/cmdline")
         ]
         keepers = [keeper for server in servers for keeper in procfs.children(server)]
         kernels = [pid for keeper in keepers for pid in procfs.children(keeper)[:1]]
-        return max(kernels if what == "kernel" else servers, default=0)
-    depth = 3 if what == "kernel" else 2
-    seconds = (pid for pid, names in spaces.items() if len(names) == depth and names[-1] == b"2")
-    return max(seconds, default=0)
+        return max(kernels if kind == "kernel" else servers, default=0)
+    depth = 3 if kind == "kernel" else 2
+    candidates = (
+        pid
+        for pid, numbers in namespace_pids.items()
+        if len(numbers) == depth and numbers[-1] == b"2"
+    )
+    return max(candidates, default=0)

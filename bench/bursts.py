@@ -1,4 +1,4 @@
-"""A hundred sessions that start at once: who is first, and what becomes of the others."""
+"""A hundred sessions that start at once: the time to the first answer, and to all others."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import errors
 from interpreter_bot.kernels import pools
 
-_MORE = 2
+_LARGER_FACTOR = 2
 _ROUNDS = 3
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in bots of their own."""
+    """Measure each burst in a bot of its own."""
     bursts = [
         await measured_bots.run_in_own_process("bench.bursts", effort.sessions)
         for _ in range(_ROUNDS)
     ]
-    larger = await measured_bots.run_in_own_process("bench.bursts", _MORE * effort.sessions)
+    larger_burst = await measured_bots.run_in_own_process(
+        "bench.bursts", _LARGER_FACTOR * effort.sessions
+    )
     sessions = f"{effort.sessions} sessions start at once"
     return [
         metrics.Measure(
@@ -57,11 +59,11 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             bar=55.0,
         ),
         metrics.Measure(
-            f"{_MORE * effort.sessions} sessions start at once: without an answer",
+            f"{_LARGER_FACTOR * effort.sessions} sessions start at once: without an answer",
             "",
-            [larger["unanswered"]],
+            [larger_burst["unanswered"]],
             bar=0.0,
-            notes={"answers_ms": larger["answers"]},
+            notes={"answers_ms": larger_burst["answers"]},
         ),
     ]
 
@@ -71,30 +73,30 @@ def _share(answers: list[float]) -> float:
 
 
 async def _run_bot(count: int) -> dict[str, Any]:
-    """Tell when each answer came, in milliseconds since all were asked for, in order."""
+    """Start all sessions at once; return the milliseconds to each answer, in order."""
     answers: list[float] = []
     # A spare kernel stands by only once the server that forks kernels has imported the stack.
     async with measured_bots.open_pool(concurrent=count + 10, spares=1) as pool:
-        began, before = time.perf_counter(), _machine_cpu_ms()
-        asking = [_ask(pool, str(number), began, answers) for number in range(count)]
-        unanswered = (await asyncio.gather(*asking)).count(False)
-        cpu_ms = _machine_cpu_ms() - before
+        start_time, cpu_before = time.perf_counter(), _machine_cpu_ms()
+        sessions = [_ask(pool, str(number), start_time, answers) for number in range(count)]
+        unanswered = (await asyncio.gather(*sessions)).count(False)
+        cpu_ms = _machine_cpu_ms() - cpu_before
     return {"answers": answers, "unanswered": unanswered, "cpu_ms": cpu_ms}
 
 
 def _machine_cpu_ms() -> float:
-    """Milliseconds that all cores have worked; nothing else may run meanwhile."""
+    """Return the busy milliseconds of all cores; nothing else may run on the machine meanwhile."""
     user, nice, system, *_ = map(int, pathlib.Path("/proc/stat").read_text().split()[1:5])
     return 1000 * (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
-async def _ask(pool: pools.Pool, key: str, began: float, answers: list[float]) -> bool:
+async def _ask(pool: pools.Pool, key: str, start_time: float, answers: list[float]) -> bool:
     try:
         async with pool.lease(key) as lease:
             await measured_bots.execute(await lease.kernel(), measured_bots.IMPORT_STACK_CODE)
     except errors.BotError:
         return False
-    answers.append(measured_bots.milliseconds(began))
+    answers.append(measured_bots.milliseconds_since(start_time))
     return True
 
 

@@ -1,7 +1,7 @@
-"""A bot for the chaos: `python -m bench.chaos_bots` takes code on standard input, tells its end.
+"""A bot for `bench.chaos`: `python -m bench.chaos_bots` runs code from standard input.
 
-Its settings come from the environment. A line of JSON asks: `session`, `id` and `code`; a line
-answers: `id`, `lines` that were printed, `said` of losses and refusals, and `status`.
+Its settings come from the environment. A request is a line of JSON with `session`, `id` and `code`.
+An answer is a line with `id`, the printed `lines`, `notices` of losses and refusals, and `status`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ async def _serve() -> None:
             config, {}, secrets={}, hosts=asyncio.sleep(0, hosts), bot=bot
         ) as service,
     ):
-        ending = asyncio.create_task(_end_when_lost(bot))
-        # What another bot began, which was killed, goes on here: its answer comes from this one.
-        service.notify_through("chaos", _notify, go_on=functools.partial(_go_on, service))
-        _tell({"ready": os.getpid()})
+        loss_watch = asyncio.create_task(_end_when_lost(bot))
+        # Turns of a bot that was killed go on here, so this bot also answers their requests.
+        service.notify_through("chaos", _notify, go_on=functools.partial(_handle, service))
+        _print_message({"ready": os.getpid()})
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -41,25 +41,21 @@ async def _serve() -> None:
             task = asyncio.create_task(_answer(service, json.loads(line)))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        ending.cancel()
+        loss_watch.cancel()
 
 
 async def _end_when_lost(bot: active_bot.ActiveBot) -> None:
     await bot.lost.wait()
-    # As a bot does; it is started again.
+    # The bot also ends at once here; `bench.chaos` restarts it.
     os._exit(1)
 
 
-async def _answer(service: session_service.SessionService, asked: dict[str, Any]) -> None:
-    key = values.SessionKey("chaos", thread=asked["session"])
-    person = requests.Person(asked["session"], "somebody")
+async def _answer(service: session_service.SessionService, message: dict[str, Any]) -> None:
+    key = values.SessionKey("chaos", thread=message["session"])
+    person = requests.Person(message["session"], "somebody")
     request = requests.Request(
-        key=key, person=person, text=asked["code"], is_code=True, id=asked["id"]
+        key=key, person=person, text=message["code"], is_code=True, id=message["id"]
     )
-    await _handle(service, request)
-
-
-async def _go_on(service: session_service.SessionService, request: requests.Request) -> None:
     await _handle(service, request)
 
 
@@ -67,20 +63,24 @@ async def _handle(service: session_service.SessionService, request: requests.Req
     reply = replies.Reply()
     end = await service.handle(request, reply)
     outputs = reply.contents("output")
-    lines = "".join(one.plain for one in outputs if isinstance(one, values.Text)).splitlines()
-    said = [one.plain for one in outputs if not isinstance(one, values.Text)]
-    said += reply.contents("announcement")
-    said += [finished.reason for finished in reply.contents("finished") if finished.reason]
-    said += [end.sentence] if end.sentence else []
-    _tell({"id": request.id, "lines": lines, "said": said, "status": end.status.value})
+    lines = "".join(
+        output.plain for output in outputs if isinstance(output, values.Text)
+    ).splitlines()
+    notices = [output.plain for output in outputs if not isinstance(output, values.Text)]
+    notices += reply.contents("announcement")
+    notices += [finished.reason for finished in reply.contents("finished") if finished.reason]
+    notices += [end.sentence] if end.sentence else []
+    _print_message(
+        {"id": request.id, "lines": lines, "notices": notices, "status": end.status.value}
+    )
 
 
 async def _notify(_: values.SessionKey, text: str) -> None:
     sys.stderr.write(f"notified: {text}\n")
 
 
-def _tell(said: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _print_message(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 

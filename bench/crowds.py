@@ -1,4 +1,4 @@
-"""Fifty people at once, each with two plots: all served, nothing mixed up, the bot stays small."""
+"""Fifty people ask at once for two plots each: all are served, and the bot's memory stays small."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench import measured_bots, metrics, replies, sample_sizes, scripted_model
 from interpreter_bot import values
 from interpreter_bot.sessions import requests
 
-_SIDE_BY_SIDE = 1_000
+_UNLIMITED_STARTS = 1_000
 _PLOT = """
 import matplotlib.pyplot as plt
 plt.plot([{number}, 2, 3]); plt.title('{number}'); plt.show()
@@ -23,7 +23,9 @@ print('session {number}, plot {plot}')
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in a bot of its own."""
     figures = await measured_bots.run_in_own_process("bench.crowds", effort.crowd, 0)
-    crowded = await measured_bots.run_in_own_process("bench.crowds", effort.crowd, _SIDE_BY_SIDE)
+    unlimited_figures = await measured_bots.run_in_own_process(
+        "bench.crowds", effort.crowd, _UNLIMITED_STARTS
+    )
     crowd = f"{effort.crowd} sessions at once, 2 plots each"
     return [
         metrics.Measure(f"{crowd}: unfinished or mixed up", "", [figures["wrong"]], bar=0.0),
@@ -32,7 +34,9 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             f"{crowd}: the whole turn",
             "ms",
             figures["turns"],
-            alternative=metrics.Alternative("all kernels start side by side", crowded["turns"]),
+            alternative=metrics.Alternative(
+                "all kernels start side by side", unlimited_figures["turns"]
+            ),
             least_ratio=1 / 0.5,
         ),
         metrics.Measure(f"({crowd}: loop lag)", "ms", figures["lags"], "p99"),
@@ -42,7 +46,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 async def _run_bot(count: int, starts: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
     async with (
-        scripted_model.serving() as model,
+        scripted_model.run_server() as model,
         measured_bots.open_conversations(model, concurrent=count + 10, starts=starts) as service,
         measured_bots.running_meanwhile(
             measured_bots.record_sizes(figures["sizes"]), measured_bots.record_lags(figures["lags"])
@@ -53,24 +57,24 @@ async def _run_bot(count: int, starts: int) -> dict[str, Any]:
     return figures
 
 
-async def _turn(service: measured_bots.Conversations, number: int, taken: list[float]) -> bool:
-    """Take one turn, and say whether all of it came, and nothing of another's."""
+async def _turn(service: measured_bots.Conversations, number: int, turn_times: list[float]) -> bool:
+    """Take one turn; return whether its reply is complete and holds nothing of another session."""
     codes = [_PLOT.format(number=number, plot=plot) for plot in (1, 2)]
     answer = f"This is session {number}."
     request = requests.Request(
         key=values.SessionKey("bench", thread=str(number)),
         person=requests.Person(str(number)),
-        text=scripted_model.question(codes, answer),
+        text=scripted_model.make_question(codes, answer),
     )
     reply = replies.Reply()
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     end = await service.handle(request, reply)
-    taken.append(measured_bots.milliseconds(started))
-    printed = [one.text for one in reply.shown if isinstance(one, values.Text)]
-    pictures = sum(isinstance(one, values.Image) for one in reply.shown)
+    turn_times.append(measured_bots.milliseconds_since(start_time))
+    printed = [output.text for output in reply.outputs if isinstance(output, values.Text)]
+    pictures = sum(isinstance(output, values.Image) for output in reply.outputs)
     expected = "".join(f"session {number}, plot {plot}\n" for plot in (1, 2))
-    is_said = end.status is values.TurnStatus.DONE and end.text.strip() == answer
-    return is_said and "".join(printed) == expected and pictures == 2
+    is_answered = end.status is values.TurnStatus.DONE and end.text.strip() == answer
+    return is_answered and "".join(printed) == expected and pictures == 2
 
 
 if __name__ == "__main__":

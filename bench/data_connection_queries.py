@@ -1,4 +1,4 @@
-"""What a data connection costs: a million rows as a DataFrame, against the driver itself."""
+"""Load a million rows as a DataFrame: through a data connection, and with the driver alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLE = f"""create table wide as select i::int8 a, i::int4 b, i * 0.5::float8 c
  date '2026-01-01' + i % 365 as "day", timestamptz '2026-01-01' + i * interval '1 second' as "at"
  from generate_series(1, {_ROWS}) i; analyze wide"""
 _SQL = "select * from wide"
-_DIRECT = f"""
+_DRIVER_SCRIPT = f"""
 import json, sys, time
 import adbc_driver_postgresql.dbapi as dbapi
 times = []
@@ -36,7 +36,7 @@ for _ in range(int(sys.argv[2])):
     del frame
 print(json.dumps(times))
 """
-_THROUGH = f"""
+_QUERY_CODE = f"""
 import json, time
 times = []
 for _ in range(RUNS):
@@ -50,30 +50,31 @@ print(json.dumps(times))
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in one kernel, against a plain process."""
+    """Measure the query in one kernel, and the driver in a plain process."""
     runs = 3 if effort is sample_sizes.QUICK else 7
     with servers.Server.run() as server, server.database() as address:
         server.directory.chmod(0o755)
         await asyncio.to_thread(server.sql, _TABLE, address.partition("?")[0].rpartition("/")[2])
-        plain = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _DIRECT, address, str(runs)), stdout=asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _DRIVER_SCRIPT, address, str(runs)),
+            stdout=asyncio.subprocess.PIPE,
         )
-        direct = json.loads((await plain.communicate())[0])
-        through, grown_bytes = await _through(address, runs)
+        driver_times = json.loads((await process.communicate())[0])
+        query_times, grown_bytes = await _query_in_kernel(address, runs)
     return [
         metrics.Measure(
             "1,000,000 rows of 10 columns from PostgreSQL as a DataFrame",
             "s",
-            through,
-            alternative=metrics.Alternative("the driver itself", direct),
+            query_times,
+            alternative=metrics.Alternative("the driver itself", driver_times),
             least_ratio=0.5,
         ),
         metrics.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20]),
     ]
 
 
-async def _through(address: str, runs: int) -> tuple[list[float], int]:
-    """Ask in a kernel; returns the seconds, and by how much the bot's process grew."""
+async def _query_in_kernel(address: str, runs: int) -> tuple[list[float], int]:
+    """Run the query in a kernel; return the seconds, and the growth of this process in bytes."""
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
         config = settings.Settings(
             kernels=settings.Kernels(spares=0),
@@ -81,15 +82,15 @@ async def _through(address: str, runs: int) -> tuple[list[float], int]:
             connections=(settings.Connection(name="wide", kind="postgresql", address=address),),
         )
         async with (
-            execution_startup.open_broker(config, {}) as keeper,
-            execution_startup.open_hosts(config, doorkeeper=keeper) as host,
+            execution_startup.open_broker(config, {}) as broker,
+            execution_startup.open_hosts(config, doorkeeper=broker) as host,
             host.lease(values.format_key(values.SessionKey("bench"))) as lease,
         ):
             kernel = await lease.kernel()
-            shown: list[values.Output] = []
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            code = _THROUGH.replace("RUNS", str(runs))
-            await cancellable_executions.run(host, kernel, code, show=shown.append)
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    times: Any = json.loads("".join(one.plain for one in shown))
-    return times, grown * 1024
+            outputs: list[values.Output] = []
+            kibibytes_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            code = _QUERY_CODE.replace("RUNS", str(runs))
+            await cancellable_executions.run(host, kernel, code, show=outputs.append)
+            grown_kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kibibytes_before
+    times: Any = json.loads("".join(output.plain for output in outputs))
+    return times, grown_kibibytes * 1024

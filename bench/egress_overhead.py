@@ -1,6 +1,6 @@
-"""What the way outside costs: a round trip and 100 MB through a tunnel, against direct access.
+"""Overhead of outgoing connections: a round trip and 100 MB, through a tunnel and direct.
 
-And how late the bot's event loop is while many sessions download at once.
+Also the lag of the bot's event loop while many sessions download at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from interpreter_bot.egress import broker
 from interpreter_bot.hosts import cancellable_executions, host_processes, local_startup, ports
 
 _HOST = "data.example.org"
-_BYTES = 100_000_000
-_CROWD = 50
+_TRANSFER_BYTES = 100_000_000
+_MAX_CROWD = 50
 _SETTLE_SECONDS = 4.0
 _CROWD_SECONDS = 15.0
 _CLIENT = """
@@ -37,17 +37,17 @@ def _open(port, proxy, authority):
     context = ssl.create_default_context(cadata=authority)
     return context.wrap_socket(raw, server_hostname=host)
 def measure(port, proxy, authority, trips, size):
-    with _open(port, proxy, authority) as one:
+    with _open(port, proxy, authority) as connection:
         times = []
         for _ in range(trips):
             began = time.perf_counter()
-            one.sendall(b"p")
-            one.recv(1)
+            connection.sendall(b"p")
+            connection.recv(1)
             times.append((time.perf_counter() - began) * 1000)
-        began, left = time.perf_counter(), size
-        one.sendall(b"b")
-        while left:
-            left -= len(one.recv(1 << 18))
+        began, missing = time.perf_counter(), size
+        connection.sendall(b"b")
+        while missing:
+            missing -= len(connection.recv(1 << 18))
         return {"trips": times, "seconds": time.perf_counter() - began}
 """
 
@@ -72,25 +72,28 @@ asyncio.run(main())
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in one kernel, against a plain process; the server is a process of its own."""
-    arguments = ["-c", _SERVER, _HOST, str(_BYTES)]
+    """Measure in one kernel and in a plain process; the server is a process of its own."""
+    arguments = ["-c", _SERVER, _HOST, str(_TRANSFER_BYTES)]
     server = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert server.stdout is not None
         port, authority = json.loads(await server.stdout.readline())
-        call = f"{authority!r}, {effort.trips}, {_BYTES})))"
-        code = f"host = {_HOST!r}\n{_CLIENT}\nprint(json.dumps(measure({port}, PROXY, {call}"
-        plain = await asyncio.create_subprocess_exec(
+        call = f"measure({port}, PROXY, {authority!r}, {effort.trips}, {_TRANSFER_BYTES})"
+        code = f"host = {_HOST!r}\n{_CLIENT}\nprint(json.dumps({call}))"
+        process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", code.replace("PROXY", "0"), stdout=asyncio.subprocess.PIPE
         )
-        direct = json.loads((await plain.communicate())[0])
-        through, grown_bytes = await _through(port, code.replace("PROXY", "61080"))
-        streamed, _ = await _through(port, code.replace("PROXY", "61080"), is_apart=True)
-        crowd = min(_CROWD, effort.sessions)
-        bulk = f"host = {_HOST!r}\n{_CLIENT}\nmeasure({port}, 61080, {authority!r}, 1, {_BYTES})"
-        lags, finished = await _crowd(port, bulk, crowd)
+        direct = json.loads((await process.communicate())[0])
+        tunnel, grown_bytes = await _run_in_kernel(port, code.replace("PROXY", "61080"))
+        streamed_tunnel, _ = await _run_in_kernel(
+            port, code.replace("PROXY", "61080"), is_apart=True
+        )
+        crowd = min(_MAX_CROWD, effort.sessions)
+        call = f"measure({port}, 61080, {authority!r}, 1, {_TRANSFER_BYTES})"
+        download_code = f"host = {_HOST!r}\n{_CLIENT}\n{call}"
+        lags, finished = await _download_at_once(port, download_code, crowd)
     finally:
         server.kill()
         await server.wait()
@@ -98,25 +101,25 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         metrics.Measure(
             "round trip through a tunnel",
             "ms",
-            through["trips"],
+            tunnel["trips"],
             bar=2.0,
             alternative=metrics.Alternative("direct", direct["trips"]),
         ),
         metrics.Measure(
             "100 MB through a tunnel",
             "s",
-            [through["seconds"]],
+            [tunnel["seconds"]],
             alternative=metrics.Alternative("direct", [direct["seconds"]]),
             least_ratio=0.6,
         ),
         metrics.Measure(
             "round trip through a tunnel, kernel in a host process",
             "ms",
-            streamed["trips"],
+            streamed_tunnel["trips"],
             bar=2.0,
         ),
         metrics.Measure(
-            "100 MB through a tunnel, kernel in a host process", "s", [streamed["seconds"]]
+            "100 MB through a tunnel, kernel in a host process", "s", [streamed_tunnel["seconds"]]
         ),
         metrics.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20], bar=16.0),
         metrics.Measure(
@@ -130,30 +133,32 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     ]
 
 
-async def _through(port: int, code: str, *, is_apart: bool = False) -> tuple[dict[str, Any], int]:
-    """Run code in a kernel whose rules list one port; returns what it said, and the bot's growth.
+async def _run_in_kernel(
+    port: int, code: str, *, is_apart: bool = False
+) -> tuple[dict[str, Any], int]:
+    """Run code in a kernel that may reach one port; return its result and the bot's growth.
 
-    The most memory that this process ever had says what was held meanwhile.
+    The growth is that of this process's peak memory, in bytes.
     """
     key = values.format_key(values.SessionKey("bench"))
-    async with _host(port, is_apart=is_apart) as host, host.lease(key) as lease:
+    async with _open_host(port, is_apart=is_apart) as host, host.lease(key) as lease:
         kernel = await lease.kernel()
-        shown: list[values.Output] = []
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        await cancellable_executions.run(host, kernel, code, show=shown.append)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return json.loads("".join(one.plain for one in shown)), grown * 1024
+        outputs: list[values.Output] = []
+        kibibytes_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await cancellable_executions.run(host, kernel, code, show=outputs.append)
+        grown_kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kibibytes_before
+    return json.loads("".join(output.plain for output in outputs)), grown_kibibytes * 1024
 
 
-async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
-    """Let many sessions run the same at once; returns how late the loop was, how many ended well.
+async def _download_at_once(port: int, code: str, count: int) -> tuple[list[float], int]:
+    """Run the code in many sessions at once; return the loop's lags and the number of successes.
 
-    Most of them download still when it is over: what counts is the loop under all of them. They and
-    the server share its processors, so this is the worst that one machine can do.
+    Most sessions are still downloading at the end, because only the loop's lag is the subject. The
+    sessions share the processors with the server, so this is the worst case of one machine.
     """
     lags: list[float] = []
     async with contextlib.AsyncExitStack() as stack:
-        host = await stack.enter_async_context(_host(port, count))
+        host = await stack.enter_async_context(_open_host(port, count))
         kernels = []
         for number in range(count):
             key = values.format_key(values.SessionKey("bench", thread=str(number)))
@@ -162,21 +167,23 @@ async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
             asyncio.create_task(cancellable_executions.run(host, kernel, code, show=lambda _: None))
             for kernel in kernels
         ]
-        # Until all have connected.
+        # By then all have connected.
         await asyncio.sleep(_SETTLE_SECONDS)
         async with measured_bots.running_meanwhile(measured_bots.record_lags(lags)):
-            done, waiting = await asyncio.wait(runs, timeout=_CROWD_SECONDS)
-        for run in waiting:
+            finished_runs, unfinished_runs = await asyncio.wait(runs, timeout=_CROWD_SECONDS)
+        for run in unfinished_runs:
             run.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return lags, sum(run.result().ending is values.Ending.OK for run in done)
+        await asyncio.gather(*unfinished_runs, return_exceptions=True)
+        return lags, sum(run.result().ending is values.Ending.OK for run in finished_runs)
 
 
 @contextlib.asynccontextmanager
-async def _host(port: int, count: int = 1, *, is_apart: bool = False) -> AsyncIterator[ports.Hosts]:
-    """Open a host, in this process or apart, whose rules list one port."""
+async def _open_host(
+    port: int, count: int = 1, *, is_apart: bool = False
+) -> AsyncIterator[ports.Hosts]:
+    """Open a host in this process or in another; its sessions may reach one port."""
 
-    async def here(host: str, number: int) -> list[tuple[Any, ...]]:
+    async def resolve(host: str, number: int) -> list[tuple[Any, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number))]
 
     rule = settings.Egress(host=_HOST, ports=(port,), addresses=("127.0.0.1",))
@@ -187,10 +194,10 @@ async def _host(port: int, count: int = 1, *, is_apart: bool = False) -> AsyncIt
             egress=(rule,),
         )
         async with contextlib.AsyncExitStack() as stack:
-            keeper = await stack.enter_async_context(broker.opened(config, {}, resolve=here))
+            doorkeeper = await stack.enter_async_context(broker.opened(config, {}, resolve=resolve))
             if is_apart:
-                opening = host_processes.open_host(config, may_start=True, doorkeeper=keeper)
+                opening = host_processes.open_host(config, may_start=True, doorkeeper=doorkeeper)
                 yield await stack.enter_async_context(opening)
             else:
-                opening = local_startup.open_host(config, doorkeeper=keeper)
+                opening = local_startup.open_host(config, doorkeeper=doorkeeper)
                 yield await stack.enter_async_context(opening)

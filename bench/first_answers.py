@@ -1,4 +1,4 @@
-"""The first answers of a new installation: from a command typed to what a person waits for."""
+"""The first answer of each command of a new installation, measured from the command's start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import yarl
 from bench import metrics, sample_sizes, scripted_model, stock_jupyter
 
 _CODE = "print(6 * 7)"
-_WORD = "Hello."
+_ANSWER = "Hello."
 _INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -33,50 +33,62 @@ _ADDRESS = re.compile(r"http\S+token=\S+")
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure each in a new data directory, and a stock kernel in turns with them."""
-    stock, executed, asked, addresses, pages, greeted = [], [], [], [], [], []
-    # The first of each kind finds files on disk that the others find in memory: it is not told.
-    async with scripted_model.serving() as model:
+    """Measure each command in a new data directory, and a stock kernel alternately with them."""
+    stock_times, exec_times, ask_times, address_times, page_times, mcp_times = (
+        [],
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
+    # The first sample of each kind reads files from disk that the others find in memory, so it is
+    # left out.
+    async with scripted_model.run_server() as model:
         for _ in range(effort.starts // 2 + 1):
-            stock.append(await stock_jupyter.time_start(_CODE) / 1000)
-            executed.append(await _until(b"42", "exec", "--cell", _CODE))
-            question = scripted_model.question([], _WORD)
-            asked.append(await _until(_WORD.encode(), "ask", question, model=model.base_url))
-            address, page = await _run()
-            addresses.append(address)
-            pages.append(page)
-            greeted.append(await _initialize())
-    alternative = metrics.Alternative("cold ipykernel", stock[1:])
+            stock_times.append(await stock_jupyter.time_start(_CODE) / 1000)
+            exec_times.append(await _time_output(b"42", "exec", "--cell", _CODE))
+            question = scripted_model.make_question([], _ANSWER)
+            ask_times.append(
+                await _time_output(_ANSWER.encode(), "ask", question, model=model.base_url)
+            )
+            address_seconds, page_seconds = await _time_page()
+            address_times.append(address_seconds)
+            page_times.append(page_seconds)
+            mcp_times.append(await _time_mcp())
+    alternative = metrics.Alternative("cold ipykernel", stock_times[1:])
     return [
         metrics.Measure(
             f"exec of {_CODE}: command to output",
             "s",
-            executed[1:],
+            exec_times[1:],
             alternative=alternative,
             least_ratio=1.0,
         ),
-        metrics.Measure("ask, instant model: command to first word", "s", asked[1:], bar=2.5),
-        metrics.Measure("run: command to the page's address", "s", addresses[1:], bar=1.0),
-        metrics.Measure("run: command to a usable page", "s", pages[1:], bar=2.5),
-        metrics.Measure("mcp: command to the answer to initialize", "s", greeted[1:], bar=0.5),
+        metrics.Measure("ask, instant model: command to first word", "s", ask_times[1:], bar=2.5),
+        metrics.Measure("run: command to the page's address", "s", address_times[1:], bar=1.0),
+        metrics.Measure("run: command to a usable page", "s", page_times[1:], bar=2.5),
+        metrics.Measure("mcp: command to the answer to initialize", "s", mcp_times[1:], bar=0.5),
     ]
 
 
 @contextlib.asynccontextmanager
-async def _command(*words: str, model: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+async def _start_command(
+    *arguments: str, model: str = ""
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
         settings = {
-            "INTERPRETER_BOT_PATHS__DATA": f"{place}/data",
-            "INTERPRETER_BOT_PATHS__RUNTIME": f"{place}/run",
+            "INTERPRETER_BOT_PATHS__DATA": f"{directory}/data",
+            "INTERPRETER_BOT_PATHS__RUNTIME": f"{directory}/run",
             "INTERPRETER_BOT_WEB__PORT": "0",
             "INTERPRETER_BOT_LOCAL__ENABLED": "false",
         }
         if model:
             settings |= {"OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none"}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "interpreter_bot", *words),
-            env={"PATH": os.environ["PATH"], "HOME": place} | settings,
-            stdin=asyncio.subprocess.PIPE if words[0] == "mcp" else asyncio.subprocess.DEVNULL,
+            *(sys.executable, "-m", "interpreter_bot", *arguments),
+            env={"PATH": os.environ["PATH"], "HOME": directory} | settings,
+            stdin=asyncio.subprocess.PIPE if arguments[0] == "mcp" else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
         try:
@@ -87,18 +99,18 @@ async def _command(*words: str, model: str = "") -> AsyncIterator[asyncio.subpro
             await process.communicate()
 
 
-async def _until(expected: bytes, *words: str, model: str = "") -> float:
-    """Seconds from a command to the line with some output."""
-    started = time.perf_counter()
-    async with _command(*words, model=model) as process:
-        await _line(process, expected)
-        seconds = time.perf_counter() - started
-        # To its end: what it leaves must not slow the next one.
+async def _time_output(expected: bytes, *arguments: str, model: str = "") -> float:
+    """Return the seconds from a command's start to a line with the expected output."""
+    start_time = time.perf_counter()
+    async with _start_command(*arguments, model=model) as process:
+        await _wait_for_line(process, expected)
+        seconds = time.perf_counter() - start_time
+        # Wait for its end, so that it does not slow the next command.
         await process.communicate()
     return seconds
 
 
-async def _line(process: asyncio.subprocess.Process, expected: bytes) -> str:
+async def _wait_for_line(process: asyncio.subprocess.Process, expected: bytes) -> str:
     assert process.stdout is not None
     async for line in process.stdout:
         if expected in line:
@@ -106,14 +118,14 @@ async def _line(process: asyncio.subprocess.Process, expected: bytes) -> str:
     raise RuntimeError(f"the command ended without {expected!r}")
 
 
-async def _run() -> tuple[float, float]:
-    """Seconds to the address, and to a page that takes messages."""
-    started = time.perf_counter()
-    async with _command("run") as process:
-        found = _ADDRESS.search(await _line(process, b"token="))
-        assert found is not None
-        address = yarl.URL(found[0])
-        seconds = time.perf_counter() - started
+async def _time_page() -> tuple[float, float]:
+    """Return the seconds to the printed address, and to a page that takes messages."""
+    start_time = time.perf_counter()
+    async with _start_command("run") as process:
+        match = _ADDRESS.search(await _wait_for_line(process, b"token="))
+        assert match is not None
+        address = yarl.URL(match[0])
+        address_seconds = time.perf_counter() - start_time
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
             async with session.get(address) as response:
@@ -123,13 +135,13 @@ async def _run() -> tuple[float, float]:
             async with session.ws_connect(address.origin() / "live", headers=headers) as socket:
                 while '"hello"' not in (await socket.receive_str()):
                     pass
-                return seconds, time.perf_counter() - started
+                return address_seconds, time.perf_counter() - start_time
 
 
-async def _initialize() -> float:
-    started = time.perf_counter()
-    async with _command("mcp") as process:
+async def _time_mcp() -> float:
+    start_time = time.perf_counter()
+    async with _start_command("mcp") as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(_INITIALIZE).encode() + b"\n")
-        await _line(process, b'"result"')
-        return time.perf_counter() - started
+        await _wait_for_line(process, b'"result"')
+        return time.perf_counter() - start_time

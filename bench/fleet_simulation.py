@@ -1,10 +1,10 @@
-"""A fleet of thousands of machines, simulated: what people wait for, what moves, what it costs.
+"""A simulated fleet of thousands of machines: waiting times, moved sessions and database load.
 
-Time is simulated and chance is seeded, so that a run can be repeated. What is decided is decided by
-the product: who is asked for a place and who gets it (`placement_offers`), whether a kernel fits
-(`spares.has_room`), whose goes for it (`kernel_capacity`), who starts next
-(`admissions.FairQueue`). What a host does, and how long it takes, are figures that were measured
-on one.
+Time is simulated and random numbers are seeded, so that a run can be repeated. The product's own
+code makes the decisions: which hosts are asked for offers and which one gets a session
+(`placement_offers`), whether a kernel fits (`spares.has_room`), which kernel is ended to make room
+(`kernel_capacity`) and which session starts next (`admissions.FairQueue`). The durations on a host
+were measured on a real one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from interpreter_bot.hosts import placement_offers
 from interpreter_bot.kernels import admissions, kernel_capacity, live_kernels, spares
 
 _MIB = settings.MIB
-# Of `kernels.json` and `loads.json` on two cores: a start, and what loading variables adds.
+# From `kernels.json` and `loads.json`, on two cores: a kernel's start, and loading its variables.
 _START_SECONDS = 0.10
 _RESTORE_SECONDS = 0.05
 _CORES = 4
 _MACHINE_BYTES = 8 * 1024 * _MIB
 _ZONES = 3
-# Of one turn, counted at `store.placements` with a fleet of two.
+# Counted in `store.placements` during one turn with a fleet of two.
 _FINDS_PER_TURN = 4
 _BUSY_SECONDS = 5.0
 _REAP_SECONDS = 60.0
@@ -40,18 +40,18 @@ _REPLACE_SECONDS = 3.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a simulation is, and what happens in it.
+    """The size of a simulation, and its events.
 
     Attributes:
-        hosts: machines, spread over three zones.
-        sessions: that begin, evenly over the time.
-        people: who have them.
-        seconds: of simulated time.
-        deaths: hosts that are killed, one after the other, and are back after `away_seconds`.
-        away_seconds: also how long a zone is away that is lost.
-        zone_is_lost: whether one is, in the middle.
-        lost_seconds: `host.lost_seconds`.
-        deploy_share: hosts that are drained and replaced at a time, in the last quarter.
+        hosts: number of machines, spread over three zones.
+        sessions: number of sessions that begin, evenly over the time.
+        people: number of people who have them.
+        seconds: simulated time.
+        deaths: number of hosts that are killed, one after the other.
+        away_seconds: how long a killed host, or a lost zone, is away.
+        zone_is_lost: whether a whole zone is lost in the middle of the time.
+        lost_seconds: the setting `host.lost_seconds`.
+        deploy_share: share of hosts that are drained and replaced at a time, in the last quarter.
     """
 
     hosts: int = 10_000
@@ -70,7 +70,7 @@ SMALL = Shape(hosts=60, sessions=3000, people=1200, deaths=3)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Kernel:
-    """Stands for a kernel, its provisioner, and what it uses."""
+    """Takes the place of a kernel, its provisioner and its usage."""
 
     session: _Session
     bytes: int
@@ -108,14 +108,14 @@ class _Host:
     number: int
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
     used_bytes: int = 0
-    starting: int = 0
+    starting_count: int = 0
     queue: admissions.FairQueue = dataclasses.field(default_factory=admissions.FairQueue)
-    waiting: dict[str, tuple[_Session, float]] = dataclasses.field(default_factory=dict)
-    awaited: dict[str, tuple[_Session, float]] = dataclasses.field(default_factory=dict)
+    queued_sessions: dict[str, tuple[_Session, float]] = dataclasses.field(default_factory=dict)
+    waiting_sessions: dict[str, tuple[_Session, float]] = dataclasses.field(default_factory=dict)
     down_since: float | None = None
     is_draining: bool = False
-    # What was begun before a death ends nowhere.
-    life: int = 0
+    # Counts deaths: a kernel start of an earlier generation has no effect.
+    generation: int = 0
 
     def offer(self) -> placement_offers.Offer:
         return placement_offers.Offer(has_files=False, free_bytes=_MACHINE_BYTES - self.used_bytes)
@@ -123,19 +123,22 @@ class _Host:
 
 @dataclasses.dataclass(slots=True)
 class Figures:
-    """What came out.
+    """The results of a simulation.
 
     Attributes:
         waits: seconds from each message to a kernel that takes its code.
         moved: sessions that began again on another host.
-        restored: starts that brought variables back.
+        restored: kernel starts with saved variables.
         lost: executions that died with their host.
-        evicted: kernels that made room for another.
-        refused: turns whose host was full or just drained, or that found none.
-        finds, puts, questions: to the database and to hosts, by second.
-        used, idle: memory of kernels, and of those unused for five minutes, in byte-minutes.
-        spread: the fullest host over the mean, each minute.
-        events: that were simulated.
+        evicted: kernels that were ended to make room.
+        refused: turns without a host, or whose host was full or draining.
+        finds: reads of a placement from the database, by second.
+        puts: new placements in the database, by second.
+        questions: requests to hosts for an offer, by second.
+        used_byte_minutes: memory of all kernels.
+        idle_byte_minutes: memory of kernels that were unused for five minutes.
+        spread: memory of the fullest host divided by the mean, each minute.
+        events: number of simulated events.
     """
 
     waits: list[float] = dataclasses.field(default_factory=list)
@@ -147,8 +150,8 @@ class Figures:
     finds: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     puts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     questions: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    used: int = 0
-    idle: int = 0
+    used_byte_minutes: int = 0
+    idle_byte_minutes: int = 0
     spread: list[float] = dataclasses.field(default_factory=list)
     events: int = 0
 
@@ -157,245 +160,254 @@ class Simulation:
     """One run."""
 
     def __init__(self, shape: Shape, *, seed: int) -> None:
-        """Plan what is known beforehand: sessions, deaths, the loss of a zone, the deploy."""
+        """Prepare the hosts and an empty schedule."""
         self._shape = shape
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
         self._settings = settings.Kernels()
         self._now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._hosts = [_Host(number) for number in range(shape.hosts)]
-        self._up, self._taking = list(self._hosts), list(self._hosts)
+        self._running_hosts, self._accepting_hosts = list(self._hosts), list(self._hosts)
         self.figures = Figures()
 
-    def _at(self, seconds: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (seconds, next(self._order), act))
+    def _schedule(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (seconds, next(self._order), action))
 
     def run(self) -> Figures:
-        """Run it to the end of its time."""
+        """Simulate the whole time."""
         shape = self._shape
-        self._at(0.0, self._arrive)
+        self._schedule(0.0, self._arrive)
         for number in range(shape.deaths):
-            at = shape.seconds * (number + 1) / (shape.deaths + 1)
-            self._at(at, lambda: self._die(self._chance.choice(self._hosts)))
+            time_of_death = shape.seconds * (number + 1) / (shape.deaths + 1)
+            self._schedule(time_of_death, lambda: self._die(self._random.choice(self._hosts)))
         if shape.zone_is_lost:
-            self._at(shape.seconds / 2, self._lose_zone)
-        self._at(shape.seconds * 0.75, lambda: self._deploy(0))
-        self._at(_REAP_SECONDS, self._reap)
+            self._schedule(shape.seconds / 2, self._lose_zone)
+        self._schedule(shape.seconds * 0.75, lambda: self._deploy(0))
+        self._schedule(_REAP_SECONDS, self._reap)
         while self._events and self._events[0][0] <= shape.seconds:
-            self._now, _, act = heapq.heappop(self._events)
+            self._now, _, action = heapq.heappop(self._events)
             self.figures.events += 1
-            act()
+            action()
         return self.figures
 
     def _arrive(self) -> None:
-        """Begin one session, and plan the next."""
-        chance = self._chance
+        """Begin one session, and schedule the next."""
+        rng = self._random
         number = next(self._order)
-        turns = 1 + int(chance.expovariate(1 / 3))
-        size = int(min(chance.lognormvariate(math.log(80), 1.0), 2000) * _MIB)
-        person = str(int(self._shape.people * chance.random() ** 2))
-        self._turn(_Session(str(number), person, turns, size), self._now)
-        self._at(
-            self._now + chance.expovariate(self._shape.sessions / self._shape.seconds), self._arrive
+        turns = 1 + int(rng.expovariate(1 / 3))
+        size = int(min(rng.lognormvariate(math.log(80), 1.0), 2000) * _MIB)
+        person = str(int(self._shape.people * rng.random() ** 2))
+        self._take_message(_Session(str(number), person, turns, size), self._now)
+        self._schedule(
+            self._now + rng.expovariate(self._shape.sessions / self._shape.seconds), self._arrive
         )
 
-    def _turn(self, session: _Session, asked: float) -> None:
-        """Take a message, as `placed_hosts` does: where the session is, once that is known."""
+    def _take_message(self, session: _Session, sent_at: float) -> None:
+        """Look up the session's host as `placed_hosts` does, then route the message."""
         self.figures.finds[int(self._now)] += _FINDS_PER_TURN
-        self._find(session, asked)
+        self._route(session, sent_at)
 
-    def _find(self, session: _Session, asked: float) -> None:
+    def _route(self, session: _Session, sent_at: float) -> None:
         host = session.host
         if host is not None and host.down_since is not None:
             lost_at = host.down_since + self._shape.lost_seconds
             if self._now < lost_at:
-                host.awaited[session.key] = session, asked
+                host.waiting_sessions[session.key] = session, sent_at
 
                 def give_up() -> None:
-                    if host.awaited.pop(session.key, None) is not None:
-                        self._find(session, asked)
+                    if host.waiting_sessions.pop(session.key, None) is not None:
+                        self._route(session, sent_at)
 
-                self._at(lost_at, give_up)
+                self._schedule(lost_at, give_up)
                 return
             host = None
         if host is None:
-            host = self._placed(session)
+            host = self._place(session)
             if host is None:
                 self.figures.refused += 1
                 return
-        self._use(session, host, asked)
+        self._run_on_host(session, host, sent_at)
 
-    def _placed(self, session: _Session) -> _Host | None:
-        asked = placement_offers.sample_hosts(self._taking, sample=self._chance.sample)
-        self.figures.questions[int(self._now)] += len(asked)
-        offers = [(host, host.offer()) for host in asked]
-        chosen = placement_offers.choose_host(offers, sample=self._chance.sample)
-        if chosen is not None:
+    def _place(self, session: _Session) -> _Host | None:
+        candidates = placement_offers.sample_hosts(
+            self._accepting_hosts, sample=self._random.sample
+        )
+        self.figures.questions[int(self._now)] += len(candidates)
+        offers = [(host, host.offer()) for host in candidates]
+        choice = placement_offers.choose_host(offers, sample=self._random.sample)
+        if choice is not None:
             self.figures.puts[int(self._now)] += 1
             if session.host is not None:
                 self.figures.moved += 1
                 session.has_files = False
-            session.host = chosen
-        return chosen
+            session.host = choice
+        return choice
 
-    def _use(self, session: _Session, host: _Host, asked: float) -> None:
+    def _run_on_host(self, session: _Session, host: _Host, sent_at: float) -> None:
         kernel = host.kernels.get(session.key)
         if kernel is not None:
-            self._execute(kernel, host, asked)
+            self._execute(kernel, host, sent_at)
         elif host.is_draining:
-            # A host that ends starts nothing, also for sessions of its own.
+            # A draining host starts no kernel, not even for its own sessions.
             self.figures.refused += 1
-            self._plan_next(session)
-        elif host.starting < _CORES:
-            host.starting += 1
-            self._start(session, host, asked)
+            self._plan_next_message(session)
+        elif host.starting_count < _CORES:
+            host.starting_count += 1
+            self._start_kernel(session, host, sent_at)
         else:
             host.queue.add(session.key, session.person)
-            host.waiting[session.key] = session, asked
+            host.queued_sessions[session.key] = session, sent_at
 
-    def _start(self, session: _Session, host: _Host, asked: float) -> None:
+    def _start_kernel(self, session: _Session, host: _Host, sent_at: float) -> None:
         """Make room as `kernel_capacity` does, and start a kernel."""
-        life, kernels = host.life, cast(dict[str, live_kernels.Kernel], host.kernels)
-        held = {key for key, one in host.kernels.items() if one.is_busy}
-        # What one person may have counts on each host: nothing counts it over all.
+        generation, kernels = host.generation, cast(dict[str, live_kernels.Kernel], host.kernels)
+        busy_keys = {key for key, kernel in host.kernels.items() if kernel.is_busy}
+        # The limit on a person's kernels applies to each host separately.
         try:
-            own = kernel_capacity.choose_own_session_to_evict(
+            own_key = kernel_capacity.choose_own_session_to_evict(
                 session.person,
                 kernels,
                 starting_count=0,
                 max_kernels=self._settings.per_person,
-                leased_sessions=held,
+                leased_sessions=busy_keys,
             )
-            if own is not None:
-                self._evict(host, own)
+            if own_key is not None:
+                self._evict(host, own_key)
             while not spares.has_room(
-                self._settings, kernels.values(), host.starting - 1, machine_bytes=_MACHINE_BYTES
+                self._settings,
+                kernels.values(),
+                host.starting_count - 1,
+                machine_bytes=_MACHINE_BYTES,
             ):
                 self._evict(
-                    host, kernel_capacity.choose_session_to_evict(session.person, kernels, held)
+                    host,
+                    kernel_capacity.choose_session_to_evict(session.person, kernels, busy_keys),
                 )
         except errors.PoolFullError:
             self.figures.refused += 1
-            self._next_start(host)
-            self._plan_next(session)
+            self._start_next(host)
+            self._plan_next_message(session)
             return
-        seconds = _START_SECONDS * self._chance.lognormvariate(0, 0.4)
+        seconds = _START_SECONDS * self._random.lognormvariate(0, 0.4)
         if session.has_files:
             self.figures.restored += 1
             seconds += _RESTORE_SECONDS
         kernel = _Kernel(session, session.bytes, self._now)
 
-        def started() -> None:
-            if host.life != life:
-                self._turn(session, asked)
+        def finish_start() -> None:
+            if host.generation != generation:
+                self._take_message(session, sent_at)
                 return
             host.kernels[session.key] = kernel
             host.used_bytes += kernel.bytes
-            self._next_start(host)
-            self._execute(kernel, host, asked)
+            self._start_next(host)
+            self._execute(kernel, host, sent_at)
 
-        self._at(self._now + seconds, started)
+        self._schedule(self._now + seconds, finish_start)
 
-    def _next_start(self, host: _Host) -> None:
-        """Hand the place on, as `Admissions` does."""
-        host.starting -= 1
-        if host.waiting:
+    def _start_next(self, host: _Host) -> None:
+        """Let the next waiting session start, as `Admissions` does."""
+        host.starting_count -= 1
+        if host.queued_sessions:
             key = host.queue.ordered_keys()[0]
             host.queue.mark_served(key)
             host.queue.remove(key)
-            host.starting += 1
-            session, asked = host.waiting.pop(key)
-            self._start(session, host, asked)
+            host.starting_count += 1
+            session, sent_at = host.queued_sessions.pop(key)
+            self._start_kernel(session, host, sent_at)
 
-    def _execute(self, kernel: _Kernel, host: _Host, asked: float) -> None:
-        self.figures.waits.append(self._now - asked)
+    def _execute(self, kernel: _Kernel, host: _Host, sent_at: float) -> None:
+        self.figures.waits.append(self._now - sent_at)
         kernel.is_busy = True
         kernel.session.has_files = True
 
-        def ended() -> None:
+        def finish_execution() -> None:
             kernel.is_busy, kernel.last_used = False, self._now
             if not kernel.is_alive:
                 self.figures.lost += 1
-            self._plan_next(kernel.session)
+            self._plan_next_message(kernel.session)
 
-        self._at(self._now + self._chance.expovariate(1 / _BUSY_SECONDS), ended)
+        self._schedule(self._now + self._random.expovariate(1 / _BUSY_SECONDS), finish_execution)
 
-    def _plan_next(self, session: _Session) -> None:
+    def _plan_next_message(self, session: _Session) -> None:
         session.turns -= 1
         if session.turns > 0:
-            pause = self._chance.lognormvariate(math.log(90), 1.2)
-            self._at(self._now + pause, lambda: self._turn(session, self._now))
+            pause = self._random.lognormvariate(math.log(90), 1.2)
+            self._schedule(self._now + pause, lambda: self._take_message(session, self._now))
 
     def _evict(self, host: _Host, key: str) -> None:
         self.figures.evicted += 1
-        self._end(host, key)
+        self._end_kernel(host, key)
 
-    def _end(self, host: _Host, key: str) -> None:
+    def _end_kernel(self, host: _Host, key: str) -> None:
         kernel = host.kernels.pop(key)
         kernel.is_alive = False
         host.used_bytes -= kernel.bytes
 
     def _reap(self) -> None:
-        """End kernels that were idle for long, and look how the memory is used."""
-        for host in self._up:
-            for key, one in list(host.kernels.items()):
-                if not one.is_busy and self._now - one.last_used > self._settings.idle_seconds:
-                    self._end(host, key)
-                elif not one.is_busy and self._now - one.last_used > 300:
-                    self.figures.idle += one.bytes
-            self.figures.used += host.used_bytes
-        used = [host.used_bytes for host in self._up]
-        self.figures.spread.append(max(used) * len(used) / max(1, sum(used)))
-        self._at(self._now + _REAP_SECONDS, self._reap)
+        """End kernels that were idle for too long, and record the memory use."""
+        for host in self._running_hosts:
+            for key, kernel in list(host.kernels.items()):
+                if (
+                    not kernel.is_busy
+                    and self._now - kernel.last_used > self._settings.idle_seconds
+                ):
+                    self._end_kernel(host, key)
+                elif not kernel.is_busy and self._now - kernel.last_used > 300:
+                    self.figures.idle_byte_minutes += kernel.bytes
+            self.figures.used_byte_minutes += host.used_bytes
+        used_bytes = [host.used_bytes for host in self._running_hosts]
+        self.figures.spread.append(max(used_bytes) * len(used_bytes) / max(1, sum(used_bytes)))
+        self._schedule(self._now + _REAP_SECONDS, self._reap)
 
     def _die(self, host: _Host) -> None:
         if host.down_since is not None:
             return
-        self._go(host, self._shape.away_seconds)
+        self._take_down(host, self._shape.away_seconds)
 
-    def _go(self, host: _Host, away_seconds: float) -> None:
+    def _take_down(self, host: _Host, away_seconds: float) -> None:
         host.down_since = self._now
-        host.life += 1
-        self._up.remove(host)
+        host.generation += 1
+        self._running_hosts.remove(host)
         if not host.is_draining:
-            self._taking.remove(host)
-        self._leave(host)
-        self._at(self._now + away_seconds, lambda: self._return(host))
+            self._accepting_hosts.remove(host)
+        self._end_all_kernels(host)
+        self._schedule(self._now + away_seconds, lambda: self._bring_back(host))
 
-    def _leave(self, host: _Host) -> None:
-        """End all that a host's process had."""
+    def _end_all_kernels(self, host: _Host) -> None:
+        """End all kernels of a host, and route its queued messages again."""
         for key in list(host.kernels):
-            self._end(host, key)
-        waiting, host.waiting, host.starting = host.waiting, {}, 0
+            self._end_kernel(host, key)
+        queued_sessions, host.queued_sessions, host.starting_count = host.queued_sessions, {}, 0
         host.queue = admissions.FairQueue()
-        for session, asked in waiting.values():
-            self._turn(session, asked)
+        for session, sent_at in queued_sessions.values():
+            self._take_message(session, sent_at)
 
-    def _return(self, host: _Host) -> None:
+    def _bring_back(self, host: _Host) -> None:
         host.down_since, host.is_draining = None, False
-        self._up.append(host)
-        self._taking.append(host)
-        awaited, host.awaited = host.awaited, {}
-        for session, asked in awaited.values():
-            self._find(session, asked)
+        self._running_hosts.append(host)
+        self._accepting_hosts.append(host)
+        waiting_sessions, host.waiting_sessions = host.waiting_sessions, {}
+        for session, sent_at in waiting_sessions.values():
+            self._route(session, sent_at)
 
     def _lose_zone(self) -> None:
-        for host in [one for one in self._up if one.number % _ZONES == 0]:
+        for host in [host for host in self._running_hosts if host.number % _ZONES == 0]:
             self._die(host)
 
-    def _deploy(self, first: int) -> None:
-        """Replace some hosts, and then the next ones: each drains first."""
-        some = max(1, int(len(self._hosts) * self._shape.deploy_share))
-        for host in self._hosts[first : first + some]:
+    def _deploy(self, start: int) -> None:
+        """Drain and replace some hosts, then the next ones."""
+        count = max(1, int(len(self._hosts) * self._shape.deploy_share))
+        for host in self._hosts[start : start + count]:
             if host.down_since is None:
                 host.is_draining = True
-                self._taking.remove(host)
-                self._at(self._now + _DRAIN_SECONDS, functools.partial(self._replace, host))
-        if first + some < len(self._hosts):
-            self._at(self._now + _DRAIN_SECONDS + 1, lambda: self._deploy(first + some))
+                self._accepting_hosts.remove(host)
+                self._schedule(self._now + _DRAIN_SECONDS, functools.partial(self._replace, host))
+        if start + count < len(self._hosts):
+            self._schedule(self._now + _DRAIN_SECONDS + 1, lambda: self._deploy(start + count))
 
     def _replace(self, host: _Host) -> None:
         if host.down_since is None:
-            # Its files and snapshots stay, so its sessions do: they wait for the few seconds.
-            self._go(host, _REPLACE_SECONDS)
+            # Its files and snapshots stay, so its sessions wait for its return.
+            self._take_down(host, _REPLACE_SECONDS)

@@ -1,4 +1,4 @@
-"""What hostile input at random, and every hostile message there is, costs the event loop."""
+"""Lag of the event loop under random hostile input, and under each known hostile message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IDLE_TRIPS = 200
 _BETWEEN_TRIPS_SECONDS = 0.01
 _MAX_MESSAGES = 100_000
 _MESSAGES_A_KIND = 3
-# Beside those that the attacks send.
+# In addition to the messages of the attack tests.
 _FLOODS = {
     "foreign messages, by the thousand": (
         "",
@@ -35,7 +35,7 @@ _FLOODS = {
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Run the properties of the fuzz, then let a kernel send every hostile message."""
+    """Run the fuzz tests, then let a kernel send each hostile message."""
     figures = await measured_bots.run_in_own_process("bench.fuzz", "cases", effort.fuzz_cases)
     notes = {key: figures[key] for key in ("cases", "seconds")}
     measures = [
@@ -56,19 +56,19 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     return measures
 
 
-def _be_fuzz(cases: int) -> dict[str, Any]:
+def _run_cases(cases: int) -> dict[str, Any]:
     os.environ["FUZZ_CASES"] = str(cases)
     from tests.unit.kernels import test_outputs_fuzz as test_fuzz
 
-    started = time.monotonic()
+    start_time = time.monotonic()
     for name, check in vars(test_fuzz).items():
         if name.startswith("test_"):
             check()
     steps = sorted(seconds * 1000 for seconds in test_fuzz.SECONDS)
-    # The whole would be megabytes: every thousandth of all, and the longest.
+    # All steps would take megabytes, so keep a thousand quantiles and the longest steps.
     return {
         "cases": cases,
-        "seconds": time.monotonic() - started,
+        "seconds": time.monotonic() - start_time,
         "steps": steps[:: max(1, len(steps) // 1000)],
         "longest": steps[-10:],
     }
@@ -82,38 +82,40 @@ async def _run_bot() -> dict[str, Any]:
         name: (test_hostile_kernels.LONG, f"for _ in range({_MESSAGES_A_KIND}): raw(iopub, {sent})")
         for name, sent in test_hostile_kernels.HEAVY.items()
     }
-    async with measured_bots.open_pool() as pool, pool.lease("other") as quiet:
+    async with measured_bots.open_pool() as pool, pool.lease("other") as other_lease:
         with garbage_collection.frozen():
-            await _send_all(hostile | _FLOODS, pool, quiet, figures)
+            await _send_all(hostile | _FLOODS, pool, other_lease, figures)
     return figures
 
 
 async def _send_all(
     hostile: dict[str, tuple[str, str]],
     pool: pools.Pool,
-    quiet: pools.Lease,
+    other_lease: pools.Lease,
     figures: dict[str, Any],
 ) -> None:
     from tests.attacks import speaking
 
-    other = await quiet.kernel()
+    other_kernel = await other_lease.kernel()
     for _ in range(_IDLE_TRIPS):
-        figures["idle"].append(await measured_bots.time_trip(other))
+        figures["idle"].append(await measured_bots.time_trip(other_kernel))
         await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-    for name, (before, sending) in hostile.items():
+    for name, (preparation, attack) in hostile.items():
         during: list[float] = []
         lags: list[float] = []
-        shown: list[values.Output] = []
+        outputs: list[values.Output] = []
         async with pool.lease(name) as lease:
             kernel = await lease.kernel()
-            await measured_bots.execute(kernel, f"{speaking.PRELUDE}{before}")
+            await measured_bots.execute(kernel, f"{speaking.PRELUDE}{preparation}")
             async with measured_bots.running_meanwhile(measured_bots.record_lags(lags)):
-                code = f"{speaking.PRELUDE}{sending}"
-                sent = asyncio.create_task(kernel.execute(code, show=shown.append, seconds=20))
-                while not sent.done():
-                    during.append(await measured_bots.time_trip(other))
+                code = f"{speaking.PRELUDE}{attack}"
+                execution = asyncio.create_task(
+                    kernel.execute(code, show=outputs.append, seconds=20)
+                )
+                while not execution.done():
+                    during.append(await measured_bots.time_trip(other_kernel))
                     await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-        finished = await sent
+        finished = await execution
         figures["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
         figures["during"][name], figures["lags"][name] = during, lags
         await pool.forget(name)
@@ -121,6 +123,6 @@ async def _send_all(
 
 if __name__ == "__main__":
     if sys.argv[1] == "cases":
-        print(json.dumps(_be_fuzz(int(sys.argv[2]))))
+        print(json.dumps(_run_cases(int(sys.argv[2]))))
     else:
         print(json.dumps(asyncio.run(_run_bot())))

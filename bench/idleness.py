@@ -1,4 +1,4 @@
-"""What hundreds of idle kernels cost: the bot with its watch over them, and they themselves."""
+"""Processor time of hundreds of idle kernels, and of the bot that watches them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from typing import Any
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot.kernels import live_kernels
 
-# Where sessions can be frozen, each is long before this ends.
+# Long enough for each session to be frozen, if sessions can be frozen.
 _SETTLE_SECONDS = 30.0
 _FREEZE_SECONDS = 1.0
-_LOOKS = 5
-_THAWED = 20
+_SAMPLES = 5
+_THAWED_KERNELS = 20
 _WATCHED = "watched"
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in bots of their own, with control groups if there are any, and without.
+    """Measure in separate bots, with control groups if the machine has any, and without.
 
     Only control groups of version 2, perhaps beside those of version 1, freeze idle sessions.
     """
     measures = []
+    name = f"{effort.unused_sessions} idle kernels"
     for groups in ("auto", "off"):
         figures = await measured_bots.run_in_own_process(
-            "bench.idleness", effort.unused, effort.idle_seconds, groups
+            "bench.idleness", effort.unused_sessions, effort.idle_seconds, groups
         )
         measures.append(
             metrics.Measure(
-                f"{effort.unused} idle kernels, {figures['how']}: processor of bot and kernels",
+                f"{name}, {figures['mechanism']}: processor of bot and kernels",
                 "% of a core",
                 figures["used"],
                 bar=1.0,
@@ -43,8 +44,8 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
                 },
             )
         )
-        # Without groups, both are the same.
-        if figures["how"] == _WATCHED:
+        # Without control groups both runs would be the same.
+        if figures["mechanism"] == _WATCHED:
             break
     return measures
 
@@ -59,24 +60,24 @@ async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
             )
         kernels = list(pool.kernels.values())
         usages = [kernel.provisioner.usage() for kernel in kernels]
-        figures["how"] = _how(kernels[0])
+        figures["mechanism"] = _describe_mechanism(kernels[0])
         await asyncio.sleep(_SETTLE_SECONDS)
-        for _ in range(_LOOKS):
-            before = sum(usage.cpu_seconds() for usage in usages)
-            began, used = time.monotonic(), time.process_time()
-            await asyncio.sleep(seconds / _LOOKS)
-            used, took = time.process_time() - used, time.monotonic() - began
-            used += sum(usage.cpu_seconds() for usage in usages) - before
-            figures["used"].append(100 * used / took)
+        for _ in range(_SAMPLES):
+            cpu_before = sum(usage.cpu_seconds() for usage in usages)
+            start_time, cpu_seconds = time.monotonic(), time.process_time()
+            await asyncio.sleep(seconds / _SAMPLES)
+            cpu_seconds, elapsed = time.process_time() - cpu_seconds, time.monotonic() - start_time
+            cpu_seconds += sum(usage.cpu_seconds() for usage in usages) - cpu_before
+            figures["used"].append(100 * cpu_seconds / elapsed)
         frozen = [kernel for kernel in kernels if kernel.is_frozen]
         figures["frozen"] = len(frozen)
-        for kernel in frozen[:_THAWED]:
-            thawing, usual = [await measured_bots.time_trip(kernel) for _ in range(2)]
-            figures["thawing_ms"].append(round(thawing - usual, 2))
+        for kernel in frozen[:_THAWED_KERNELS]:
+            thawing_ms, usual_ms = [await measured_bots.time_trip(kernel) for _ in range(2)]
+            figures["thawing_ms"].append(round(thawing_ms - usual_ms, 2))
     return figures
 
 
-def _how(kernel: live_kernels.Kernel) -> str:
+def _describe_mechanism(kernel: live_kernels.Kernel) -> str:
     if kernel.provisioner.can_freeze:
         return "control groups"
     is_grouped = kernel.provisioner.usage().is_counted

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine and the versions that the figures were measured on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DISTRIBUTIONS = (
 
 
 def describe() -> dict[str, Any]:
-    """Say what machine and which versions this is."""
+    """Describe this machine, its load and the installed versions."""
     return {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "processor": _processor(),
+        "processor": _read_processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
@@ -35,12 +35,12 @@ def describe() -> dict[str, Any]:
         "load_average": os.getloadavg(),
         "is_root": os.geteuid() == 0,
         "python": platform.python_version(),
-        "commit": _commit(),
+        "commit": _read_commit(),
         "versions": {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
     }
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
@@ -48,12 +48,12 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _commit() -> str:
-    """Return the commit measured, with a plus where files differ from it; empty without git."""
-    here = pathlib.Path(__file__).parent
+def _read_commit() -> str:
+    """Return the measured commit, with a plus if files differ from it; empty without git."""
+    directory = pathlib.Path(__file__).parent
     try:
-        words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+"]
-        done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=True)
+        command = ["git", "describe", "--always", "--abbrev=12", "--dirty=+"]
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return result.stdout.strip()

@@ -1,4 +1,4 @@
-"""A hundred live sessions, and what they cost the bot while eight of them compute."""
+"""Memory and lag of a bot with a hundred live sessions, of which eight compute."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import values
 from interpreter_bot.kernels import pools
 
-_COMPUTING = 8
-_DESCRIBE = "import pandas as pd; pd.DataFrame({'a':[1,2,3]}).describe()"
-_COMPUTE = """
+_COMPUTING_SESSIONS = 8
+_DESCRIBE_CODE = "import pandas as pd; pd.DataFrame({'a':[1,2,3]}).describe()"
+_COMPUTE_CODE = """
 import time, numpy as np
 end = time.monotonic() + {seconds}
 a = np.random.default_rng().random((300, 300))
@@ -25,7 +25,7 @@ while time.monotonic() < end:
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in a bot of its own."""
+    """Measure in a bot of its own."""
     figures = await measured_bots.run_in_own_process(
         "bench.many_sessions", effort.sessions, effort.computing_seconds
     )
@@ -47,7 +47,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             notes={"before": figures["size_before"], "by_step": figures["size_by_step"]},
         ),
         metrics.Measure(
-            f"{sessions}, {_COMPUTING} computing: loop lag",
+            f"{sessions}, {_COMPUTING_SESSIONS} computing: loop lag",
             "ms",
             figures["lags"],
             "p99",
@@ -56,7 +56,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             notes={"computed": figures["computed"]},
         ),
         metrics.Measure(
-            f"({sessions}, {_COMPUTING} computing: 1+1 of another)", "ms", figures["trips"]
+            f"({sessions}, {_COMPUTING_SESSIONS} computing: 1+1 of another)", "ms", figures["trips"]
         ),
     ]
 
@@ -65,18 +65,18 @@ async def _run_bot(count: int, seconds: float) -> dict[str, Any]:
     figures: dict[str, Any] = {
         name: [] for name in ("sizes", "lags", "lags_idle", "answers", "trips")
     }
-    figures["size_before"] = measured_bots.resident_megabytes()
-    by_step = figures["size_by_step"] = {}
+    figures["size_before"] = measured_bots.read_resident_megabytes()
+    size_by_step = figures["size_by_step"] = {}
     async with measured_bots.open_pool(concurrent=count + 10, spares=2) as pool:
-        by_step["pool open"] = measured_bots.resident_megabytes()
+        size_by_step["pool open"] = measured_bots.read_resident_megabytes()
         async with measured_bots.running_meanwhile(measured_bots.record_sizes(figures["sizes"])):
-            started = time.perf_counter()
-            answered = await asyncio.gather(
+            start_time = time.perf_counter()
+            outcomes = await asyncio.gather(
                 *(_ask(pool, f"session {number}", figures["answers"]) for number in range(count))
             )
-            figures["all_started"] = measured_bots.milliseconds(started)
-            figures["unanswered"] = answered.count(False)
-            by_step["all live"] = measured_bots.resident_megabytes()
+            figures["all_started"] = measured_bots.milliseconds_since(start_time)
+            figures["unanswered"] = outcomes.count(False)
+            size_by_step["all live"] = measured_bots.read_resident_megabytes()
             if len(pool.kernels) != count:
                 raise RuntimeError(f"{len(pool.kernels)} sessions are alive")
             async with measured_bots.running_meanwhile(
@@ -85,33 +85,33 @@ async def _run_bot(count: int, seconds: float) -> dict[str, Any]:
                 await asyncio.sleep(seconds / 2)
             async with measured_bots.running_meanwhile(measured_bots.record_lags(figures["lags"])):
                 figures["computed"] = await _compute(pool, seconds, figures["trips"])
-            by_step["computed"] = measured_bots.resident_megabytes()
+            size_by_step["computed"] = measured_bots.read_resident_megabytes()
     return figures
 
 
-async def _ask(pool: pools.Pool, key: str, taken: list[float]) -> bool:
-    """Start a session and let it use pandas; says whether the table came."""
-    shown: list[values.Output] = []
-    started = time.perf_counter()
+async def _ask(pool: pools.Pool, key: str, times: list[float]) -> bool:
+    """Start a session and use pandas in it; return whether the table came."""
+    outputs: list[values.Output] = []
+    start_time = time.perf_counter()
     async with pool.lease(key) as lease:
-        finished = await (await lease.kernel()).execute(_DESCRIBE, show=shown.append)
-    taken.append(measured_bots.milliseconds(started))
-    has_table = any(isinstance(output, values.Table) for output in shown)
+        finished = await (await lease.kernel()).execute(_DESCRIBE_CODE, show=outputs.append)
+    times.append(measured_bots.milliseconds_since(start_time))
+    has_table = any(isinstance(output, values.Table) for output in outputs)
     return finished.ending is values.Ending.OK and has_table
 
 
 async def _compute(pool: pools.Pool, seconds: float, trips: list[float]) -> list[str]:
-    """Let some compute and another one answer meanwhile; says how the former ended."""
-    code = _COMPUTE.format(seconds=seconds)
-    async with contextlib.AsyncExitStack() as held:
-        keys = [f"session {number}" for number in range(_COMPUTING + 1)]
-        leases = [await held.enter_async_context(pool.lease(key)) for key in keys]
-        *kernels, other = [await lease.kernel() for lease in leases]
-        computing = asyncio.gather(*(kernel.execute(code, show=print) for kernel in kernels))
-        while not computing.done():
-            trips.append(await measured_bots.time_trip(other))
+    """Let some sessions compute while another one answers; return the endings of the former."""
+    code = _COMPUTE_CODE.format(seconds=seconds)
+    async with contextlib.AsyncExitStack() as stack:
+        keys = [f"session {number}" for number in range(_COMPUTING_SESSIONS + 1)]
+        leases = [await stack.enter_async_context(pool.lease(key)) for key in keys]
+        *kernels, other_kernel = [await lease.kernel() for lease in leases]
+        executions = asyncio.gather(*(kernel.execute(code, show=print) for kernel in kernels))
+        while not executions.done():
+            trips.append(await measured_bots.time_trip(other_kernel))
             await asyncio.sleep(0.1)
-        return [finished.ending.value for finished in await computing]
+        return [finished.ending.value for finished in await executions]
 
 
 if __name__ == "__main__":

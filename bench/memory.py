@@ -1,4 +1,4 @@
-"""What an idle kernel with the stack imported holds that nobody else could use."""
+"""Private memory of an idle kernel that has imported the stack."""
 
 from __future__ import annotations
 
@@ -14,68 +14,70 @@ _SETTLE_SECONDS = 1.0
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure kernels of ours, and as many of the alternative's."""
-    private, proportional, unseen, raw = [], [], 0, []
+    """Measure kernels of the bot, and as many stock kernels."""
+    private, proportional, unreadable_count, stock_private = [], [], 0, []
     async with measured_bots.open_pool() as pool:
         for number in range(effort.idle_kernels):
             async with pool.lease(f"session {number}") as lease:
                 await measured_bots.execute(await lease.kernel(), measured_bots.IMPORT_STACK_CODE)
         await asyncio.sleep(_SETTLE_SECONDS)
         for kernel in pool.kernels.values():
-            private_bytes, proportional_bytes, missed = _memory(kernel.provisioner.usage().pids())
+            private_bytes, proportional_bytes, unreadable = _sum_megabytes(
+                kernel.provisioner.usage().pids()
+            )
             private.append(private_bytes)
             proportional.append(proportional_bytes)
-            unseen += missed
+            unreadable_count += unreadable
     for _ in range(effort.idle_kernels):
         async with stock_jupyter.open_kernel() as client:
             await stock_jupyter.execute(client, measured_bots.IMPORT_STACK_CODE)
-            pid = await _pid(client)
+            pid = await _ask_pid(client)
             await asyncio.sleep(_SETTLE_SECONDS)
-            raw.append(_memory([pid])[0])
+            stock_private.append(_sum_megabytes([pid])[0])
     return [
         metrics.Measure(
             "private memory of an idle kernel",
             "MB",
             private,
             bar=30.0,
-            alternative=metrics.Alternative("cold ipykernel", raw),
-            notes={"proportional": proportional, "processes_not_readable": unseen},
+            alternative=metrics.Alternative("cold ipykernel", stock_private),
+            notes={"proportional": proportional, "processes_not_readable": unreadable_count},
         )
     ]
 
 
-def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
-    """Private and proportional megabytes of processes, and how many do not let us look."""
-    private = proportional = unseen = 0
+def _sum_megabytes(pids: Iterable[int]) -> tuple[float, float, int]:
+    """Return private and proportional megabytes of processes, and how many are not readable."""
+    private = proportional = unreadable_count = 0
     for pid in pids:
         try:
-            private_bytes, proportional_bytes = held_bytes(pid)
+            private_bytes, proportional_bytes = read_memory_bytes(pid)
         except PermissionError:
-            unseen += 1
+            unreadable_count += 1
         except (FileNotFoundError, ProcessLookupError):
-            # What saved variables has ended.
+            # A child that saved variables has ended.
             continue
         else:
             private += private_bytes
             proportional += proportional_bytes
-    return private / measured_bots.MEGABYTE, proportional / measured_bots.MEGABYTE, unseen
+    return private / measured_bots.MEGABYTE, proportional / measured_bots.MEGABYTE, unreadable_count
 
 
-def held_bytes(pid: int) -> tuple[int, int]:
-    """Private and proportional bytes of a process."""
+def read_memory_bytes(pid: int) -> tuple[int, int]:
+    """Return the private and the proportional bytes of a process."""
     listing = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(listing)}
     return sizes["Private_Clean"] + sizes["Private_Dirty"], sizes["Pss"]
 
 
-async def _pid(client: object) -> int:
-    """Ask a raw kernel for its process id."""
+async def _ask_pid(client: object) -> int:
+    """Ask a stock kernel for its process id."""
     answers: list[int] = []
 
-    def hear(message: dict) -> None:
+    def take_message(message: dict) -> None:
         if message["msg_type"] == "execute_result":
             answers.append(int(message["content"]["data"]["text/plain"]))
 
     code = "__import__('os').getpid()"
-    await client.execute_interactive(code, allow_stdin=False, output_hook=hear)
+    await client.execute_interactive(code, allow_stdin=False, output_hook=take_message)
     return answers[0]

@@ -1,4 +1,4 @@
-"""What was measured, what it had to reach, and whether it did. Pure."""
+"""Measures: their samples, their bars, and whether the bars were met. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alternative:
-    """What the same run measured to compare with.
+    """An alternative that the same run measured for comparison.
 
     Attributes:
-        name: what it is.
-        samples: in the unit of its measure.
+        name: what was measured.
+        samples: its samples, in the unit of its measure.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Measure:
     Attributes:
         name: what was measured.
         unit: of the samples, the bar and the alternative's samples.
-        samples: all of them, in order. Lower is better, always.
-        statistic: which figure of the samples the bar is about.
-        bar: what that figure may be at most; None for what is only told.
-        alternative: the same figure of something else, measured in the same run.
-        least_ratio: how many times our figure the alternative's must be at least.
-        notes: whatever else of this measure belongs into the raw results.
+        samples: all samples, in order. Lower is always better.
+        statistic: the statistic of the samples that the bar limits.
+        bar: the largest allowed value of that statistic; None if there is no limit.
+        alternative: measured in the same run for comparison.
+        least_ratio: the smallest allowed ratio of the alternative's figure to this one.
+        notes: further details for the raw results.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Measure:
 
     @property
     def figure(self) -> float:
-        """The figure that the bar is about."""
+        """The statistic that the bar limits."""
         return self.percentile(_SHARE_OF_STATISTIC[self.statistic])
 
     @property
     def ratio(self) -> float | None:
-        """How many times our figure the alternative's is."""
+        """The alternative's figure divided by this one."""
         if self.alternative is None or not self.figure:
             return None
         return (
@@ -73,7 +73,7 @@ class Measure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether every bar there is was reached; None where there is none."""
+        """Whether all bars were met; None if there are none."""
         verdicts = []
         if self.bar is not None:
             verdicts.append(self.figure <= self.bar)
@@ -82,7 +82,7 @@ class Measure:
         return all(verdicts) if verdicts else None
 
     def to_json(self) -> dict[str, Any]:
-        """Say everything as JSON, raw samples included."""
+        """Return everything as JSON, including the raw samples."""
         document = dataclasses.asdict(self)
         for samples in (document, document["alternative"] or {"samples": ()}):
             samples["samples"] = [round(sample, 4) for sample in samples["samples"]]

@@ -1,4 +1,4 @@
-"""A cell that prints without end: what it costs the bot, and others."""
+"""A cell that prints without end: the bot's memory, and the delay of another session."""
 
 from __future__ import annotations
 
@@ -47,35 +47,35 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 
 async def _run_bot(code: str, seconds: float) -> dict[str, Any]:
     figures: dict[str, Any] = {name: [] for name in ("sizes", "lags", "idle", "during")}
-    shown: list[int] = []
+    output_sizes: list[int] = []
 
     def show(output: values.Output) -> None:
-        shown.append(len(output.plain))
+        output_sizes.append(len(output.plain))
 
     async with (
         measured_bots.open_pool() as pool,
-        pool.lease("flooding") as one,
-        pool.lease("other") as two,
+        pool.lease("flooding") as flood_lease,
+        pool.lease("other") as other_lease,
     ):
-        flooding, other = await one.kernel(), await two.kernel()
-        await measured_bots.execute(flooding, "print('x' * 80)")
+        flood_kernel, other_kernel = await flood_lease.kernel(), await other_lease.kernel()
+        await measured_bots.execute(flood_kernel, "print('x' * 80)")
         await measured_bots.wait_for_spares(pool, 2)
         for _ in range(_IDLE_TRIPS):
-            figures["idle"].append(await measured_bots.time_trip(other))
+            figures["idle"].append(await measured_bots.time_trip(other_kernel))
             await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-        figures["size_before"] = measured_bots.resident_megabytes()
+        figures["size_before"] = measured_bots.read_resident_megabytes()
         cpu_before = sum(os.times()[:2])
         async with measured_bots.running_meanwhile(
             measured_bots.record_sizes(figures["sizes"]), measured_bots.record_lags(figures["lags"])
         ):
-            flood = asyncio.create_task(flooding.execute(code, show=show, seconds=seconds))
+            flood = asyncio.create_task(flood_kernel.execute(code, show=show, seconds=seconds))
             while not flood.done():
-                figures["during"].append(await measured_bots.time_trip(other))
+                figures["during"].append(await measured_bots.time_trip(other_kernel))
                 await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
         finished = await flood
         figures["bot_cpu_share"] = (sum(os.times()[:2]) - cpu_before) / finished.seconds
         figures["ending"] = f"{finished.ending} after {finished.seconds:.2f} s. {finished.reason}"
-        figures["shown"], figures["shown_bytes"] = len(shown), sum(shown)
+        figures["shown"], figures["shown_bytes"] = len(output_sizes), sum(output_sizes)
     return figures
 
 

@@ -1,4 +1,4 @@
-"""A person at the page, without a browser: asks, answers what code asks, and comes back."""
+"""A person at the page, without a browser: asks, answers questions of code, and reconnects."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any, Final
 
 import aiohttp
 
-_PATIENCE_SECONDS = 0.05
+_RECONNECT_SECONDS = 0.05
 _THINKING_SECONDS = 0.3
 _MAX_TURNS = 500
 LOST: Final = {"type": "over", "status": "lost", "reason": "The bot was restarted before this."}
 
 
 class Visitor:
-    """A person whose tab connects again whenever the bot is back; use as a context manager.
+    """A person whose tab reconnects whenever the bot is back; use as a context manager.
 
     Attributes:
-        address: of the page, with its token; changes with the bot's process.
-        shown: all turns of the session as they were shown when it was connected last, and since.
-        accepted: what it said that the bot has.
-        notices: sentences about the session, outside of any turn.
-        on_event: is told of each event as it comes.
-        on_look: is called when what `look_into` asked for has come.
+        address: the page's address with its token; changes with the bot's process.
+        shown: events of each turn of the session, by request id, since the last connect.
+        accepted: ids of the requests that the bot has accepted.
+        notices: notices about the session, outside of any turn.
+        on_event: called with each event.
+        on_table_read: called when the rows that `read_table` requested have come.
     """
 
     def __init__(self, thread: str, answer: Callable[[str], str] | None) -> None:
-        """Be somebody in a session.
+        """Prepare a visitor; entering the context connects.
 
         Args:
-            thread: of the session.
-            answer: gives the answer to a prompt; None for somebody who answers nothing by itself.
+            thread: the session's thread.
+            answer: returns the answer to a prompt of code; None to answer no prompt.
         """
         self.address = ""
         self.shown: dict[str, list[dict[str, Any]]] = {}
         self.on_event: Callable[[dict[str, Any]], None] = lambda _: None
-        self.on_look: Callable[[], None] = lambda: None
+        self.on_table_read: Callable[[], None] = lambda: None
         self._thread = thread
         self._answer = answer
-        self._asked: dict[str, dict[str, Any]] = {}
+        self._unaccepted_requests: dict[str, dict[str, Any]] = {}
         self.accepted: set[str] = set()
         self.notices: list[str] = []
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._answer_tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Visitor:
-        self._task = asyncio.create_task(self._stay(), name="a visitor")
+        self._task = asyncio.create_task(self._stay_connected(), name="a visitor")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -57,11 +57,11 @@ class Visitor:
         self._task.cancel()
         await asyncio.wait({self._task})
 
-    async def say(self, request_id: str, text: str, *, is_code: bool) -> None:
-        """Say something, again and again until the bot has it."""
-        said = {"do": "send", "thread": self._thread, "id": request_id, "text": text}
-        self._asked[request_id] = said | {"is_code": is_code}
-        await self._send(self._asked[request_id])
+    async def send_message(self, request_id: str, text: str, *, is_code: bool) -> None:
+        """Send a message; it is sent again after each connect until the bot accepts it."""
+        request = {"do": "send", "thread": self._thread, "id": request_id, "text": text}
+        self._unaccepted_requests[request_id] = request | {"is_code": is_code}
+        await self._send(self._unaccepted_requests[request_id])
 
     async def _send(self, message: dict[str, Any]) -> None:
         if self._socket is not None:
@@ -73,69 +73,69 @@ class Visitor:
         answer = {"do": "answer", "thread": self._thread, "question": question_id, "text": text}
         await self._send(answer)
 
-    async def look(self) -> None:
-        """Have the whole session shown."""
+    async def watch_session(self) -> None:
+        """Ask for all turns of the session."""
         await self._send({"do": "watch", "thread": self._thread, "max_turns": _MAX_TURNS})
 
-    async def look_into(self, table: str, wanted: dict[str, Any]) -> None:
-        """Have a part of a table shown."""
-        asked = {"do": "read_data", "thread": self._thread, "table": table, "query_id": 1}
-        await self._send(asked | {"view": wanted})
+    async def read_table(self, table: str, view: dict[str, Any]) -> None:
+        """Ask for a part of a table."""
+        request = {"do": "read_data", "thread": self._thread, "table": table, "query_id": 1}
+        await self._send(request | {"view": view})
 
-    async def _stay(self) -> None:
+    async def _stay_connected(self) -> None:
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 await self._visit(self.address)
             self._socket = None
-            await asyncio.sleep(_PATIENCE_SECONDS)
+            await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _visit(self, address: str) -> None:
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
-            async with session.get(address, allow_redirects=False) as entered:
-                key = entered.headers["Location"].partition("#key=")[2]
+            async with session.get(address, allow_redirects=False) as response:
+                key = response.headers["Location"].partition("#key=")[2]
             url = address.partition("?")[0] + "live"
             origin = address.partition("/?")[0]
             protocols = ("interpreter-bot", key)
             async with session.ws_connect(url, protocols=protocols, origin=origin) as socket:
                 self._socket = socket
-                await self.look()
-                for said in list(self._asked.values()):
-                    await self._send(said)
+                await self.watch_session()
+                for request in list(self._unaccepted_requests.values()):
+                    await self._send(request)
                 async for message in socket:
-                    for told in json.loads(message.data):
-                        await self._hear(told)
+                    for page_message in json.loads(message.data):
+                        await self._receive(page_message)
 
-    async def _hear(self, told: dict[str, Any]) -> None:
-        match told["kind"]:
+    async def _receive(self, page_message: dict[str, Any]) -> None:
+        match page_message["kind"]:
             case "conversation":
-                turns = [(one["request_id"], one["events"]) for one in told["past"]]
-                turns += [(one["id"], one["events"]) for one in told["live"]]
+                turns = [(turn["request_id"], turn["events"]) for turn in page_message["past"]]
+                turns += [(turn["id"], turn["events"]) for turn in page_message["live"]]
                 ids = [request_id for request_id, _ in turns]
                 assert len(set(ids)) == len(ids), "a turn is shown twice"
-                # As the page says it of what the bot had, and had not begun when it ended.
+                # The page shows accepted requests that the bot had not begun as lost.
                 self.shown = {name: [LOST] for name in self.accepted.difference(ids)}
                 self.shown |= {name: [] for name in ids}
-                self.notices = told["notices"]
+                self.notices = page_message["notices"]
                 for name, events in turns:
                     for event in events:
-                        await self._see(name, event)
+                        await self._add_event(name, event)
             case "turn":
-                self.shown[told["id"]] = []
-                for event in told["events"]:
-                    await self._see(told["id"], event)
+                self.shown[page_message["id"]] = []
+                for event in page_message["events"]:
+                    await self._add_event(page_message["id"], event)
             case "event":
-                await self._see(told["turn"], told["event"])
+                await self._add_event(page_message["turn"], page_message["event"])
             case "notice":
-                self.notices.append(told["text"])
+                self.notices.append(page_message["text"])
             case "data_read":
-                assert "problem" not in told, told
-                self.on_look()
+                assert "problem" not in page_message, page_message
+                self.on_table_read()
             case "accepted":
-                if self._asked.pop(told["id"], None):
-                    self.accepted.add(told["id"])
+                if self._unaccepted_requests.pop(page_message["id"], None):
+                    self.accepted.add(page_message["id"])
 
-    async def _see(self, name: str, event: dict[str, Any]) -> None:
+    async def _add_event(self, name: str, event: dict[str, Any]) -> None:
         events = self.shown.setdefault(name, [])
         events.append(event)
         self.on_event(event)
@@ -144,18 +144,18 @@ class Visitor:
         elif event["type"] == "input" and self._answer is not None:
             answer = self._answer(event["text"])
             loop = asyncio.get_running_loop()
-            loop.call_later(_THINKING_SECONDS, self._tell, name, event, answer)
+            loop.call_later(_THINKING_SECONDS, self._answer_prompt, name, event, answer)
 
-    def _tell(self, name: str, asked: dict[str, Any], answer: str) -> None:
-        """Answer what is still asked."""
-        if asked in self.shown.get(name, ()):
-            deciding = self.decide(asked["id"], answer)
-            telling = asyncio.create_task(deciding, name="an answer to code")
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+    def _answer_prompt(self, name: str, prompt_event: dict[str, Any], answer: str) -> None:
+        """Answer a prompt that is still open."""
+        if prompt_event in self.shown.get(name, ()):
+            sending = self.decide(prompt_event["id"], answer)
+            task = asyncio.create_task(sending, name="an answer to code")
+            self._answer_tasks.add(task)
+            task.add_done_callback(self._answer_tasks.discard)
 
 
-def printed(events: list[dict[str, Any]]) -> list[str]:
-    """Return the lines that code printed, as a turn shows them."""
+def list_printed_lines(events: list[dict[str, Any]]) -> list[str]:
+    """Return the lines that a turn's code printed."""
     texts = (event["text"] for event in events if event["type"] == "stdout")
     return "".join(texts).splitlines()

@@ -1,4 +1,4 @@
-"""A reply that notes what came and when."""
+"""A reply that records its outputs and times."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from interpreter_bot.sessions import ports
 
 
 class Reply(ports.Reply):
-    """Shows nobody anything.
+    """A reply that is shown to nobody.
 
     Attributes:
-        first_milliseconds: from its making to the first sign of life.
-        code_milliseconds: how long code ran, in all.
-        whole_milliseconds: from its making to the end.
-        shown: what code showed.
-        end: the end.
+        first_milliseconds: time from its creation to the first sign of life.
+        code_milliseconds: total running time of the code.
+        whole_milliseconds: time from its creation to the turn's end.
+        outputs: all outputs of the code.
+        end: the turn's last event.
     """
 
     def __init__(self) -> None:
-        self._made = time.perf_counter()
-        self._code_began = 0.0
+        self._created_at = time.perf_counter()
+        self._code_started_at = 0.0
         self.first_milliseconds = 0.0
         self.code_milliseconds = 0.0
         self.whole_milliseconds = 0.0
-        self.shown: list[values.Output] = []
+        self.outputs: list[values.Output] = []
         self.end: events.TurnEnded | None = None
 
-    def _sign(self) -> None:
+    def _note_first_sign(self) -> None:
         if not self.first_milliseconds:
-            self.first_milliseconds = (time.perf_counter() - self._made) * 1000
+            self.first_milliseconds = (time.perf_counter() - self._created_at) * 1000
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:
             case events.CodeStarted():
-                self._code_began = time.perf_counter()
+                self._code_started_at = time.perf_counter()
             case events.OutputShown(output=output):
-                self.shown.append(output)
+                self.outputs.append(output)
             case events.CodeFinished():
-                self.code_milliseconds += (time.perf_counter() - self._code_began) * 1000
+                self.code_milliseconds += (time.perf_counter() - self._code_started_at) * 1000
             case events.FileMade() | events.UsageChanged():
                 pass
             case events.TurnEnded():
-                self.whole_milliseconds = (time.perf_counter() - self._made) * 1000
+                self.whole_milliseconds = (time.perf_counter() - self._created_at) * 1000
                 self.end = event
             case _:
-                self._sign()
+                self._note_first_sign()

@@ -1,4 +1,4 @@
-"""The table for people and the raw results for machines."""
+"""The printed table, and the file of raw results."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ def show(measures: Iterable[metrics.Measure]) -> None:
         column.justify = "right"
     for measure in measures:
         table.add_row(*_row(measure))
-    # A narrow or missing terminal gets long lines rather than a broken table.
+    # The width is fixed, because a narrow terminal would break the table into unreadable columns.
     rich.console.Console(width=_WIDTH, highlight=False).print(table)
 
 
 def write(path: pathlib.Path, machine: dict[str, Any], measures: Iterable[metrics.Measure]) -> None:
-    """Write everything there is to know, raw samples included."""
+    """Write all measures with their raw samples."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine, "measures": [measure.to_json() for measure in measures]}
     # A list of numbers takes one line, not one each.
     text = json.dumps(content, indent=1, ensure_ascii=False)
-    path.write_text(_NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n", "utf-8")
+    path.write_text(_NUMBERS.sub(lambda match: " ".join(match[0].split()), text) + "\n", "utf-8")
 
 
 def _row(measure: metrics.Measure) -> tuple[str, ...]:
     bars = [] if measure.bar is None else [f"≤ {measure.bar:g} {measure.unit}"]
     if measure.least_ratio is not None:
-        bars.append(_ratio_bar(measure.least_ratio))
-    against = ""
+        bars.append(_format_ratio_bar(measure.least_ratio))
+    comparison = ""
     if measure.alternative is not None and measure.ratio is not None:
-        theirs = measure.ratio * measure.figure
-        against = f"{measure.alternative.name}: {_size(theirs)} ({_times(measure.ratio)})"
+        alternative_figure = measure.ratio * measure.figure
+        figure, ratio = _format_number(alternative_figure), _format_ratio(measure.ratio)
+        comparison = f"{measure.alternative.name}: {figure} ({ratio})"
     return (
         measure.name,
-        f"{_size(measure.figure)} {measure.unit} {measure.statistic}",
-        _size(measure.percentile(0.5)),
-        _size(measure.percentile(0.9)),
+        f"{_format_number(measure.figure)} {measure.unit} {measure.statistic}",
+        _format_number(measure.percentile(0.5)),
+        _format_number(measure.percentile(0.9)),
         str(len(measure.samples)),
         ", ".join(bars),
         {True: "yes", False: "NO", None: ""}[measure.is_met],
-        against,
+        comparison,
     )
 
 
-def _ratio_bar(least_ratio: float) -> str:
+def _format_ratio_bar(least_ratio: float) -> str:
     return (
         f"{least_ratio:g} times faster"
         if least_ratio > 1
@@ -67,9 +68,9 @@ def _ratio_bar(least_ratio: float) -> str:
     )
 
 
-def _times(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     return f"{ratio:.3g} times as much" if ratio >= 1 else f"we take {1 / ratio:.3g} times as much"
 
 
-def _size(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""How much is measured: counts and durations."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Effort:
         trips: round trips of each kind.
         idle_kernels: kernels whose memory is read.
         sessions: sessions that live at once.
-        unused: sessions that nobody uses.
-        idle_seconds: how long they run nothing.
-        computing_seconds: how long some of them compute.
+        unused_sessions: sessions that nobody uses.
+        idle_seconds: how long the unused sessions run nothing.
+        computing_seconds: how long some live sessions compute.
         flood_seconds: how long a cell prints.
-        fuzz_cases: inputs at random to what reads a kernel.
-        snapshots: sessions of each kind that are saved and brought back.
-        rows: of their tables, in part.
+        fuzz_cases: random inputs to the reader of a kernel's messages.
+        snapshots: sessions of each kind that are saved and restored.
+        rows: rows of their tables; the largest table has ten times as many.
         turns: turns taken one after the other.
         crowd: people who ask at once.
-        file_mebibytes: size of a file that goes up and down.
-        kills: processes that are killed in the middle of a turn.
-        restarts: bots that are killed in the middle of a cell that prints.
+        file_mebibytes: size of a file that is uploaded and downloaded.
+        kills: processes that are killed during a turn.
+        restarts: kills of the bot during a cell that prints.
         chaos_seconds: how long processes of a fleet are killed and stopped.
     """
 
@@ -33,7 +33,7 @@ class Effort:
     trips: int = 300
     idle_kernels: int = 6
     sessions: int = 100
-    unused: int = 500
+    unused_sessions: int = 500
     idle_seconds: float = 20.0
     computing_seconds: float = 10.0
     flood_seconds: float = 20.0
@@ -54,7 +54,7 @@ QUICK = Effort(
     trips=100,
     idle_kernels=2,
     sessions=20,
-    unused=50,
+    unused_sessions=50,
     idle_seconds=10.0,
     computing_seconds=3.0,
     flood_seconds=4.0,

@@ -1,7 +1,7 @@
-"""A language model that takes no time: it answers what the question itself tells it to.
+"""A language model that takes no time: each question contains its own answer.
 
-The last question of the transcript is JSON: `codes` are called for one after the other, then
-`answer` is said. Runs in a process of its own (`python -m bench.scripted_model`), as a model does,
+The last question of the transcript is JSON: the model calls for each of its `codes`, then writes
+its `answer`. It runs as a process of its own (`python -m bench.scripted_model`), like a real model,
 and prints its address.
 """
 
@@ -20,14 +20,14 @@ from aiohttp import web
 from interpreter_bot import settings
 
 
-def question(codes: list[str], answer: str) -> str:
-    """Write a question that is answered by running codes, then in words."""
+def make_question(codes: list[str], answer: str) -> str:
+    """Make a question that lets the model run the codes, then write the answer."""
     return json.dumps({"codes": codes, "answer": answer})
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[settings.Model]:
-    """Run one, and say how the settings name it."""
+async def run_server() -> AsyncIterator[settings.Model]:
+    """Run the model's process; yield the settings for it."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.scripted_model"),
         stdin=asyncio.subprocess.PIPE,
@@ -44,21 +44,21 @@ async def serving() -> AsyncIterator[settings.Model]:
 
 async def _complete(request: web.Request) -> web.StreamResponse:
     body = await request.json()
-    told = body["messages"]
-    # Pictures of code are shown to it as a person's, in parts; questions are words.
-    last = max(
-        place
-        for place, one in enumerate(told)
-        if one["role"] == "user" and isinstance(one["content"], str)
+    messages = body["messages"]
+    # Pictures that code showed are user messages with a list as content; questions are strings.
+    question_index = max(
+        index
+        for index, message in enumerate(messages)
+        if message["role"] == "user" and isinstance(message["content"], str)
     )
-    script = json.loads(told[last]["content"])
-    done = sum(one["role"] == "tool" for one in told[last:])
+    script = json.loads(messages[question_index]["content"])
+    call_count = sum(message["role"] == "tool" for message in messages[question_index:])
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
-    if done < len(script["codes"]):
-        arguments = json.dumps({"code": script["codes"][done]})
+    if call_count < len(script["codes"]):
+        arguments = json.dumps({"code": script["codes"][call_count]})
         function = {"name": "run_code", "arguments": arguments}
-        call = {"index": 0, "id": f"call_{done}", "type": "function", "function": function}
+        call = {"index": 0, "id": f"call_{call_count}", "type": "function", "function": function}
         await _send(response, {"tool_calls": [call]}, None)
         await _send(response, {}, "tool_calls")
     else:
@@ -69,33 +69,35 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _models(_: web.Request) -> web.Response:
+async def _list_models(_: web.Request) -> web.Response:
     return web.json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
 
-async def _send(response: web.StreamResponse, delta: dict[str, Any], finish: str | None) -> None:
+async def _send(
+    response: web.StreamResponse, delta: dict[str, Any], finish_reason: str | None
+) -> None:
     chunk = {
         "id": "c",
         "object": "chat.completion.chunk",
         "created": 0,
         "model": "scripted",
-        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
     }
     await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
 
 
-async def _be_model() -> None:
+async def _serve() -> None:
     application = web.Application(client_max_size=64 * 1024 * 1024)
     application.router.add_post("/v1/chat/completions", _complete)
-    application.router.add_get("/v1/models", _models)
+    application.router.add_get("/v1/models", _list_models)
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
-    # Whoever started it may be killed; the end of the pipe is the end of it.
+    # The parent process may be killed, which closes the pipe and so ends this process.
     await asyncio.to_thread(os.read, 0, 1)
 
 
 if __name__ == "__main__":
-    asyncio.run(_be_model())
+    asyncio.run(_serve())

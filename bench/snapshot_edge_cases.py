@@ -1,6 +1,4 @@
-"""Odd things that sessions hold, one a variable: what of them comes back, and what is said of the
-rest.
-"""
+"""Odd objects that sessions may hold, one a variable, for tests and counts of what is restored."""
 
 from __future__ import annotations
 
@@ -246,14 +244,14 @@ OBJECTS: Final = {
     "capsule": "__import__('_datetime').datetime_CAPI",
     "shelf": "shelve.open(__place__ + '/odd-shelf')",
 }
-"""Expressions by the names of the variables that they become."""
+"""Expressions by the name of their variable."""
 
 DEFINED: Final = (
     *("Plain", "Slots", "Color", "Flags", "Data", "Pair", "Typed", "Base", "Child", "Meta"),
     *("plain", "counter", "recursive", "running", "waiting", "streaming", "cached", "wrapped"),
     *("managed", "dispatched"),
 )
-"""Classes and functions of cells, which are variables as well."""
+"""Classes and functions of `SETUP`, which are variables too."""
 
 CODE: Final = SETUP + "".join(f"{name} = {code}\n" for name, code in OBJECTS.items())
 NAMES: Final = (*OBJECTS, *DEFINED)

@@ -1,8 +1,8 @@
-"""An hour with the page, Slack and Discord open: what is lost, and what memory grows.
+"""A long run with the page, Slack and Discord: lost answers, and growth of memory.
 
-Three people on each platform, each in a few conversations, run code in turns. Each conversation
-counts in a variable, across kernels that are let go and started again; a plot, an error and a file
-come now and then. Run it as `python -m bench.soak SECONDS`.
+A few conversations on each platform run code in turn. Each counts in a variable, also across
+kernels that are ended when idle and started again; some turns add a plot, a table, a file or an
+error. Run it as `python -m bench.soak SECONDS`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _ANSWER_SECONDS = 90.0
 _CONVERSATIONS = 4
 _IDLE_SECONDS = 60
 _CODE = "n = globals().get('n', 0) + 1; print(f'n is {{n}} in {name}'); {extra}"
-_EXTRAS = (
+_EXTRA_CODES = (
     "",
     "import matplotlib.pyplot as plt; plt.plot(range(n)); plt.show()",
     "import pandas; pandas.DataFrame({'a': range(200)})",
     "open('numbers.csv', 'a').write(f'{n}\\n'); None",
     "1 / 0",
 )
-_BOT = """
+_BOT_SCRIPT = """
 import sys, yarl, discord
 from interpreter_bot import cli
 origin = sys.argv[1]
@@ -48,38 +48,38 @@ sys.exit(cli.main())
 """
 
 _Ask = Callable[[str], Awaitable[Callable[[], str]]]
-"""Sends code; gives what reads the answer that is shown so far."""
+"""Sends code; returns a function that reads the answer shown so far."""
 
 
 class _Conversation:
-    """A conversation whose code counts."""
+    """A conversation whose code counts its turns."""
 
     def __init__(self, name: str, ask: _Ask) -> None:
         self.name, self._ask, self._count = name, ask, 0
         self.problems: list[str] = []
 
-    async def go_on(self, extra: str) -> float:
-        """Run code once more; return the seconds until its output was shown."""
+    async def run_turn(self, extra: str) -> float:
+        """Run code; return the seconds until its output was shown."""
         self._count += 1
-        began = time.monotonic()
+        start_time = time.monotonic()
         expected = f"n is {self._count} in {self.name}"
         read = await self._ask(_CODE.format(name=self.name, extra=extra))
         while expected not in read():
-            if time.monotonic() - began > _ANSWER_SECONDS:
+            if time.monotonic() - start_time > _ANSWER_SECONDS:
                 self.problems.append(f"{expected}: {read()[-300:]!r}")
                 break
             await asyncio.sleep(0.1)
-        return time.monotonic() - began
+        return time.monotonic() - start_time
 
 
-def _on_slack(slack: slack_servers.Server, number: int) -> _Ask:
+def _make_slack_ask(slack: slack_servers.Server, number: int) -> _Ask:
     root = ""
 
     async def ask(code: str) -> Callable[[], str]:
         nonlocal root
         text = f"<@UBOT> py {code}"
-        said = slack.say(f"U{number % 3 + 1}", "C1", text, **({"thread": root} if root else {}))
-        root = root or said
+        ts = slack.say(f"U{number % 3 + 1}", "C1", text, **({"thread": root} if root else {}))
+        root = root or ts
         return lambda: html.unescape(
             json.dumps([message.get("blocks") for message in slack.replies("C1", root)])
         )
@@ -87,8 +87,8 @@ def _on_slack(slack: slack_servers.Server, number: int) -> _Ask:
     return ask
 
 
-def _on_discord(server: discord_servers.Server, number: int, lab: Any) -> _Ask:
-    person, channel = lab.person(f"person{number}"), lab.channel(f"channel{number}")
+def _make_discord_ask(server: discord_servers.Server, number: int, guild: Any) -> _Ask:
+    person, channel = guild.person(f"person{number}"), guild.channel(f"channel{number}")
 
     async def ask(code: str) -> Callable[[], str]:
         await server.command(person, channel, "py", {"code": code})
@@ -97,34 +97,37 @@ def _on_discord(server: discord_servers.Server, number: int, lab: Any) -> _Ask:
     return ask
 
 
-def _on_page(visitor: page_visitors.Visitor, number: int) -> _Ask:
+def _make_page_ask(visitor: page_visitors.Visitor, number: int) -> _Ask:
     requests = 0
 
     async def ask(code: str) -> Callable[[], str]:
         nonlocal requests
         requests += 1
         name = f"request-of-soak-{number}-{requests}"
-        await visitor.say(name, code, is_code=True)
-        return lambda: "\n".join(page_visitors.printed(visitor.shown.get(name, [])))
+        await visitor.send_message(name, code, is_code=True)
+        return lambda: "\n".join(page_visitors.list_printed_lines(visitor.shown.get(name, [])))
 
     return ask
 
 
 async def run_for(seconds: float) -> dict[str, Any]:
-    """Run it; return problems, seconds of answers and megabytes at each sample."""
+    """Run all conversations; return problems, answer times, memory samples and the log."""
     model = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="chat")
     async with contextlib.AsyncExitStack() as stack:
-        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         slack = await stack.enter_async_context(slack_servers.Server(speed=5))
-        server = await stack.enter_async_context(discord_servers.Server(window_seconds=0.5))
+        discord = await stack.enter_async_context(discord_servers.Server(window_seconds=0.5))
         bot = bot_processes.BotProcess(
-            pathlib.Path(place), model, "none", program=(sys.executable, "-c", _BOT, server.origin)
+            pathlib.Path(directory),
+            model,
+            "none",
+            program=(sys.executable, "-c", _BOT_SCRIPT, discord.origin),
         )
         bot.environment |= {
             "INTERPRETER_BOT_SLACK__BOT_TOKEN": slack.world.teams["T1"].token,
             "INTERPRETER_BOT_SLACK__APP_TOKEN": str(slack.app_token),
             "INTERPRETER_BOT_SLACK__API_BASE_URL": slack.base_url,
-            "INTERPRETER_BOT_DISCORD__TOKEN": server.token,
+            "INTERPRETER_BOT_DISCORD__TOKEN": discord.token,
             "INTERPRETER_BOT_KERNELS__IDLE_SECONDS": str(_IDLE_SECONDS),
         }
         visitors = [
@@ -132,50 +135,55 @@ async def run_for(seconds: float) -> dict[str, Any]:
             for number in range(_CONVERSATIONS)
         ]
 
-        def tell(address: str) -> None:
+        def set_address(address: str) -> None:
             for visitor in visitors:
                 visitor.address = address
 
-        await stack.enter_async_context(bot.running(tell))
+        await stack.enter_async_context(bot.running(set_address))
         await slack.until(lambda: slack.is_connected)
-        lab = server.guild("Lab")
+        guild = discord.guild("Lab")
         for visitor in visitors:
             await stack.enter_async_context(visitor)
         conversations = []
         for number, visitor in enumerate(visitors):
             asks = (
-                _on_slack(slack, number),
-                _on_discord(server, number, lab),
-                _on_page(visitor, number),
+                _make_slack_ask(slack, number),
+                _make_discord_ask(discord, number, guild),
+                _make_page_ask(visitor, number),
             )
             for platform, ask in zip(("slack", "discord", "page"), asks, strict=True):
                 conversations.append(_Conversation(f"{platform}{number}", ask))
         await asyncio.sleep(_PAUSE_SECONDS)
         samples: list[dict[str, float]] = []
         answers: dict[str, list[float]] = collections.defaultdict(list)
-        began = last_sample = time.monotonic()
+        start_time = last_sample = time.monotonic()
         turn = 0
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - start_time < seconds:
             conversation = conversations[turn % len(conversations)]
-            extra = _EXTRAS[turn // len(conversations) % len(_EXTRAS)]
-            answers[conversation.name.rstrip("0123456789")].append(await conversation.go_on(extra))
+            extra = _EXTRA_CODES[turn // len(conversations) % len(_EXTRA_CODES)]
+            answers[conversation.name.rstrip("0123456789")].append(
+                await conversation.run_turn(extra)
+            )
             turn += 1
             if time.monotonic() - last_sample > _SAMPLE_SECONDS:
                 last_sample = time.monotonic()
                 host = await bot.host_pid()
-                sizes = {"bot": memory.held_bytes(bot.pid)[1], "host": memory.held_bytes(host)[1]}
+                sizes = {
+                    "bot": memory.read_memory_bytes(bot.pid)[1],
+                    "host": memory.read_memory_bytes(host)[1],
+                }
                 samples.append({name: size / 1e6 for name, size in sizes.items()})
-                print(f"{last_sample - began:.0f} s, {turn} turns: {samples[-1]}", flush=True)
+                print(f"{last_sample - start_time:.0f} s, {turn} turns: {samples[-1]}", flush=True)
             await asyncio.sleep(_PAUSE_SECONDS)
         log = bot.log.read_text()
-    problems = [problem for each in conversations for problem in each.problems]
+    problems = [problem for conversation in conversations for problem in conversation.problems]
     return {"problems": problems, "answers": answers, "megabytes": samples, "log": log}
 
 
 def _report(result: dict[str, Any]) -> None:
     for name, seconds in result["answers"].items():
-        middle, high = (metrics.percentile(seconds, share) for share in (0.5, 0.95))
-        print(f"{name}: {len(seconds)} answers, median {middle:.2f} s, p95 {high:.2f} s")
+        median, p95 = (metrics.percentile(seconds, share) for share in (0.5, 0.95))
+        print(f"{name}: {len(seconds)} answers, median {median:.2f} s, p95 {p95:.2f} s")
     print(f"log: {len(result['log'].splitlines())} lines")
     print(f"problems: {len(result['problems'])}", *result["problems"][:10], sep="\n  ")
     samples = result["megabytes"]
@@ -183,11 +191,12 @@ def _report(result: dict[str, Any]) -> None:
         return
     quarter = max(len(samples) // 4, 1)
     for name in ("bot", "host"):
-        early, late = (
-            metrics.percentile([sample[name] for sample in part], 0.5)
-            for part in (samples[quarter : 2 * quarter] or samples, samples[-quarter:])
+        early_size, late_size = (
+            metrics.percentile([sample[name] for sample in period], 0.5)
+            for period in (samples[quarter : 2 * quarter] or samples, samples[-quarter:])
         )
-        print(f"memory of the {name}: {early:.1f} MB in the second quarter, {late:.1f} in the last")
+        sizes = f"{early_size:.1f} MB in the second quarter, {late_size:.1f} in the last"
+        print(f"memory of the {name}: {sizes}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ async def test_a_job_survives_the_bot_and_is_told_of_once(short_path, way):
         being = test_questions.being_there(short_path, model, server.api_key, **SHORT)
         async with being as (_, person):
             visitor = person.visitor
-            await visitor.say(person.name, "Compute!", is_code=False)
+            await visitor.send_message(person.name, "Compute!", is_code=False)
             _, over = await person.ended()
             assert (over["status"], over["text"]) == ("done", "It runs.")
             notices = [one["text"] for one in person.events if one["type"] == "announcement"]
@@ -51,19 +51,21 @@ async def test_a_job_survives_the_bot_and_is_told_of_once(short_path, way):
                 [name] = visitor.shown.keys() - {person.name, later} or [""]
                 return visitor.shown.get(name, [])
 
-            await person.until(lambda: "tick 5" in page_visitors.printed(events()))
+            await person.until(lambda: "tick 5" in page_visitors.list_printed_lines(events()))
             for _ in range(2):
                 await person.is_restarted(way)
-                await person.until(lambda: page_visitors.printed(events()))
-            await visitor.say(later, "How far is it?", is_code=False)
+                await person.until(lambda: page_visitors.list_printed_lines(events()))
+            await visitor.send_message(later, "How far is it?", is_code=False)
             await person.until(lambda: is_over(visitor.shown.get(later, ())))
             assert not is_over(events())
             await person.until(lambda: is_over(events()))
             # As it is recorded, too.
-            await visitor.look()
+            await visitor.watch_session()
             await asyncio.sleep(0.5)
             job = events()
-            assert page_visitors.printed(job) == [f"tick {number}" for number in range(COUNT)]
+            assert page_visitors.list_printed_lines(job) == [
+                f"tick {number}" for number in range(COUNT)
+            ]
             assert [one["name"] for one in job if one["type"] == "artifact"] == ["made.txt"]
             assert [one["status"] for one in job if one["type"] == "over"] == ["done"]
             assert len(visitor.shown) == 3

@@ -53,7 +53,7 @@ class Person:
     async def ended(self):
         await self.until(lambda: any(one["type"] == "over" for one in self.events))
         [over] = [one for one in self.events if one["type"] == "over"]
-        return page_visitors.printed(self.events), over
+        return page_visitors.list_printed_lines(self.events), over
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +78,7 @@ async def test_approval_survives_and_the_model_is_not_asked_again(short_path, wa
     async with openai_server.Server(script) as server:
         model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
         async with being_there(short_path, model, server.api_key, **every) as (_, person):
-            await person.visitor.say(person.name, "Compute!", is_code=False)
+            await person.visitor.send_message(person.name, "Compute!", is_code=False)
             question = await person.asked()
             await person.is_restarted(way)
             assert await person.asked() == question
@@ -102,7 +102,7 @@ async def test_note_is_asked_about_again_and_remembered_once(short_path, way):
     async with openai_server.Server(script) as server:
         model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
         async with being_there(short_path, model, server.api_key) as (_, person):
-            await person.visitor.say(person.name, "Compute!", is_code=False)
+            await person.visitor.send_message(person.name, "Compute!", is_code=False)
             question = await person.asked()
             await person.is_restarted(way)
             assert await person.asked() == question
@@ -110,7 +110,7 @@ async def test_note_is_asked_about_again_and_remembered_once(short_path, way):
             printed, over = await person.ended()
             assert (printed, over["status"]) == (["42"], "done")
             person.name = uuid.uuid4().hex
-            await person.visitor.say(person.name, "And now?", is_code=False)
+            await person.visitor.send_message(person.name, "And now?", is_code=False)
             await person.ended()
         prompts = [request.messages[0]["content"] for request in server.requests]
     assert [prompt.count(note) for prompt in prompts] == [0, 0, 1]
@@ -123,10 +123,10 @@ async def test_input_survives_and_takes_an_answer_before_it_is_asked_again(
 ):
     model = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="chat")
     async with being_there(short_path, model, "none") as (_, person):
-        await person.visitor.say(person.name, INPUT, is_code=True)
+        await person.visitor.send_message(person.name, INPUT, is_code=True)
         first = await person.asked()
         await person.visitor.decide(first, "ada")
-        await person.until(lambda: "first ada" in page_visitors.printed(person.events))
+        await person.until(lambda: "first ada" in page_visitors.list_printed_lines(person.events))
         second = await person.asked()
         assert first != second
         await person.is_restarted(way)
@@ -144,7 +144,7 @@ async def test_input_survives_and_takes_an_answer_before_it_is_asked_again(
 async def test_secret_is_asked_for_again_and_stored_nowhere(short_path, way):
     model = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="chat")
     async with being_there(short_path, model, "none") as (bot, person):
-        await person.visitor.say(person.name, SECRET, is_code=True)
+        await person.visitor.send_message(person.name, SECRET, is_code=True)
         question = await person.asked()
         await person.is_restarted(way)
         assert await person.asked() == question

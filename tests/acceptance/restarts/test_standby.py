@@ -133,7 +133,7 @@ async def over(visitor, name):
     async with asyncio.timeout(60):
         while not any(one["type"] == "over" for one in visitor.shown.get(name, ())):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    return page_visitors.printed(visitor.shown[name])
+    return page_visitors.list_printed_lines(visitor.shown[name])
 
 
 async def begun(start):
@@ -147,21 +147,21 @@ async def begun(start):
 @pytest.mark.gate
 async def test_killed_bot_is_followed_within_ten_seconds_and_its_turn_goes_on(pair, start, visitor):
     active, standby = pair
-    await visitor.say(HELD, HOLD, is_code=True)
+    await visitor.send_message(HELD, HOLD, is_code=True)
     go = await begun(start)
     active.process.kill()
     began = time.monotonic()
     visitor.address = await standby.address()
     go.touch()
     assert await over(visitor, HELD) == ["once", "over"]
-    await visitor.say(AFTER, "print(6 * 7)", is_code=True)
+    await visitor.send_message(AFTER, "print(6 * 7)", is_code=True)
     assert await over(visitor, AFTER) == ["42"]
     assert time.monotonic() - began < 10
 
 
 async def test_bot_that_ends_in_order_is_followed_at_once(pair, start, visitor):
     active, standby = pair
-    await visitor.say(HELD, HOLD, is_code=True)
+    await visitor.send_message(HELD, HOLD, is_code=True)
     go = await begun(start)
     active.process.send_signal(signal.SIGTERM)
     assert await active.process.wait() == 0
@@ -192,7 +192,7 @@ async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_stopped_bot_that_goes_on_after_another_took_over_stands_by(pair, start, visitor):
     active, standby = pair
-    await visitor.say(HELD, HOLD, is_code=True)
+    await visitor.send_message(HELD, HOLD, is_code=True)
     go = await begun(start)
     os.kill(active.process.pid, signal.SIGSTOP)
     began = time.monotonic()
@@ -208,5 +208,5 @@ async def test_stopped_bot_that_goes_on_after_another_took_over_stands_by(pair, 
     standby.process.kill()
     visitor.shown = {}
     visitor.address = await active.address(after=before)
-    await visitor.say(AFTER, "print(6 * 7)", is_code=True)
+    await visitor.send_message(AFTER, "print(6 * 7)", is_code=True)
     assert await over(visitor, AFTER) == ["42"]

@@ -46,7 +46,7 @@ class Person:
     async def begin(self, code):
         """Say that code is to be run; gives the name of the request."""
         name = uuid.uuid4().hex
-        await self.visitor.say(name, code, is_code=True)
+        await self.visitor.send_message(name, code, is_code=True)
         return name
 
     async def run(self, code):
@@ -58,7 +58,7 @@ class Person:
         events = self.shown(name)
         said = [one["text"] for one in events if one["type"] == "announcement"]
         said += [one["text"] for one in events if one["type"] in ("result", "notice", "error")]
-        return "\n".join(page_visitors.printed(events)), " ".join(said)
+        return "\n".join(page_visitors.list_printed_lines(events)), " ".join(said)
 
     def shown(self, name):
         """What the page shows of a request; it changes when the page comes back."""
@@ -119,7 +119,7 @@ async def kill(bot, victim):
     elif victim == "machine":
 
         def reboot():
-            for pid in bot_processes.all_below(host):
+            for pid in bot_processes.list_process_tree(host):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             shutil.rmtree(bot.paths.runtime)
@@ -127,7 +127,7 @@ async def kill(bot, victim):
         bot.on_death = reboot
         bot.kill()
     else:
-        pid = bot_processes.found_below(host, victim)
+        pid = bot_processes.find_host_process(host, victim)
         assert pid, "0 would be everybody here"
         os.kill(pid, signal.SIGKILL)
 
@@ -212,7 +212,7 @@ async def test_code_goes_on_and_is_shown_by_the_next_bot_after_an_orderly_end(bo
         await person.run(BEGIN)
         slow = "print('begun', flush=True)\n" + HOLD + "print(kept, next(gone))"
         name = await person.begin(slow)
-        await person.until(lambda: "begun" in page_visitors.printed(person.shown(name)))
+        await person.until(lambda: "begun" in page_visitors.list_printed_lines(person.shown(name)))
         host, former, began = await bot.host_pid(), person.visitor.address, time.monotonic()
         bot.restart()
         await person.until(lambda: person.visitor.address != former)
