@@ -78,7 +78,7 @@ _ENGINE: dict[str, _Run] = {
 
 def main() -> int:
     """Run the subjects on the command line; return 1 if `--strict` is set and a bar was missed."""
-    arguments = _parser().parse_args()
+    arguments = _parse_arguments()
     effort = sample_sizes.QUICK if arguments.quick else sample_sizes.FULL
     requested_names = set(arguments.names) or set(_GROUPS)
     is_met = True
@@ -114,8 +114,10 @@ async def _measure(subjects: dict[str, _Run], effort: sample_sizes.Effort) -> li
     return measures
 
 
-def _parser() -> argparse.ArgumentParser:
-    names = [name for group, subjects in _GROUPS.items() for name in (group, *subjects)]
+def _parse_arguments() -> argparse.Namespace:
+    names = list(
+        dict.fromkeys(name for group, subjects in _GROUPS.items() for name in (group, *subjects))
+    )
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "names",
@@ -125,7 +127,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="measure less, for a first look")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bar was missed")
-    return parser
+    arguments = parser.parse_args()
+    if unknown_names := set(arguments.names) - {*names, "engine"}:
+        parser.error(f"unknown names: {', '.join(sorted(unknown_names))}")
+    return arguments
 
 
 if __name__ == "__main__":
