@@ -5,8 +5,8 @@
     async with Interpreter(model="gpt-5", files=["sales.csv"]) as session:
         answer = await session.ask("Plot units by region")
 
-It opens the same as the command `ask`, and nothing of it outlives the context. `SyncInterpreter` is
-the same without `await`. Importing this module is fast, as everything else is imported on opening.
+It runs the same as the command `ask`, and ends with the context. `SyncInterpreter` is the same
+without `await`. Importing this module is fast, as the rest of the bot is imported on opening.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Options:
 
 
 class Interpreter(_Options):
-    """One conversation. What goes wrong is an `InterpreterError` with a sentence."""
+    """One conversation. Failures are raised as an `InterpreterError` with a sentence."""
 
     _opened_service: session_service.SessionService | None = None
     _stack: contextlib.AsyncExitStack
@@ -118,14 +118,14 @@ class Interpreter(_Options):
         return self._opened_service
 
     async def __aenter__(self) -> Self:
-        """Open it.
+        """Open the conversation.
 
         Raises:
-            InterpreterError: it cannot be opened; the sentence says why.
+            InterpreterError: the conversation cannot be opened; the sentence says why.
         """
         self._key = values.SessionKey(_PLATFORM, thread=uuid.uuid4().hex)
         async with contextlib.AsyncExitStack() as stack:
-            # In a thread, as it imports much.
+            # In a thread, as it imports many modules.
             opening = await asyncio.to_thread(self._prepare)
             stack.callback(setattr, self, "_opened_service", None)
             self._opened_service = await stack.enter_async_context(opening)
@@ -137,36 +137,36 @@ class Interpreter(_Options):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop what runs. Python, variables and files are gone."""
+        """Stop what runs, and delete variables and files."""
         try:
             await self.stop()
         finally:
             await self._stack.aclose()
 
     async def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
-        """Ask the model, which runs code; `files` come along.
+        """Ask the model, which may run code; `files` are put into /mnt/data first.
 
         Raises:
-            AnswerError: it could not answer; the sentence says why.
+            AnswerError: the model could not answer; the sentence says why.
         """
         if not self._service.queries.models:
             raise errors.SettingsError(library_words.NO_MODEL)
         return await self._answer(self._request(text, files=files))
 
     async def run(self, code: str) -> Answer:
-        """Run code, without a model. What it raises is `error` of the answer.
+        """Run code, without a model. An exception of the code is in the answer's `error`.
 
         Raises:
-            AnswerError: it could not be run; the sentence says why.
+            AnswerError: the code could not be run; the sentence says why.
         """
         return await self._answer(self._request(code, is_code=True))
 
     async def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
     ) -> AsyncGenerator[events.TurnEvent, None]:
-        """Ask the model, or run code, and give what happens, as `interpreter_bot.events`.
+        """Ask the model, or run code, and yield the turn's events (`interpreter_bot.events`).
 
-        Whoever stops reading stops the turn. The last event is a `TurnEnded`.
+        The last event is a `TurnEnded`. If the iteration is stopped earlier, the turn is stopped.
         """
         request = self._request(code or text, is_code=bool(code), files=files)
         asking = self._asking()
@@ -181,7 +181,7 @@ class Interpreter(_Options):
         """Put a file into /mnt/data, or `data` under the name `path`; return its name there.
 
         Raises:
-            InterpreterError: it cannot be read, or is refused.
+            InterpreterError: the file cannot be read, or is refused.
         """
         attachment = code_sources.make_attachment(pathlib.Path(path))
         if data is not None:
@@ -206,7 +206,7 @@ class Interpreter(_Options):
 
         Raises:
             InterpreterError: there is no such file.
-            OSError: it cannot be written.
+            OSError: the copy cannot be written.
         """
         path = pathlib.Path(directory, pathlib.PurePosixPath(name).name)
         async with self._service.queries.reading(self._key, name) as (_, pieces):
@@ -220,7 +220,7 @@ class Interpreter(_Options):
         return await self._service.stop(self._key)
 
     async def reset(self, *, files: bool = False) -> None:
-        """Begin anew: no variables, nothing remembered, and with `files`, no files."""
+        """Delete variables and the model's memory; with `files`, delete the files too."""
         await self._service.reset(self._key, files=files)
 
     def _request(
@@ -239,7 +239,7 @@ class Interpreter(_Options):
         )
 
     def _asking(self) -> events.Emit:
-        """Return what lets the person answer the questions among events."""
+        """Return a handler of events that passes their questions to the person."""
         asking = question_tasks.QuestionTasks(self._service.answer)
 
         def ask(event: events.TurnEvent) -> None:
@@ -266,7 +266,7 @@ class Interpreter(_Options):
         """Read the settings, and prepare to open the conversations.
 
         Raises:
-            InterpreterError: they cannot be used, or what runs code is not installed.
+            InterpreterError: the settings are invalid, or the kernels' environment is missing.
         """
         from interpreter_bot import stored_credentials
         from interpreter_bot.app import bot_startup, process_startup
@@ -297,7 +297,7 @@ class Interpreter(_Options):
 def _waiting(
     method: Callable[Concatenate[Interpreter, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[SyncInterpreter, _P], _T]:
-    """Return a method that waits for one of `Interpreter`."""
+    """Return a method that runs a method of `Interpreter` and waits for its result."""
 
     def wait(self: SyncInterpreter, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return self._wait(method(self._session, *args, **kwargs))
@@ -307,10 +307,10 @@ def _waiting(
 
 
 class SyncInterpreter(_Options):
-    """`Interpreter` without `await`, on an event loop in a thread: also where a loop runs already.
+    """`Interpreter` without `await`, on an event loop in a thread, so it works in notebooks too.
 
-    Ctrl-C stops what runs, and keeps variables. Without `with`: `open` and `close`. `stop` is for
-    another thread than the one that waits.
+    Ctrl-C stops the running code, and keeps variables. Use `with`, or `open` and `close`. `stop` is
+    called from another thread than the waiting one.
     """
 
     _opened_session: Interpreter | None = None
@@ -392,7 +392,7 @@ class SyncInterpreter(_Options):
         self._thread.join()
 
     def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something on the loop; what interrupts the wait cancels it."""
+        """Run a coroutine on the loop and wait for its result; an interruption cancels it."""
         doing = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return doing.result()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 _ONE_SECOND: Final = datetime.timedelta(seconds=1)
-# By how much a clock is changed in spring or autumn.
+# The largest change of a clock in spring or autumn.
 _MAX_CLOCK_CHANGE: Final = datetime.timedelta(hours=2)
 # The next February 29 can be eight years away.
 _SEARCHED_TIME: Final = datetime.timedelta(days=3653)
@@ -30,7 +30,7 @@ class PeriodicJob:
     Attributes:
         name: for the log.
         seconds: between two runs.
-        run: runs it once. What it raises is logged, and it runs again next time.
+        run: runs the job once. An exception is logged, and does not end later runs.
     """
 
     name: str
@@ -40,12 +40,12 @@ class PeriodicJob:
 
 @contextlib.asynccontextmanager
 async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
-    """Run jobs periodically as long as the context is open; the end waits for those it cancels."""
+    """Run jobs periodically in the context; its end cancels running jobs and waits for them."""
     # Imported here: most modules only describe jobs, and `exec` runs none.
     from apscheduler.schedulers import asyncio as schedulers
 
-    # A late job runs once, not once for each missed time, and however late it is: by default, a
-    # run that would begin a second late is dropped.
+    # A late job runs once for all missed times, however late it is. By default, a run that would
+    # begin more than a second late is dropped.
     scheduler = schedulers.AsyncIOScheduler(
         timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
     )
@@ -55,7 +55,7 @@ async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
         if (task := asyncio.current_task()) is not None:
             running.add(task)
             task.add_done_callback(running.discard)
-        # Only the scheduler's end cancels a job; it would log that as an error.
+        # Only the end of the context cancels a job, which the scheduler would log as an error.
         with contextlib.suppress(asyncio.CancelledError):
             await job.run()
 
@@ -76,8 +76,8 @@ async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
 class Recurrence:
     """The times of a schedule.
 
-    A time that the clock skips in spring comes later by what it skips. One that the clock repeats
-    in autumn comes once, unless the schedule is hourly.
+    If the clock skips a time in spring, the time comes later by the skipped span. If the clock
+    repeats a time in autumn, the time comes once, unless the schedule is hourly.
 
     Attributes:
         cron: a line of a crontab: minute, hour, day of the month, month, weekday.
@@ -88,7 +88,7 @@ class Recurrence:
     zone: str
 
     def next_after(self, moment: datetime.datetime) -> datetime.datetime | None:
-        """Return the next time after a moment, in UTC; None if none comes in ten years.
+        """Return the next time after a moment, in UTC; None if there is none within ten years.
 
         Raises:
             UnknownZoneError: there is no such zone.
@@ -101,8 +101,8 @@ class Recurrence:
         except (KeyError, ValueError, OSError) as error:
             raise UnknownZoneError(self.zone) from error
         minute, hour, day, month, weekday = self.cron.split()
-        # The trigger reads the zone's clock as if it showed UTC. Given the zone, it would leave out
-        # days that begin with a change, and repeat the hours that the clock repeats.
+        # The trigger gets the zone's clock times as if they were UTC. If it knew the zone, it would
+        # skip days that begin with a clock change, and repeat the hours that the clock repeats.
         searched_from = moment.astimezone(zone).replace(tzinfo=datetime.UTC) - _MAX_CLOCK_CHANGE
         trigger = cron.CronTrigger(
             minute=minute,
@@ -115,7 +115,7 @@ class Recurrence:
         )
         due: datetime.datetime | None = None
         while True:
-            # The trigger has whole seconds, and would find the moment itself again.
+            # The trigger counts whole seconds, and would return the same time again.
             clock_time = trigger.get_next_fire_time(None, searched_from + _ONE_SECOND)
             if clock_time is None or clock_time == trigger.end_date:
                 return due
@@ -133,18 +133,18 @@ class Recurrence:
 def _moments_of(
     clock_time: datetime.datetime, zone: zoneinfo.ZoneInfo
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return when a clock shows a time first and last; these differ only if it is repeated."""
+    """Return when a clock shows a time first and last; they differ only for a repeated time."""
     first, last = (
         clock_time.replace(tzinfo=zone, fold=fold).astimezone(datetime.UTC) for fold in (0, 1)
     )
-    # A skipped time is that of a clock that was not changed.
+    # For a skipped time, `fold=0` gives the later moment, as if the clock had not been changed.
     return first, max(first, last)
 
 
 def _name_weekdays(field: str) -> str:
     """Write the weekdays of a crontab as names.
 
-    Numbers would be misread: weeks of crontabs begin with Sunday, those of the trigger with Monday.
+    The trigger would misread numbers: its weeks begin with Monday, a crontab's with Sunday.
     """
     if field == "*":
         return field

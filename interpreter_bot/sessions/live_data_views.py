@@ -1,7 +1,7 @@
-"""Pages of a live kernel's tables, for a person to browse, and a list of its variables.
+"""Read pages of a live kernel's tables for a person who browses them, and list its variables.
 
-Requests to the kernel and its answers are JSON. The kernel is hostile, so its answers are checked,
-bounded and sanitized here.
+Requests to the kernel and its answers are JSON. The kernel may be hostile, so its answers are
+validated, limited in size and sanitized here.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class _StrictModel(pydantic.BaseModel):
 
 
 class View(_StrictModel):
-    """The requested part of a table.
+    """A request for a page of a table.
 
     Attributes:
-        rows: number of the first row, among the rows that match, and the number of rows.
-        columns: the same for columns; columns of the index come first.
-        sort: number of a column, and whether its greatest value comes first.
+        rows: index of the first row, among the matching rows, and number of rows.
+        columns: index of the first column and number of columns; the table's index comes first.
+        sort: index of a column, and whether its greatest value comes first.
         search: words, a number or a date that a row must have in any column.
-        filters: number of a column, operator, and operand.
+        filters: each has the index of a column, an operator, and an operand.
     """
 
     rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_ROWS)]]
@@ -79,13 +79,22 @@ class View(_StrictModel):
 
 
 class Columns(_StrictModel):
-    """The columns to be summarised."""
+    """A request for statistics of columns.
+
+    Attributes:
+        summaries: indexes of the columns.
+    """
 
     summaries: Annotated[tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MAX_SUMMARIES)]
 
 
 class Column(_StrictModel):
-    """A column: its name, its type as its library calls it, and what can be done with it."""
+    """A column.
+
+    Attributes:
+        dtype: type of the column, as its library names it.
+        kind: decides how the column is shown, sorted and filtered.
+    """
 
     name: Text
     dtype: Text
@@ -96,13 +105,14 @@ class Page(_StrictModel):
     """Rows of a table.
 
     Attributes:
-        first_row: number of the first row, among the rows that match.
-        match_count: how many rows match.
-        rows: their cells; None if a value is missing.
-        row_count: how many rows the table has.
-        column_count: how many columns the table has, including its index.
-        index_count: how many columns the index has.
-        first_column: number of the leftmost column of the page.
+        first_row: index of the page's first row, among the matching rows.
+        match_count: number of matching rows.
+        rows: the cells of the page's rows; None if a value is missing.
+        row_count: number of rows of the table.
+        column_count: number of columns of the table, including its index.
+        index_count: number of columns of the index.
+        first_column: index of the page's leftmost column.
+        columns: the columns of the page.
     """
 
     first_row: Count
@@ -122,7 +132,7 @@ class Page(_StrictModel):
 
 
 class Summary(_StrictModel):
-    """Statistics of a column, see `guest.table_views`; approximate if `is_sampled`."""
+    """Statistics of a column, as `guest.table_views` computes them; estimated if `is_sampled`."""
 
     column: Count
     missing: Count = 0
@@ -149,8 +159,8 @@ class TableFile(_StrictModel):
 
     Attributes:
         handle: for `read_table`.
-        is_cut: only its beginning was read.
-        sheets: names of the sheets, if it is a workbook.
+        is_cut: whether only the file's beginning was read.
+        sheets: names of the sheets, if the file is a workbook.
         notes: sentences about guesses and about omitted parts.
     """
 
@@ -173,7 +183,7 @@ class Variable(_StrictModel):
         shape: rows and columns, or length; empty if unknown.
         size_bytes: in memory; None if unknown.
         text: its value, shortened; empty for tables and arrays.
-        handle: of a table, for `read_table`.
+        handle: for `read_table`; empty if the variable is no table.
     """
 
     name: Text
@@ -193,7 +203,7 @@ def read_question(message: object) -> View | Columns:
     """Parse a request for a page or for summaries.
 
     Raises:
-        BotError: it is malformed.
+        BotError: the message is malformed.
     """
     is_view = isinstance(message, dict) and "summaries" not in message
     try:
@@ -206,7 +216,7 @@ def read_question(message: object) -> View | Columns:
 async def lease_kernel(
     hosts: host_ports.Hosts, key: values.SessionKey, person: requests.Person | None
 ) -> AsyncIterator[host_ports.Kernel]:
-    """Lease a session's kernel to read its data; one is started if there is none.
+    """Lease a session's kernel to read its data; start one if there is none.
 
     Args:
         hosts: all hosts.
@@ -265,14 +275,14 @@ async def describe_variables(
     """Let a kernel describe its variables.
 
     Raises:
-        BotError: the kernel cannot; the sentence says why.
+        BotError: the kernel cannot describe them; the sentence says why.
     """
     code = kernel_calls.describe_variables()
     return read_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
 
 
 async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
-    """Run code of the bot itself in a kernel; return the JSON that the code shows.
+    """Run the bot's own code in a kernel; return the JSON that the code shows.
 
     Raises:
         BotError: the code failed, or showed nothing.
@@ -296,7 +306,7 @@ def read_answer(adapter: pydantic.TypeAdapter[T], text: str) -> T:
     """Validate a kernel's answer.
 
     Raises:
-        BotError: it is malformed.
+        BotError: the answer is malformed.
     """
     try:
         return adapter.validate_json(_unquote(text))
@@ -305,7 +315,10 @@ def read_answer(adapter: pydantic.TypeAdapter[T], text: str) -> T:
 
 
 def _unquote(message: str) -> str:
-    """Decode the JSON text inside the JSON of a display, which would otherwise be reformatted."""
+    """Decode the JSON string of a display to the JSON text of the answer.
+
+    The answer is sent as a string, as displays of JSON are reformatted.
+    """
     text: Any = json.loads(message)
     if not isinstance(text, str):
         raise ValueError(type(text))

@@ -60,12 +60,12 @@ class SessionReads:
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code from the machine and from other sessions."""
+        """How code is kept from the machine and from other sessions."""
         return self._services.hosts.sandbox_level
 
     @property
     def library_tables(self) -> third_party_tables.LibraryTables:
-        """Access to the database for a platform's library that keeps tables of its own in it."""
+        """Access to the database for a library of a platform that has tables of its own there."""
         keys = encryption.KeyRing.from_settings(self._services.config)
         return third_party_tables.LibraryTables(self._services.database.engine, keys)
 
@@ -75,7 +75,7 @@ class SessionReads:
         return self._services.catalogue.titles
 
     async def exists(self, key: values.SessionKey) -> bool:
-        """Whether there is a session of that key."""
+        """Return whether there is a session with this key."""
         return await self._services.database.sessions.find(key) is not None
 
     async def count(self, platform: str, channel: str) -> int:
@@ -102,35 +102,35 @@ class SessionReads:
     async def answered(
         self, platform: str, channel: str, request_id: str
     ) -> tuple[tuple[values.SessionKey, str], ...]:
-        """Return in which sessions of a channel a request was answered, and the answers."""
+        """Return the sessions of a channel that answered a request, with their answers."""
         rows = await self._services.database.turns.list_done_for_request(
             platform, channel, request_id
         )
         return tuple((session.key, turn.answer) for session, turn in rows)
 
     async def load_events(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
-        """Return what is recorded of a turn, as events; nothing if there is no such turn."""
+        """Return the recorded events of a turn; none if there is no such turn."""
         return await past_turns.load_events(self._services.database, turn_id)
 
     async def search(
         self, platform: str, workspace: str, text: str, *, limit: int = 50
     ) -> tuple[session_search.Match, ...]:
-        """Find sessions by what was said in them; see `session_search`."""
+        """Find sessions by the text of their turns; see `session_search`."""
         return await session_search.search(
             self._services.database, platform, workspace, text, limit=limit
         )
 
     async def notice(self, key: values.SessionKey) -> str:
-        """Return a notice that files are about to be deleted, or were; mostly empty."""
+        """Return a notice that files were or will be deleted; empty if there is none."""
         session = await self._services.database.sessions.find(key)
         return "" if session is None else session.file_notice
 
     async def blob(self, sha256: str) -> bytes | None:
-        """Return the bytes of a past picture or page; None if they are gone."""
+        """Return the content of a past picture or page; None if it was deleted."""
         return await self._services.database.blobs.load(sha256)
 
     async def script(self, key: values.SessionKey) -> bytes:
-        """Export a session as a script of Python."""
+        """Export a session as a Python script."""
         async with self._export_slot(key):
             past = await self.history(key, limit=_NOTEBOOK_TURNS)
             return await asyncio.to_thread(exports.write_script, past)
@@ -141,7 +141,7 @@ class SessionReads:
             return await asyncio.to_thread(exports.write_notebook, *await self._load_all(key))
 
     async def document(self, key: values.SessionKey, title: str) -> bytes:
-        """Export a session as a page of HTML that is read without a script."""
+        """Export a session as an HTML page that needs no JavaScript."""
         async with self._export_slot(key):
             past, contents = await self._load_all(key)
             texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
@@ -150,7 +150,7 @@ class SessionReads:
 
     @contextlib.asynccontextmanager
     async def _export_slot(self, key: values.SessionKey) -> AsyncIterator[None]:
-        """Allow one export of a session at a time, and few in all."""
+        """Allow one export of a session at a time, and `_MAX_CONCURRENT_EXPORTS` in all."""
         lock = self._export_locks.setdefault(key, asyncio.Lock())
         async with lock, self._exports:
             yield
@@ -181,7 +181,7 @@ class SessionReads:
         return await workspace.list()
 
     async def variables(self, key: values.SessionKey) -> session_variables.SessionVariables:
-        """Return the variables that a session has, and those that are saved."""
+        """Return the present and the saved variables of a session."""
         return await self._services.hosts.variables(values.format_key(key))
 
     async def table(
@@ -194,7 +194,7 @@ class SessionReads:
         """Return a page, or summaries, of a table that was shown.
 
         Raises:
-            BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
+            BotError: the table is gone, or cannot be read; `PythonBusyError` while code runs.
         """
         async with self._idle_kernel(key, starter=person) as kernel:
             return await live_data_views.read_table(self._services.hosts, kernel, handle, view)
@@ -216,7 +216,7 @@ class SessionReads:
     async def variable_uses(
         self, key: values.SessionKey, names: Collection[str]
     ) -> Mapping[str, list[variable_uses.VariableUse]]:
-        """Return which cells of a session made or read variables, by what their code says."""
+        """Return the cells of a session that assign or read variables, by variable."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return {}
@@ -229,7 +229,7 @@ class SessionReads:
     ) -> live_completions.Completions:
         """Return completions of the code before the cursor.
 
-        No kernel is started for them; a frozen one is woken, but not at each keystroke.
+        No kernel is started for them. A frozen kernel is woken, but not at each keystroke.
 
         Raises:
             BotError: there is no kernel; `PythonBusyError` while code runs.
@@ -245,6 +245,14 @@ class SessionReads:
         is_keystroke: bool = False,
         starter: requests.Person | None = None,
     ) -> AsyncIterator[host_ports.Kernel]:
+        """Lease a session's kernel unless code runs in it.
+
+        Args:
+            key: the session.
+            is_keystroke: the request is one of many, so it seldom wakes a frozen kernel.
+            starter: the person for whom a kernel with saved variables is started if there is none;
+                None starts none.
+        """
         address, hosts = values.format_key(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
@@ -266,17 +274,17 @@ class SessionReads:
         return self._services.hosts.reach(values.format_key(key))
 
     def packages(self, key: values.SessionKey) -> tuple[str, ...]:
-        """Return the packages that the operator gives a session besides those of all."""
+        """Return the packages that the operator adds to a session's place."""
         return turn_inputs.place_packages(self._services.config, key)
 
     async def skills(self) -> tuple[str, ...]:
-        """Return the names of the operator's skills that are in use."""
+        """Return the names of the operator's skills in use."""
         return await asyncio.to_thread(self._services.skills.names)
 
     async def tools(
         self, key: values.SessionKey, person: requests.Person
     ) -> tuple[tool_listings.ServerTools, ...]:
-        """Return the tools of servers that code of a session may call, as a person sees them."""
+        """Return the tools of servers that a session's code may call, as a person sees them."""
         return await tool_listings.listed(self._services, key, person.id)
 
     @contextlib.asynccontextmanager
@@ -289,14 +297,15 @@ class SessionReads:
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-        """Open a file of a session, to be read in pieces inside the context.
+        """Open a file of a session; its content can be read inside the context.
 
         Args:
             key: the session.
             name: of the file, as listed.
             start: offset of the first byte.
-            may_be_sparse: whether a sparse file may be read, which is far larger than on disk.
-            checkpoint: of `files.versions`, to read the file as it was then; empty for now.
+            may_be_sparse: allow a sparse file, whose content is far larger than its disk space.
+            checkpoint: read the version in this checkpoint, see `SessionFiles.versions`; empty
+                for the present version.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
@@ -312,7 +321,7 @@ class SessionReads:
 
         Args:
             key: the session.
-            person: id of who would ask; their choice counts if the session has none.
+            person: id of a person whose choice counts if the session has none.
         """
         database = self._services.database
         session = await database.sessions.find(key)
@@ -320,10 +329,10 @@ class SessionReads:
         return turn_inputs.session_model(session, choices, self.models)
 
     def check_model(self, title: str) -> None:
-        """Check that there is such a model.
+        """Check that there is a model of that title.
 
         Raises:
-            BotError: there is none; the sentence names the models.
+            BotError: there is none; the sentence names all models.
         """
         self._services.catalogue.model(title)
 
@@ -350,7 +359,7 @@ class SessionReads:
         )
 
     async def choices(self, scope: values.Scope) -> dict[str, Any]:
-        """Return the choices in effect in a scope, by name; the narrowest one counts."""
+        """Return the choices in effect in a scope, by name; the narrowest scope wins."""
         return (await self._services.places.choices(scope)).effective
 
     async def approval(
@@ -359,8 +368,8 @@ class SessionReads:
         """Return the approval in effect in a scope, for display.
 
         Args:
-            scope: where.
-            at_least: what the platform's own settings demand.
+            scope: the place and person.
+            at_least: the approval that the platform's settings demand.
         """
         demanded = self._services.config.sessions.approval
         choices = await self._services.places.choices(scope)

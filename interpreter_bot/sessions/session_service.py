@@ -1,4 +1,4 @@
-"""The service of sessions: everything that platforms do with them, by their only entry."""
+"""The service of sessions: the only entry through which platforms use sessions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _log = logging.getLogger(__name__)
 Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 """Sends the people of a session a sentence, outside of any turn."""
 
-# Turns that are about to end need not wait for the next bot.
-# In one conversation; further ones are refused.
+# In one conversation; further requests are refused.
 _MAX_WAITING_REQUESTS: Final = 20
+# Turns that are about to end need not wait for the next bot.
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
 _MAX_UNSENT: Final = 1000
@@ -55,18 +55,18 @@ class SessionService:
     """The sessions of all platforms. Use `open`.
 
     Attributes:
-        services: what it is made of; platforms have no use for it.
-        queries: the reading side.
-        questions: that turns ask people.
-        files: those of sessions, outside of turns.
-        branches: copies, and ways back.
-        visits: how people of other platforms read one on the page.
-        places: what holds where, and what is remembered there.
-        logins: of people with whose accounts code calls tools.
-        events: claims of events that networks send.
-        deliveries: messages that show answers.
-        resumptions: turns of dead bots, which go on here.
-        schedules: of people.
+        services: the parts that the service is made of; not for platforms.
+        queries: read-only queries.
+        questions: the questions of turns to people.
+        files: the files of sessions, outside of turns.
+        branches: copies of sessions, and undo.
+        visits: links by which people of other platforms read a session on the page.
+        places: the choices and notes of places.
+        logins: logins of people at tool servers.
+        events: claims of the events that networks send.
+        deliveries: the messages that show answers.
+        resumptions: turns of dead bots that go on here.
+        schedules: the schedules of people.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SessionService:
         self.logins = tool_logins.ToolLogins(services)
         self._stops = turn_stops.TurnStops(self._lanes, services.jobs)
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Files on their way outside of turns, by session.
+        # Number of uploads that run outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(
@@ -104,14 +104,14 @@ class SessionService:
 
     @property
     def model_notice(self) -> str:
-        """A sentence on the model: how to get one, that it is only a demo, or why it fails now."""
+        """A sentence for people if the model is missing, only a demo, or failing."""
         setup = self.model_choices
         notice = "" if setup is not None and setup.is_chosen else self._model_notice
         return notice or self.services.catalogue.problem
 
     @property
     def model_choices(self) -> model_setup.ModelSetup | None:
-        """Lets whoever runs the bot choose a model; None if nobody can."""
+        """Lets the operator choose a model on the page; None if that is not possible."""
         return self.services.model_setup
 
     @classmethod
@@ -119,7 +119,7 @@ class SessionService:
     async def open(
         cls, services: session_dependencies.SessionDependencies, *, model_notice: str = ""
     ) -> AsyncIterator[SessionService]:
-        """Open the sessions; at the end they are drained."""
+        """Open the service; when the context ends, running turns are drained."""
         service = cls(services, model_notice=model_notice)
         await services.hosts.subscribe_losses(
             functools.partial(variable_losses.note_loss, services.database)
@@ -137,7 +137,7 @@ class SessionService:
             await services.write_retries.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:
-        """Run one request when its turn comes; return the end, which `reply` has received too."""
+        """Run a request when its turn comes; return the end, which `reply` receives too."""
         database = self.services.database
         if end := await suspended_turns.show_interrupted(database, request, reply):
             return end
@@ -166,7 +166,7 @@ class SessionService:
                 return await turns.run_turn(self.services, request, reply, find, stop=stop)
             finally:
                 job = self.services.jobs.take_request(request.key)
-                # Otherwise it is left to the next bot.
+                # When the bot closes, the next bot resumes the job.
                 if job is not None and not self._lanes.is_closed:
                     self.resumptions.add(job)
 
@@ -183,29 +183,29 @@ class SessionService:
             stop.goes_on = not self.services.hosts.ends_with_bot
             if stop.is_restart or is_stopped:
                 stop.set()
-            # What people write meanwhile is not for it.
+            # A job is not steered by messages that people write meanwhile.
             return await turns.run_turn(self.services, request, reply, lambda: (), stop=stop)
 
     async def answer(
         self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
     ) -> None:
-        """Answer what a turn asks; see `questions.Questions.answer`."""
+        """Answer a question of a turn; see `questions.Questions.answer`."""
         await self.questions.answer(question_id, answer, person=person, is_admin=is_admin)
 
     def is_busy(self, key: values.SessionKey) -> bool:
-        """Whether a turn runs or waits in a session, or a job runs."""
+        """Return whether a turn runs or waits in a session, or a job runs."""
         return self._lanes.is_busy(key) or self.services.jobs.find(key) is not None
 
     def is_busy_for(self, key: values.SessionKey, person: str) -> bool:
-        """Whether a turn of a person runs or waits in a session."""
+        """Return whether a turn of a person runs or waits in a session."""
         return self._lanes.is_busy_for(key, person)
 
     def is_expected(self, key: values.SessionKey, request_id: str) -> bool:
-        """Whether a turn that another bot began is about to go on."""
+        """Return whether a turn that another bot began is about to go on."""
         return self._lanes.is_expected(key, request_id)
 
     async def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a session, else its job; return whether there was one."""
+        """Stop the running turn of a session, or else its job; return whether there was one."""
         return self._stops.stop(key)
 
     async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
@@ -213,14 +213,14 @@ class SessionService:
         return self._stops.cancel(key, request_id)
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request that still waits; return whether it did."""
+        """Withdraw a request that still waits; return whether it was waiting."""
         return self._stops.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
-        """Start anew: no variables, and nothing remembered by the model.
+        """Delete a session's variables and the model's memory of it, after stopping its turn.
 
         Args:
-            key: the session, whose turn is stopped first.
+            key: the session.
             files: delete its files as well.
         """
         async with self._hold_lane(key):
@@ -238,16 +238,16 @@ class SessionService:
     async def save_table(
         self, key: values.SessionKey, handle: str, person: requests.Person, suffix: str = "csv"
     ) -> str:
-        """Save the whole of a table whose head was shown, as CSV or Parquet; return its file name.
+        """Save a table whose head was shown as a CSV or Parquet file; return the file's name.
 
         Args:
             key: the session.
             handle: see `values.Table.handle`.
-            person: who asks, whose kernel it is then.
+            person: the owner of the kernel if one has to be started.
             suffix: "csv" or "parquet".
 
         Raises:
-            BotError: it cannot be saved, or a turn is running.
+            BotError: the table cannot be saved, or a turn is running.
         """
         address, hosts = values.format_key(key), self.services.hosts
         await self.services.jobs.require_none(key)
@@ -261,10 +261,12 @@ class SessionService:
                 return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
-        """Delete a session: records, variables, files, schedules, and what ran of these with copies
-        of its files. Its usage stays counted.
+        """Delete a session with its records, variables, files and schedules; its usage stays.
+
+        The sessions in which its scheduled code ran are deleted too, as they have copies of its
+        files.
         """
-        # First, as a waiting request would create the session anew.
+        # Before anything is deleted, as a waiting request would create the session anew.
         self._lanes.refuse_waiting(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
@@ -277,16 +279,16 @@ class SessionService:
                 await self.delete(schedule.runs_key)
 
     async def delete_files(self, session: records.Session, sentence: str) -> bool:
-        """Delete the files of a session that is not in use, and tell its people.
+        """Delete the files of a session that is not in use, and notify its people.
 
         Args:
-            session: as it was when this was decided.
-            sentence: tells them why, now and when they come back. If the session's row has the
-                same sentence, an interrupted deletion is finished without telling them again.
+            session: its row when the deletion was decided.
+            sentence: tells people the reason, now and when they come back. If the session's row
+                already has this sentence, an interrupted deletion is finished without a notice.
 
         Returns:
-            Whether this call deleted them. It does not if the session has a live kernel, was used
-            since, or is being deleted by another process.
+            Whether this call deleted the files. It deletes none if the session has a live kernel,
+            was used after the decision, or is being deleted by another process.
         """
         key = session.key
         if self.is_busy(key):
@@ -295,7 +297,7 @@ class SessionService:
             is_done = await cancellation.shielded(
                 session_files.delete_unused(self.services, session, sentence, self._uploads)
             )
-        # Outside of the lane: this may wait for a network.
+        # Outside of the lane, as the notice may wait for a network.
         if is_done and session.files.get("gone") != sentence:
             await self.notify(key, sentence)
         return is_done
@@ -310,7 +312,16 @@ class SessionService:
         mark: str | None = None,
         limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
-        """Return the sessions that were used last, the latest first; None means all workspaces."""
+        """Return the sessions that were used last, the latest first.
+
+        Args:
+            platform: its name.
+            workspace: of the sessions; None for all workspaces.
+            channel: of the sessions; None for all channels.
+            person: only sessions of this person; empty for all people.
+            mark: only sessions with this mark; None for all.
+            limit: maximum number of sessions.
+        """
         sessions = await self.services.database.sessions.list_recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
@@ -326,23 +337,23 @@ class SessionService:
         )
 
     async def create_session(self, key: values.SessionKey) -> None:
-        """Record a session in which nothing was asked yet."""
+        """Record a session that has no turn yet."""
         await self.services.database.sessions.open(key)
 
     async def rename(self, key: values.SessionKey, title: str) -> None:
-        """Set the title of a session for lists."""
+        """Set the title that lists show for a session."""
         session = await self.services.database.sessions.open(key)
         await self.services.database.sessions.set_title(session.id, title)
 
     async def mark(self, key: values.SessionKey, mark: Literal["", "pinned", "archived"]) -> None:
-        """Set the mark of a session for lists, if there is one."""
+        """Set the mark that lists show for a session, if the session exists."""
         await self.services.database.sessions.set_mark(key, mark)
 
     async def put_file(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
         """Put a file into a session's workspace; return its name there.
 
         Raises:
-            BotError: it is refused, or could not be downloaded.
+            BotError: the file is refused, or could not be downloaded.
         """
         self._uploads[key] += 1
         try:
@@ -355,7 +366,7 @@ class SessionService:
             self._uploads += collections.Counter()  # drops sessions without uploads
 
     async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
-        """Choose a session's model; None goes back to the default.
+        """Choose a session's model; None returns to the default.
 
         Raises:
             BotError: there is no such model.
@@ -376,30 +387,31 @@ class SessionService:
     ) -> None:
         """Register how people of a platform are notified outside of turns.
 
-        Notifications from before that are sent by the next `notify_late`.
+        The next `send_unsent` sends the notices that had to wait for this registration.
 
         Args:
             platform: its name.
             notify: sends a sentence.
-            go_on: resumes a turn of a dead bot; None notifies people of its end.
+            go_on: resumes a turn of a dead bot; None notifies people that the turn ended.
         """
         self._notify[platform] = notify
         self.resumptions.resume_on(platform, go_on)
 
     async def send_unsent(self) -> None:
-        """Send notifications that had to wait until their platform was registered."""
+        """Send the notices that had to wait until their platform was registered."""
         for _ in range(len(self._unsent)):
             await self.notify(*self._unsent.popleft())
 
     def can_notify(self, key: values.SessionKey) -> bool:
-        """Whether the platform of a session is registered."""
+        """Return whether the platform of a session is registered."""
         return key.platform in self._notify
 
     async def notify(self, key: values.SessionKey, sentence: str) -> bool:
         """Send the people of a session a sentence; a failure is only logged.
 
         Returns:
-            Whether it was sent; if their platform is not registered, it is sent later.
+            Whether the sentence was sent. If the platform is not registered, `send_unsent` sends
+            the sentence later.
         """
         notify = self._notify.get(key.platform)
         if notify is None:
@@ -408,16 +420,17 @@ class SessionService:
         try:
             await notify(key, sentence)
         except errors.BotError:
-            _log.exception("people could not be told: %s", sentence)
+            _log.exception("a notice could not be sent: %s", sentence)
             return False
         return True
 
     async def drain(self) -> None:
         """Refuse new requests, and wait until no turn runs.
 
-        Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; their
-        ends are shown and recorded. If kernels outlive the bot, turns are soon handed over to the
-        next bot instead. Platforms must stay open until then.
+        Turns may go on for `closing_seconds`. Then they are stopped, and cancelled if that does
+        not help; their ends are shown and recorded. If kernels outlive the bot, turns are handed
+        over to the next bot after `_HAND_OVER_SECONDS` instead. Platforms must stay open until
+        `drain` returns.
         """
         self._lanes.close()
         hosts, closing_seconds = (
@@ -450,8 +463,7 @@ class SessionService:
         await self.services.jobs.wait_idle()
 
     def _withdrawn(self) -> events.TurnEnded:
-        """Return the end of a request that was withdrawn while it waited: by a person, or by
-        shutdown."""
+        """Return the end of a request that a person or the bot's shutdown withdrew as it waited."""
         if self._lanes.is_closed:
             return events.TurnEnded(
                 status=values.TurnStatus.FAILED, sentence=session_words.BOT_CLOSING
@@ -459,6 +471,7 @@ class SessionService:
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
+        """Raise a `BotError` if a request is empty or too long."""
         if len(request.text) > requests.MAX_CHARACTERS:
             raise errors.BotError(session_words.message_too_long(requests.MAX_CHARACTERS))
         is_empty = not (request.text.strip() or request.attachments or request.files)
@@ -469,7 +482,7 @@ class SessionService:
     async def _lane(
         self, request: requests.Request, reply: ports.Reply
     ) -> AsyncIterator[turn_stops.StopSignal]:
-        """Hold the session's lane; yield the signal that stops the turn."""
+        """Wait for the session's lane and hold it; yield the signal that stops the turn."""
         turn = self._lanes.turn(
             request.key,
             person=request.person.id,
@@ -477,7 +490,7 @@ class SessionService:
             request=request,
             on_position=lambda ahead: reply.emit(events.Queued(ahead)),
         )
-        # The signal first: the turn may be cancelled at the moment when it gets the lane.
+        # The signal is registered first, as the turn may be cancelled when it gets the lane.
         with self._stops.hold_signal(request.key, request.id) as stop:
             async with turn:
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
@@ -492,10 +505,10 @@ class SessionService:
 
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
-        """Stop the session's turn and its job, and hold its lane before all that wait."""
+        """Stop the session's turn and job, and hold its lane ahead of all waiting requests."""
         await self.stop(key)
         async with self._lanes.turn(key, person="", on_position=lambda _: None, skips_queue=True):
-            # Only now, as the turn may just have let its code go on as a job.
+            # After the turn has ended, as its code may have become a job.
             self._stops.stop_job(key)
             await self.services.jobs.wait_over(key)
             yield

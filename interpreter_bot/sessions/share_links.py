@@ -37,7 +37,7 @@ class Visit:
     Attributes:
         id: distinguishes the visits of a browser; not secret.
         key: of the session.
-        until: its end, in seconds since the epoch.
+        until: when the right expires, in seconds since the epoch.
     """
 
     id: str

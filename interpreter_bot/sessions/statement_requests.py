@@ -1,7 +1,7 @@
-"""Statements that may change data: shown to a person whole, and run only as they were shown.
+"""Approval of statements that may change data: a person sees each one whole before it runs.
 
-Code asks through the channel of `input()`, so that its time limit is paused. The code is hostile:
-only the exact statement that was approved can run.
+Code asks through the channel of `input()`, so that its time limit is paused. The code may be
+hostile, so only the exact statement that the person approved can run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _StatementRequest(pydantic.BaseModel):
 
 
 class StatementRequests:
-    """Answers the statement requests of one turn's code."""
+    """Answers the requests of one turn's code to run statements."""
 
     def __init__(
         self, connections: ConnectionService, key: str, all_approvals: approvals.Approvals
@@ -43,7 +43,7 @@ class StatementRequests:
         self._approvals = all_approvals
 
     async def answer(self, request: values.InputRequested) -> str | None:
-        """Answer what code asks, as JSON; None if it asks for something else."""
+        """Answer a statement request in JSON; return None if the request is of another kind."""
         try:
             statement = _StatementRequest.model_validate_json(request.tool_request)
         except pydantic.ValidationError:
@@ -67,7 +67,7 @@ class StatementRequests:
         )
         if len(text) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
-        # An edited statement is another one, which the code has not asked for.
+        # If the person edited the statement, it is refused: the code did not ask for that one.
         answer = await self._approvals.obtain("statement", text, request_number=number)
         if answer is None or answer.edited is not None:
             refusal = tool_words.statement_refused(statement.connection)

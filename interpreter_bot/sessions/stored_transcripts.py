@@ -1,8 +1,8 @@
 """The model's memory of a session, stored turn by turn.
 
-Each turn stores the messages it added, or all of them if older ones were summarised in it. A
-turn that was cut off, by the death of the bot or before the model was asked, stored none: it is
-described from its record instead.
+A turn stores the messages that it added, or all messages if it summarised older ones. A turn that
+was cut off, because the bot died or before the model was asked, stores none; it is described by its
+record instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from interpreter_bot.text import output_screens
 _log = logging.getLogger(__name__)
 
 _MAX_TURNS: Final = 100
-# Turns are left out in batches, as each time the model servers' caches become useless.
+# Turns are dropped in batches, as each change at the beginning invalidates model servers' caches.
 _BATCH: Final = 50
 _PART_CHARACTERS: Final = 1500
 _TURN_CHARACTERS: Final = 12_000
@@ -63,12 +63,12 @@ async def load(
             turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
         ids = [turn.id for turn in turns]
         parts = await database.parts.list_for_turns(ids, kind=records.PartKind.MEMORY)
-        # Parts with an output are pictures, to which the memory refers.
+        # Parts with an output are pictures that the memory refers to.
         details = {part.turn_id: part.detail for part in parts if part.output is None}
         for turn in turns:
             detail = details.get(turn.id)
             if detail is None:
-                # Cut-off turns count too: people refer to them.
+                # Cut-off turns are described, as people refer to them.
                 if turn.status in _CUT_OFF:
                     entries += await _describe_cut_off(database, turn)
                 continue
@@ -81,7 +81,7 @@ async def load(
 async def _with_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
-    """Load the pictures that a model may be shown again."""
+    """Return the messages with the contents of the pictures that a model may be shown again."""
     pictures = picture_selection.list_pictures(entries)[
         -picture_selection.MAX_PICTURES_PER_PROMPT :
     ]
@@ -93,12 +93,12 @@ async def _with_pictures(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TurnMemory:
-    """The model's memory, to which a turn adds.
+    """The model's memory of a session, to which a turn adds messages.
 
     Attributes:
-        transcript: of the session, with this turn.
+        transcript: the session's transcript, including this turn.
         earlier: the messages before this turn.
-        was_whole: older messages were replaced before this bot went on with the turn.
+        was_whole: earlier messages were already replaced when this bot resumed the turn.
     """
 
     transcript: transcripts.Transcript
@@ -107,13 +107,13 @@ class TurnMemory:
 
     @property
     def _stored_messages(self) -> tuple[bool, tuple[chat_messages.Message, ...]]:
-        """Whether older messages were replaced, so that all are stored again; the stored ones."""
+        """Whether all messages are stored, as earlier ones were replaced; and the stored ones."""
         entries, count = self.transcript.entries, len(self.earlier)
         is_whole = self.was_whole or entries[:count] != self.earlier
         return is_whole, entries if is_whole else entries[count:]
 
     def detail(self) -> dict[str, Any]:
-        """Return the memory to be stored."""
+        """Return the memory as JSON to be stored."""
         is_whole, messages = self._stored_messages
         return {
             "messages": [chat_messages.to_dict(message) for message in messages],
@@ -121,7 +121,7 @@ class TurnMemory:
         }
 
     def shown_pictures(self) -> list[values.Image]:
-        """Return the pictures to be stored beside `detail`, which holds their digests."""
+        """Return the pictures whose digests are in the stored memory."""
         pictures = picture_selection.list_pictures(self._stored_messages[1])
         return [
             values.Image(mime=picture.mime, data=picture.data)
@@ -134,7 +134,7 @@ async def new_memory(database: databases.Database, session_id: int, *, before: i
     """Begin the memory of a turn.
 
     Args:
-        database: where what was said before is stored.
+        database: stores the memories of earlier turns.
         session_id: of the session.
         before: id of the turn.
     """
@@ -145,12 +145,12 @@ async def new_memory(database: databases.Database, session_id: int, *, before: i
 async def restored_memory(
     database: databases.Database, session_id: int, detail: Mapping[str, Any], *, before: int
 ) -> TurnMemory:
-    """Go on with the memory of a turn that another bot began; its last calls may be unanswered.
+    """Restore the memory of a turn that another bot began; its last calls may have no results.
 
     Args:
-        database: where what was said before is stored.
+        database: stores the memories of earlier turns.
         session_id: of the session.
-        detail: as `TurnMemory.detail` gave it.
+        detail: the stored memory of the turn.
         before: id of the turn.
     """
     is_whole = bool(detail.get("is_whole"))
@@ -170,7 +170,7 @@ def describe_code_run(
     *,
     is_job: bool = False,
 ) -> list[chat_messages.Message]:
-    """Describe, for the model, code that the person ran without it, or its own job."""
+    """Describe for the model a run of the person's code, or of the model's own job."""
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
@@ -188,7 +188,7 @@ def _decode(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
     try:
         return [chat_messages.from_dict(message) for message in detail["messages"]]
     except (ValueError, KeyError, TypeError):
-        _log.exception("what was kept of a turn cannot be read")
+        _log.exception("the stored memory of a turn cannot be read")
         return []
 
 

@@ -1,4 +1,4 @@
-"""The tools of servers that code of a session may call, for people."""
+"""Lists, for people, the tools of servers that a session's code may call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerTools:
-    """The tools of a server that code of a session may call, for display.
+    """The tools of a server that a session's code may call, for display.
 
     Attributes:
         server: its name.
-        free: functions that need no approval.
-        asked: functions whose calls need approval.
-        allowed: those of them that are granted for the life of the session's Python.
-        off_count: how many other functions are switched off.
+        free: names of the functions that need no approval.
+        asked: names of the functions whose calls need approval.
+        allowed: names of those functions that the person approved until the session's Python ends.
+        off_count: number of functions that are switched off.
         is_logged_in: whether the person has logged in there; None if the server has no logins.
     """
 
@@ -41,7 +41,7 @@ def grant_name(server: str, function: str) -> str:
 async def listed(
     services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
-    """Return the tools that code of a session may call, as one person sees them."""
+    """Return the tools that a session's code may call, as one person sees them."""
     address = values.format_key(key)
     status = (await services.hosts.statuses({address})).get(address)
     session = await services.database.sessions.find(key)

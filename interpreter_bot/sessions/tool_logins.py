@@ -1,4 +1,4 @@
-"""Logins of people at tool servers: links, pages, and logout."""
+"""Logins of people at tool servers: links, login pages, and logout."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def account(key: values.SessionKey, person: str, server: str) -> records.Account
 async def link(
     broker: ToolBroker, key: values.SessionKey, person: requests.Person, server: str
 ) -> str:
-    """Return a sentence with a link to log in, for that person's eyes alone.
+    """Return a sentence with a link to log in, which only that person may see.
 
     Raises:
-        BotError: nobody can log in there.
+        BotError: the server has no logins of people.
     """
     if broker.logins is None or broker.server(key, server).authorization != "person":
         raise errors.BotError(tool_words.no_logins(server))
@@ -41,7 +41,7 @@ async def link(
 
 
 class ToolLogins:
-    """Logins, for platforms."""
+    """Logins of people, as platforms use them."""
 
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._broker = services.tools
@@ -52,14 +52,14 @@ class ToolLogins:
         return self._broker is not None and self._broker.logins is not None
 
     def serve_at(self, address: str) -> None:
-        """Set the public address of the login pages; empty if there is none."""
+        """Set the public address of the login pages; empty if they are closed."""
         self._logins.address = address
 
     async def link(self, key: values.SessionKey, person: requests.Person, server: str) -> str:
-        """Return a sentence with a link to log in, for that person's eyes alone.
+        """Return a sentence with a link to log in, which only that person may see.
 
         Raises:
-            BotError: nobody can log in there.
+            BotError: the server has no logins of people.
         """
         if self._broker is None:
             raise errors.BotError(tool_words.no_logins(server))
@@ -73,11 +73,11 @@ class ToolLogins:
         return tool_words.logged_out(server, was_logged_in=was_there)
 
     async def find_login(self, ticket: str) -> Login:
-        """Return the login of a link, which stays usable; see `PersonLogins.find_login`."""
+        """Return the login of a link without using it up; see `PersonLogins.find_login`."""
         return await self._logins.find_login(ticket)
 
     async def continue_login(self, ticket: str) -> tuple[str, str]:
-        """Use a link up; see `PersonLogins.continue_login`."""
+        """Use up a link; see `PersonLogins.continue_login`."""
         return await self._logins.continue_login(ticket)
 
     async def check_return(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
@@ -94,7 +94,7 @@ class ToolLogins:
                 # From the first login on, an administrator can see the tools to be accepted.
                 await self._broker.fetch_listing(server, login.account)
             except errors.BotError:
-                _log.warning("%s was not looked at after a login", server, exc_info=True)
+                _log.warning("tools of %s not listed after a login", server, exc_info=True)
         return login
 
     @property

@@ -78,15 +78,15 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
-        skills: the operator's skills, whose files can be read, too.
-        tools: answers code's requests for tools; None if there are none.
+        skills: the operator's skills, whose files can be read too.
+        tools: answers the tool requests of code; None if there are no tools.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if no code ran.
-        mark: of the files before the first code ran; None if no code ran.
-        received: files that the person sent after that, which code did not make.
+        mark: the workspace's mark from before the first code ran; None if no code ran.
+        received: files that the person sent after the mark was set, which code did not make.
         resumed: an execution that another bot began, which the next `run` follows.
-        is_asking: the model's next action waits for a person.
-        is_handed_over: the latest code is in the background, and the model does not know it yet.
+        is_asking: whether the model's next action waits for a person.
+        is_handed_over: whether the latest code became a job, and the model does not know it yet.
         hand_over: moves the running code to a turn of its own.
     """
 
@@ -163,7 +163,7 @@ class SessionEnvironment:
             NotApprovedError: the code may not run.
         """
         if self.resumed is not None:
-            # This is the code that ran: a person may have edited it.
+            # A person may have edited the code before it ran.
             return self.resumed.code
         if self.is_handed_over:
             return code
@@ -247,7 +247,7 @@ class SessionEnvironment:
             BotError: the code was not run; the sentence says why.
         """
         if self.is_handed_over:
-            # The former bot handed it over, and died before it told the model.
+            # The former bot handed the code over, and died before it told the model.
             self.is_handed_over = False
             return values.Finished(values.Ending.BACKGROUND, 0.0)
         execution, self.resumed = self.resumed, None
@@ -266,11 +266,11 @@ class SessionEnvironment:
         show: Callable[[values.Output], None],
         max_seconds: float | None = None,
     ) -> values.Finished:
-        """Run code, or follow it if it runs; with `max_seconds` it may become a job."""
+        """Run code, or follow its `execution`; with `max_seconds`, it may become a job."""
         if execution is not None:
             return await self._follow(execution, show, is_long=max_seconds is not None)
         if max_seconds is not None and self.mark is not None:
-            # Files of earlier code are collected now, as this code may run for long.
+            # Files of earlier code are collected now, as this code may run for a long time.
             await self.collect()
             self.mark = await self.workspace.mark_files()
         kernel = await self.kernel()
@@ -278,14 +278,15 @@ class SessionEnvironment:
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING))
         if self.mark is None:
-            # After taking the kernel, which changes the owner of files but not their content.
+            # After the kernel was taken, as its start changes the owner of files.
             if not self.kernel_id:
-                # Otherwise its first code became a job, and the checkpoint is from before that.
+                # If there is a kernel id, the turn's first code became a job, and the checkpoint
+                # was made before it.
                 await self._hosts.create_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
-        # Nothing is awaited between here and the execution: shown code must get its end.
+        # From here to the execution nothing else is awaited, so that shown code always gets an end.
         await self._stream.start_code(code, hosted_id)
         restore_notice = "" if self._variables.have_run_in(kernel.id) else kernel.restore_notice
         for sentence in (loss.sentence if loss else "", restore_notice):
@@ -307,7 +308,7 @@ class SessionEnvironment:
     async def _answer_code_request(self, request: values.InputRequested) -> str:
         """Answer a request of running code: for tools, for approval, or for input.
 
-        Packages need approval only if code does.
+        Installing packages needs approval only if running code does.
         """
         if request.tool_request:
             if self._statements is not None:
@@ -339,7 +340,7 @@ class SessionEnvironment:
         return await self.workspace.list()
 
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
-        """Return part of a file, which may be one of a skill."""
+        """Return part of a file of the workspace or of a skill."""
         if name.startswith(_SKILLS_PREFIX):
             read_content, path = self.skills.content, name.removeprefix(_SKILLS_PREFIX)
             return await asyncio.to_thread(read_content, path, start=start, max_bytes=max_bytes)
@@ -358,7 +359,7 @@ class SessionEnvironment:
         return await self._scale(contents=contents)
 
     async def view(self, name: str) -> chat_messages.Picture | None:
-        """Return a picture file; None if the file is no picture.
+        """Return the picture in a file, scaled down for the model; None if it is no picture.
 
         Raises:
             WorkspaceError: there is no such file.
@@ -367,7 +368,7 @@ class SessionEnvironment:
         return next(iter(await self.load_pictures([name], 1)), None)
 
     async def load_pictures(self, names: Sequence[str], limit: int) -> list[chat_messages.Picture]:
-        """Return the first `limit` pictures among files, scaled down for the model."""
+        """Return the first `limit` pictures of some files, scaled down for the model."""
         names = (await find_pictures(names, self.workspace))[:limit]
         if not names:
             return []
@@ -394,9 +395,9 @@ class SessionEnvironment:
     async def run_hidden_code(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
-        """Run the bot's own code in the session's kernel; people do not see it.
+        """Run the bot's own code in the session's kernel, hidden from people.
 
-        The code is refused while a job runs, as it would have to wait for the end of the job.
+        The code is refused while a job runs, as it would have to wait until the job ends.
         """
         if self._jobs.find(self._key) is not None:
             return values.Finished(values.Ending.REFUSED, 0.0)
@@ -407,7 +408,7 @@ class SessionEnvironment:
     async def _scale(
         self, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
     ) -> list[chat_messages.Picture | None]:
-        """Scale down the pictures in files, then those in `contents`; None if that fails."""
+        """Scale down the pictures of files, then of `contents`; None for each that fails."""
         pictures: dict[int, chat_messages.Picture] = {}
         count = len(names) + len(contents)
 
@@ -435,7 +436,7 @@ class SessionEnvironment:
         *,
         is_long: bool,
     ) -> values.Finished:
-        """Follow code that another bot began; its earlier outputs are shown again."""
+        """Follow an execution that another bot began; its earlier outputs are shown again."""
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
         following = self._hosts.follow(
@@ -447,7 +448,7 @@ class SessionEnvironment:
     def _make_listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def receive(event: host_ports.Event, number: int) -> None:
             if isinstance(event, code_activity.InstalledLayer):
-                # At once, as kernel or bot may die before the end.
+                # Recorded at once, as the kernel or bot may die before the execution ends.
                 self._on_installation(self.kernel_id, event)
                 return
             self._show(event, number, show)
@@ -467,10 +468,10 @@ class SessionEnvironment:
         *,
         began: float | None = None,
     ) -> values.Finished:
-        """Wait for the end of code; when cancelled, stop it first, and show and record that.
+        """Wait until an execution ends, and record its end.
 
-        If the next bot resumes the turn, the code keeps running. If `began` is given, the turn
-        waits only for its patience, and then the code goes on in the background.
+        If the turn is cancelled, the execution is stopped first, unless the next bot resumes the
+        turn. If `began` is given, the code becomes a job when the turn's patience ends.
         """
         running = asyncio.create_task(executing, name="execution of a turn")
         patience = None
@@ -489,7 +490,7 @@ class SessionEnvironment:
                 running.cancel()
                 await asyncio.wait({running})
                 raise
-            # The end of the turn says why it was cancelled.
+            # An error is not shown, as the turn's end says why it was cancelled.
             with contextlib.suppress(errors.BotError):
                 await cancellable_executions.stop_and_wait(self._hosts, running, hosted_id)
             self._record_end(running)
@@ -499,7 +500,7 @@ class SessionEnvironment:
     async def _go_on_in_background(
         self, running: asyncio.Task[host_ports.ExecutionEnd], hosted_id: str, began: float
     ) -> values.Finished:
-        """Let a turn of its own go on with code that runs, and return that it has not ended."""
+        """Make running code a job, and return that it goes on in the background."""
         running.cancel()
         await asyncio.wait({running})
         if not running.cancelled():
@@ -517,11 +518,11 @@ class SessionEnvironment:
         return finished
 
     def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
-        """Record the end of code, its variables and its processor time."""
+        """Record the end of an execution, its variables and its processor time."""
         try:
             end = running.result()
         except errors.BotError as error:
-            # Code that was shown as begun must end, even if the host cannot say how.
+            # Code that was shown as running must end, even if the host cannot say how.
             _log.warning("the end of an execution is unknown", exc_info=error)
             is_missing = isinstance(error, errors.ExecutionMissingError)
             sentence = session_words.CODE_UNKNOWN if is_missing else str(error)

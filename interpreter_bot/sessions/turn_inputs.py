@@ -1,7 +1,7 @@
-"""The input of a turn before the model is asked: model, system prompt, question, attachments.
+"""Prepare a turn's input for the model: the model, system prompt, question and attachments.
 
-Attachments are stored in the workspace and described for the model. A table's columns are read by
-the session's own kernel: the bot itself never parses a file from outside.
+Attachments are stored in the workspace and described for the model. The session's kernel reads the
+columns of tables: the bot itself never parses a person's file.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _WITHOUT_WORDS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAttachment:
-    """Attachments after they were stored.
+    """The outcome of storing attachments.
 
     Attributes:
-        infos: of the stored files.
-        refusals: a sentence for the model on each refused attachment.
+        infos: the stored files.
+        refusals: for each refused attachment, a sentence for the model.
     """
 
     infos: tuple[values.FileInfo, ...] = ()
@@ -82,7 +82,7 @@ async def system_prompt(
     Args:
         packages: versions of the packages in all kernels, by name.
         reach: the hosts and data connections that code may use.
-        place: what holds where it was asked.
+        place: a text on the place of the request.
     """
     return prompt_texts.build_system_prompt(
         config.limits,
@@ -101,7 +101,7 @@ async def system_prompt(
 
 
 def place_packages(config: settings.Settings, key: values.SessionKey) -> tuple[str, ...]:
-    """Return what is installed where a session is, besides what all have, as requirements."""
+    """Return the requirements of the packages that the operator adds to a session's place."""
     if not config.package_index.url:
         return ()
     added = [packages.names for packages in config.packages if key.is_in(packages.places)]
@@ -114,7 +114,7 @@ async def store_attachments(
     stream: turn_streams.TurnStream,
     limits: settings.Limits,
 ) -> StoredAttachment:
-    """Put attachments into the workspace; announce each that is refused, and store the others."""
+    """Put attachments into the workspace; show a notice for each that is refused."""
     infos, refusals = [], []
     for attachment in attachments:
         try:
@@ -135,7 +135,7 @@ async def put_file(
     """Put one attachment into the workspace.
 
     Raises:
-        BotError: it is refused, or could not be downloaded.
+        BotError: the attachment is refused, or could not be downloaded.
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
         raise errors.FileTooLargeError(file_words.over_upload_limit(limits.upload_bytes))
@@ -145,7 +145,7 @@ async def put_file(
 async def describe(
     infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> str:
-    """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
+    """Describe files for a model: name, size and type; for tables also columns and first rows."""
     details = await _describe_in_kernel(infos[:_MAX_DESCRIBED], environment)
     return "\n".join(
         observations.describe_file(
@@ -161,7 +161,7 @@ async def describe(
 async def _describe_in_kernel(
     infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> dict[int, str]:
-    """Let the kernel describe files, by number; its description is not trusted."""
+    """Let the kernel describe files; return untrusted descriptions by the file's index."""
     if not infos:
         return {}
     mark = f"--{secrets.token_hex(16)} "
@@ -188,9 +188,9 @@ class TurnQuestion:
     """The question to a model.
 
     Attributes:
-        memory: of the session, before the question.
-        text: the person's words, with descriptions of attachments.
-        pictures: attached ones.
+        memory: the session's memory before the question.
+        text: the person's text, with descriptions of attachments.
+        pictures: the attached pictures.
     """
 
     model: settings.Model
@@ -202,12 +202,12 @@ class TurnQuestion:
 def session_model(
     session: records.Session | None, chosen: preferences.Choices, titles: Sequence[str]
 ) -> str:
-    """Return a session's model: its own choice, one chosen around it, or the default.
+    """Return the title of a session's model: the session's choice, its scope's, or the default.
 
     Args:
-        session: the session, if there is one as yet.
-        chosen: around it, and by who asks.
-        titles: models there are, the default first. A chosen one may be gone from the settings.
+        session: the session; None if it does not exist yet.
+        chosen: the choices of the places around the session, and of the person.
+        titles: of all models, the default first. A chosen model may have left the settings.
     """
     for title in (session.model if session is not None else None, chosen.effective.get("model")):
         if isinstance(title, str) and title in titles:
@@ -224,7 +224,7 @@ async def store_request_attachments(
     """Put the attachments of a request into the workspace.
 
     Raises:
-        BotError: there is nothing else in the request, and none of it could be had.
+        BotError: all attachments were refused, and the request contains nothing else.
     """
     if not request.attachments:
         return StoredAttachment()
@@ -253,7 +253,7 @@ async def question_text(
     infos: Sequence[values.FileInfo],
     environment: turn_environments.SessionEnvironment,
 ) -> str:
-    """Compose the question: who asks, their words, what was said before, the attachments."""
+    """Compose the question: recent messages, speaker, attachments and the person's text."""
     speaker = _name(request.person.name)
     parts = (
         recent_messages(request.recent),
@@ -267,14 +267,14 @@ async def question_text(
 
 
 def recent_messages(messages: Sequence[requests.RecentMessage]) -> str:
-    """Format earlier messages as data for the model, the newest if they are too many."""
+    """Format earlier messages as JSON for the model; of too many messages, the newest."""
     lines: list[str] = []
     characters = 0
     for message in reversed(messages[-_MAX_RECENT_MESSAGES:]):
         facts: dict[str, object] = {"from": _name(message.speaker) or "somebody"}
         facts |= {"is_bot": True} if message.is_bot else {}
         facts |= {"is_what_the_request_refers_to": True} if message.is_referred else {}
-        # Of a single long message the beginning is kept.
+        # A long message is shortened to leave room for others.
         facts["text"] = context_windows.shorten(message.text, _MAX_RECENT_CHARACTERS // 2)
         facts |= {"files": list(message.files)} if message.files else {}
         line = json.dumps(facts, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""The state of one turn from its events: words, code with its outputs, notices, files, the end.
+"""The state of one turn, built from its events: words, code, outputs, notices, files, the end.
 
-A platform applies each event and draws the log anew. For a reader who comes late, `TurnLog.events`
+A platform applies each event and draws the log anew. For a reader who joins late, `TurnLog.events`
 returns the fewest events that make an equal log.
 """
 
@@ -18,10 +18,11 @@ from interpreter_bot.text import output_screens
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Words:
-    """The model's Markdown of one step, which grows.
+    """The Markdown that the model writes in one step.
 
     Attributes:
         step: number of the model call; 0 if there was none.
+        pieces: the text so far, in pieces.
     """
 
     step: int
@@ -29,7 +30,7 @@ class Words:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text so far."""
         if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return "".join(self.pieces)
@@ -42,9 +43,9 @@ class Cell:
     Attributes:
         number: within the turn, from 0.
         code: empty if the turn's code is not shown.
-        began: wall-clock time.
+        began: wall-clock time when it began.
         outputs: in order.
-        finished: how it ended; None while it runs, and if that is unknown.
+        finished: its result; None while it runs, and if the result is unknown.
     """
 
     number: int
@@ -57,7 +58,7 @@ class Cell:
 
     @property
     def screen(self) -> output_screens.Screen:
-        """The outputs as a terminal would show them, without displays that are in the store."""
+        """The outputs as a terminal would show them, without stored displays."""
         for output in self.outputs[self._screened :]:
             if not isinstance(output, values.StoredDisplay):
                 self._screen.show(output)
@@ -73,7 +74,7 @@ class Cell:
         return ""
 
     def drop_oldest(self, excess: int) -> int:
-        """Drop the first outputs of at least so many characters; return how many they had."""
+        """Drop the oldest outputs that have at least `excess` characters; return their length."""
         dropped = count = 0
         while count < len(self.outputs) and dropped < excess:
             dropped += _size(self.outputs[count])
@@ -95,8 +96,8 @@ class AskedQuestion:
     """A question to a person.
 
     Attributes:
-        is_open: it can be answered.
-        answer: None while it is open, and if it was withdrawn.
+        is_open: whether it can be answered.
+        answer: None while the question is open, and if it was withdrawn.
     """
 
     question: events.Question
@@ -119,26 +120,26 @@ class TurnLog:
 
     Attributes:
         parts: in order; the last ones may still change.
-        ahead: how many requests are served first; None once the turn has started.
-        has_started: the turn has started, and perhaps ended.
+        ahead: number of requests that are served first; None once the turn has started.
+        has_started: whether the turn has started; stays True after its end.
         step: number of the latest model call; 0 before the first.
-        progress: of a wait for something else than code or model; None if there is none.
+        progress: progress of a wait, except for code or model; None if there is none.
         since: wall-clock time when the turn's present activity began.
-        files: that code made or changed, by name, in their latest version.
-        private_notices: only for the person who asked, so they are no part of the answer.
+        files: the files that code made or changed, by name, in their latest version.
+        private_notices: for the person who asked only, so they are not part of the answer.
         usage: until now; None if nothing was used.
-        end: how the turn ended; None until then.
-        is_cut: the oldest outputs were dropped.
+        end: the turn's end; None until then.
+        is_cut: whether the oldest outputs were dropped.
     """
 
     def __init__(
         self, *, max_characters: int | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        """Begin empty.
+        """Make an empty log.
 
         Args:
-            max_characters: of outputs, of which the oldest are dropped; None keeps all.
-            clock: gives wall-clock times.
+            max_characters: of all outputs; beyond it the oldest are dropped. None keeps all.
+            clock: returns the wall-clock time.
         """
         self.parts: list[Part] = []
         self.ahead: int | None = None
@@ -160,7 +161,7 @@ class TurnLog:
 
     @property
     def cells(self) -> list[Cell]:
-        """All code, in the order in which it ran."""
+        """All cells, in the order in which they ran."""
         return [*self._cells.values()]
 
     @property
@@ -280,14 +281,14 @@ class TurnLog:
             yield self.end
 
     def _growing_words(self) -> Words:
-        """Return the words of the present step, which go on even after notices."""
+        """Return the words of the present step, which notices do not end; begin them if needed."""
         if self._words is None:
             self._words = Words(self.step)
             self.parts.append(self._words)
         return self._words
 
     def _cell(self, number: int, code: str = "") -> Cell:
-        """Return a cell; one that is new follows all that came before."""
+        """Return the cell of a number; a new cell is added after all parts."""
         cell = self._cells.get(number)
         if cell is None:
             self.since = self._clock()
@@ -304,21 +305,21 @@ class TurnLog:
         self._characters += _size(output)
         if self._characters > self._max_characters:
             self.is_cut = True
-            # Down to half of the limit, so that this happens rarely.
+            # Drop down to half of the limit, so that this happens rarely.
             for cell in self._cells.values():
                 excess = self._characters - self._max_characters // 2
                 self._characters -= cell.drop_oldest(excess)
 
 
 def _size(output: values.Output | values.StoredDisplay) -> int:
-    """Return about how many characters an output has as JSON."""
+    """Return roughly how many characters an output has as JSON."""
     return len(output.text if isinstance(output, values.Text) else repr(output))
 
 
 def _merge(
     cell: int, outputs: list[values.Output | values.StoredDisplay]
 ) -> Iterator[events.RecordedEvent]:
-    """Return outputs as events, what was printed to one stream without a break as one."""
+    """Return outputs as events, with consecutive texts of a stream as one event."""
     pieces: list[str] = []
     for place, output in enumerate(outputs):
         if isinstance(output, values.StoredDisplay):

@@ -1,4 +1,4 @@
-"""Runs of code without turn, lane or store, for `exec`: attachments in, outputs and files out."""
+"""Run code for the command `exec`, without turn, lane or store."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class UnrecordedCodeRun:
         """Prepare a run.
 
         Args:
-            hosts: that run the session.
+            hosts: run the session.
             key: of the session.
             limits: of attachments, code and files.
-            reply: gets all events.
-            asking: waits for answers to questions.
+            reply: receives all events.
+            asking: waits for answers to the code's questions.
             on_installation: called with a kernel's id and the installed layer.
         """
         self._hosts = hosts
@@ -54,11 +54,11 @@ class UnrecordedCodeRun:
         """Put files into the workspace.
 
         Args:
-            attachments: (name, contents). A name that is taken or unusable is changed, with a
+            attachments: names and contents. A name that is taken or unusable is changed, with a
                 notice.
 
         Raises:
-            WorkspaceError: one is refused.
+            WorkspaceError: a file is refused.
         """
         workspace = await self._hosts.workspace(self._key)
         for name, chunks in attachments:
@@ -68,7 +68,7 @@ class UnrecordedCodeRun:
                 self._reply.emit(events.NoticeShown(notice, 0))
 
     async def run(self, cells: Sequence[str]) -> bool:
-        """Run all cells, also after one that failed; return True if every one ended ok."""
+        """Run all cells, even after a failure; return whether all ended without an error."""
         async with self._hosts.lease(self._key) as lease:
             return await self._run_all(lease, cells)
 
@@ -90,7 +90,7 @@ class UnrecordedCodeRun:
         return is_all_ok
 
     async def stop(self) -> None:
-        """Stop the cell that runs now; later ones go on."""
+        """Stop the running cell; later cells still run."""
         if self._execution_id:
             await self._hosts.stop(self._execution_id, run_words.RUN_CUT_SHORT)
 
@@ -106,7 +106,7 @@ class UnrecordedCodeRun:
         """Run one cell.
 
         Raises:
-            BotError: it was not run.
+            BotError: the cell was not run.
         """
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING, number))
@@ -115,7 +115,7 @@ class UnrecordedCodeRun:
         if kernel.loss_notice and kernel.id != self._announced_kernel:
             self._announced_kernel = kernel.id
             self._reply.emit(events.NoticeShown(kernel.loss_notice, number))
-        # After taking the kernel, which changes the owner of files but not their content.
+        # After the kernel was taken, as its start changes the owner of files.
         mark = await workspace.mark_files()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
@@ -126,7 +126,7 @@ class UnrecordedCodeRun:
 
     async def _execute(self, kernel: host_ports.Kernel, number: int, code: str) -> values.Finished:
         def show(output: values.Output) -> None:
-            # The kernel's listener could not handle an exception, and would wait for the end.
+            # The kernel's listener cannot handle an exception, so this one ends the run instead.
             if self._reply_error is None:
                 try:
                     self._reply.emit(events.OutputShown(number, output))

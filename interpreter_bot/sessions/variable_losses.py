@@ -1,14 +1,20 @@
 """Detect lost kernels, and tell people and the model once.
 
 Each execution writes the names of variables, and the kernel that holds them, into the session's row
-in the store. If a turn's kernel is not the one in the row, that one was lost: by idleness,
+in the store. If a turn's kernel is not the kernel of the row, the latter was lost: by idleness,
 eviction, a crash or a restart of the bot. People and the model are told once which variables were
 lost or restored. When a kernel ends, the reason is added to the row, unless the bot ends too.
 
-The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
-"runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
-lives, "people": those whose code ran there or made variables restored into it}. Without "kernel",
-the session has no variables, or the loss was already announced.
+The row is the JSON of `records.Session.kernel`. Without "kernel", the session has no variables, or
+the loss was already announced. Its keys:
+
+    kernel: id of the kernel.
+    bot: id of the bot's process that wrote the row.
+    names: of the variables, the latest first.
+    more: number of further variables.
+    runs: number of code runs that were begun in the kernel.
+    reason: a sentence why the kernel ended; empty while it lives.
+    people: ids of the people whose code ran in the kernel or made variables restored into it.
 """
 
 from __future__ import annotations
@@ -41,10 +47,10 @@ class VariableLoss:
 
     Attributes:
         names: of the variables, the latest first; empty if unknown.
-        more_count: how many other variables there were.
-        reason: a sentence.
+        more_count: number of further variables.
+        reason: a sentence why the kernel ended.
         kernel: id of the kernel that held them.
-        runs: how many pieces of code had been started there.
+        runs: number of code runs that were begun in that kernel.
         files_sentence: a sentence on the session's files.
     """
 
@@ -57,7 +63,7 @@ class VariableLoss:
 
     @property
     def sentence(self) -> str:
-        """Return one line for people."""
+        """One line for people."""
         listed = _join_names(
             self.names[:_MAX_SHOWN_NAMES],
             self.more_count + max(len(self.names) - _MAX_SHOWN_NAMES, 0),
@@ -66,7 +72,7 @@ class VariableLoss:
 
     @property
     def note(self) -> chat_messages.Note:
-        """Return the same for a model."""
+        """The same information for a model."""
         listed = _join_names(self.names, self.more_count)
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
@@ -78,12 +84,12 @@ class VariableLoss:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VariableRestoration:
-    """Variables of an earlier kernel that the next one begins with.
+    """Variables of an earlier kernel that the next kernel starts with.
 
     Attributes:
-        saved: the variables that were saved, and those that could not be.
-        loss: of the session's last kernel; changes after the save are lost.
-        files_sentence: as above.
+        saved: the saved variables, and the variables that could not be saved.
+        loss: the loss of the session's last kernel; changes after the save are lost.
+        files_sentence: a sentence on the session's files.
     """
 
     saved: session_variables.SavedVariables
@@ -92,7 +98,7 @@ class VariableRestoration:
 
     @property
     def sentence(self) -> str:
-        """Return one line for people."""
+        """One line for people."""
         if not self.saved.kept_count:
             notice = variable_words.none_saved(self._losses_clause(_MAX_NOTICE_CHARACTERS))
         else:
@@ -105,7 +111,7 @@ class VariableRestoration:
 
     @property
     def note(self) -> chat_messages.Note:
-        """Return the same for a model."""
+        """The same information for a model."""
         since = self._age_clause and f"{self._age_clause}; what changed later is lost"
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.loss.reason} What "
@@ -143,7 +149,7 @@ class VariableRestoration:
 
 
 VariableNotice: TypeAlias = VariableLoss | VariableRestoration
-"""What became of a session's variables, for people and model."""
+"""What happened to a session's variables, for people and the model."""
 
 
 class KernelVariables:
@@ -153,7 +159,7 @@ class KernelVariables:
         row: the content of the row.
         bot: id of this process of the bot.
         save_row: writes the new content of the row.
-        person: whose code runs now.
+        person: id of the person whose code runs now.
     """
 
     def __init__(
@@ -171,15 +177,15 @@ class KernelVariables:
 
     @property
     def people(self) -> frozenset[str]:
-        """Return whose code ran in the kernel, and may still run there."""
+        """Ids of the people whose code ran in the kernel, and may still run there."""
         return frozenset(people_of(self._row))
 
     def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
-        """Return whether the kernel that held them is gone and people do not know it yet.
+        """Return whether the kernel with the variables is gone, and people do not know it yet.
 
         Args:
             kernel_id: of the session's present kernel; empty if it has none.
-            loss_reason: why the present or the former kernel is gone; empty if it lives.
+            loss_reason: why the present or the former kernel ended; empty if it lives.
         """
         kernel_of_row = self._row.get("kernel")
         return bool(kernel_of_row) and (kernel_id != kernel_of_row or bool(loss_reason))
@@ -195,12 +201,12 @@ class KernelVariables:
         *,
         saved: session_variables.SavedVariables | None = None,
     ) -> VariableNotice | None:
-        """Return once what happened to lost variables; None if there is nothing to announce.
+        """Return a notice on lost variables, once; None if there is nothing to announce.
 
         Args:
-            kernel_id: as above.
-            loss_reason: as above.
-            saved: the variables that the session's next or present kernel started with.
+            kernel_id: of the session's present kernel; empty if it has none.
+            loss_reason: why the present or the former kernel ended; empty if it lives.
+            saved: the variables that the session's present or next kernel starts with.
         """
         if not self.are_gone(kernel_id, loss_reason):
             return None
@@ -213,7 +219,7 @@ class KernelVariables:
             if row.get("bot") == self._bot
             else variable_words.BOT_RESTARTED
         )
-        # Restored variables may run code that these people left in them.
+        # Restored variables may contain code of these people, which may run again.
         self._set({} if saved is None else {"people": people_of(row)})
         loss = VariableLoss(
             names,
@@ -227,7 +233,7 @@ class KernelVariables:
         return loss if names or loss.more_count or reason else None
 
     def note_start(self, kernel_id: str, *, runs: int) -> None:
-        """Record that code is about to run, so that no older snapshot counts as its result."""
+        """Record that code is about to run, as older snapshots do not include its result."""
         is_same_kernel = self.have_run_in(kernel_id)
         names, more_count = (self._row["names"], self._row["more"]) if is_same_kernel else ([], 0)
         people = sorted({*people_of(self._row), self._person})
@@ -272,7 +278,7 @@ class KernelVariables:
 
 
 def people_of(row: Mapping[str, Any]) -> list[str]:
-    """Return whose code ran in the kernel of a row; an empty id if unknown."""
+    """Return ids of the people whose code ran in the kernel of a row; an empty id if unknown."""
     return list(row.get("people", [""] if row else []))
 
 
@@ -297,7 +303,7 @@ def _join_names(names: tuple[str, ...], more_count: int) -> str:
 def _losses_clause(
     heading: str, entries: Sequence[tuple[str, str]], count: int, max_characters: int
 ) -> str:
-    """Return a sentence that names as many entries as fit."""
+    """Return a sentence with as many entries as fit; an entry is a variable and a reason."""
     entries_shown: list[str] = []
     for name, reason in entries:
         entries_shown.append(f"{name} ({reason})")

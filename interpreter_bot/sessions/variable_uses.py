@@ -1,6 +1,6 @@
-"""Which cells assign and read variables, by the names that Python's compiler sees in their code.
+"""Find the cells that assign and read variables, by the names that Python's compiler sees.
 
-No code is run, so what a cell does through `exec` or a file is not seen.
+No code is run, so effects of `exec` or of other files are not seen.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _INSTALLING: Final = ("%pip", "!pip", "%uv", "!uv")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VariableUse:
-    """A cell that has to do with a variable.
+    """A cell that assigns or reads a variable.
 
     Attributes:
-        turn_id: of the turn it ran in.
-        line: its first line.
-        is_assignment: it gives the variable a value, whether or not it reads it too.
+        turn_id: of the turn in which the cell ran.
+        line: first line of the cell.
+        is_assignment: whether the cell assigns the variable; it may read the variable too.
     """
 
     turn_id: int
@@ -45,7 +45,7 @@ def find(
     """Return, by variable, the cells that assign or read it: the latest first, at most `_MAX_USES`.
 
     Args:
-        executions: the latest first; once there is too much code, the rest is not looked at.
+        executions: the latest first; after `_MAX_CHARACTERS` of code, the rest is skipped.
         names: of the variables.
     """
     uses: dict[str, list[VariableUse]] = collections.defaultdict(list)
@@ -62,7 +62,7 @@ def find(
 
 
 def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return the cells that last assigned the variables, in the order in which they ran.
+    """Return the cells that assigned the variables last, in the order in which they ran.
 
     Args:
         codes: of all cells, the latest first.
@@ -79,14 +79,14 @@ def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[st
 
 
 def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
-    """Return the latest cells, and those that they need, in the order in which they ran.
+    """Return the latest cells, and the cells that they need, in the order in which they ran.
 
-    A cell is needed if it assigns or changes a variable that a needed cell reads, or installs
-    packages.
+    A cell is needed if it installs packages, or assigns or changes a variable that a needed cell
+    reads.
 
     Args:
         codes: of all cells, the latest first.
-        count: number of the latest cells that are needed in any case.
+        count: number of the latest cells, which are needed in any case.
     """
     modules = {
         symbol.get_name()
@@ -104,7 +104,7 @@ def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
         if number < count or is_installation or missing.intersection(changed):
             cells.append(code)
             read = _read(code)
-            # Earlier cells need not assign what this one does, unless it reads that, too.
+            # Earlier cells need not assign a variable that this cell assigns, unless it reads it.
             missing = missing - (given - read) | read
     return tuple(reversed(cells))
 
@@ -177,7 +177,7 @@ def _uses(code: str) -> dict[str, bool]:
 
 
 def _tables(code: str) -> list[symtable.SymbolTable]:
-    """Return the table of a cell's top level; none where it cannot be compiled, or is too long."""
+    """Return the symbol table of a cell's top level; none if the cell is too long or invalid."""
     if len(code) > _MAX_CELL_CHARACTERS:
         return []
     try:
@@ -189,7 +189,7 @@ def _tables(code: str) -> list[symtable.SymbolTable]:
 
 
 class _Comprehensions(ast.NodeTransformer):
-    """Turns comprehensions into generators, which have their own scope in every Python."""
+    """Turns comprehensions into generators, which have their own scope in all Python versions."""
 
     def __init__(self) -> None:
         self.has_any = False
