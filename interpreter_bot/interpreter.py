@@ -63,7 +63,7 @@ AskPerson: TypeAlias = Callable[[events.Question], str | Awaitable[str | None] |
 
 _PLATFORM: Final = "library"
 _PERSON_ID: Final = "you"
-_SERVER: Final = ("API_KEY", "BASE_URL")
+_SERVER_VARIABLES: Final = ("API_KEY", "BASE_URL")
 
 
 class AnswerError(errors.BotError):
@@ -108,7 +108,7 @@ class Interpreter(_Options):
     """One conversation. Failures are raised as an `InterpreterError` with a sentence."""
 
     _opened_service: session_service.SessionService | None = None
-    _stack: contextlib.AsyncExitStack
+    _exit_stack: contextlib.AsyncExitStack
     _key = values.SessionKey(_PLATFORM)
 
     @property
@@ -126,14 +126,14 @@ class Interpreter(_Options):
         self._key = values.SessionKey(_PLATFORM, thread=uuid.uuid4().hex)
         async with contextlib.AsyncExitStack() as stack:
             # In a thread, as it imports many modules.
-            opening = await asyncio.to_thread(self._prepare)
+            service_context = await asyncio.to_thread(self._prepare_service)
             stack.callback(setattr, self, "_opened_service", None)
-            self._opened_service = await stack.enter_async_context(opening)
+            self._opened_service = await stack.enter_async_context(service_context)
             if self.model:
                 self._service.queries.check_model(self.model)
             for path in self.files:
                 await self.put(path)
-            self._stack = stack.pop_all()
+            self._exit_stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -141,7 +141,7 @@ class Interpreter(_Options):
         try:
             await self.stop()
         finally:
-            await self._stack.aclose()
+            await self._exit_stack.aclose()
 
     async def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
         """Ask the model, which may run code; `files` are put into /mnt/data first.
@@ -151,7 +151,7 @@ class Interpreter(_Options):
         """
         if not self._service.queries.models:
             raise errors.SettingsError(library_words.NO_MODEL)
-        return await self._answer(self._request(text, files=files))
+        return await self._run_turn(self._make_request(text, files=files))
 
     async def run(self, code: str) -> Answer:
         """Run code, without a model. An exception of the code is in the answer's `error`.
@@ -159,7 +159,7 @@ class Interpreter(_Options):
         Raises:
             AnswerError: the code could not be run; the sentence says why.
         """
-        return await self._answer(self._request(code, is_code=True))
+        return await self._run_turn(self._make_request(code, is_code=True))
 
     async def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
@@ -168,13 +168,13 @@ class Interpreter(_Options):
 
         The last event is a `TurnEnded`. If the iteration is stopped earlier, the turn is stopped.
         """
-        request = self._request(code or text, is_code=bool(code), files=files)
-        asking = self._asking()
+        request = self._make_request(code or text, is_code=bool(code), files=files)
+        handle_questions = self._make_question_handler()
         turn = program_turns.stream_events(self._service, request)
         async with contextlib.aclosing(turn):
             async for event in turn:
                 if event is not None:
-                    asking(event)
+                    handle_questions(event)
                     yield event
 
     async def put(self, path: Path, data: bytes | None = None) -> str:
@@ -198,7 +198,7 @@ class Interpreter(_Options):
         Raises:
             InterpreterError: there is no such file.
         """
-        async with self._service.queries.reading(self._key, name) as (_, pieces):
+        async with self._service.queries.open_file(self._key, name) as (_, pieces):
             return b"".join([piece async for piece in pieces])
 
     async def save(self, name: str, directory: Path = ".") -> pathlib.Path:
@@ -209,7 +209,7 @@ class Interpreter(_Options):
             OSError: the copy cannot be written.
         """
         path = pathlib.Path(directory, pathlib.PurePosixPath(name).name)
-        async with self._service.queries.reading(self._key, name) as (_, pieces):
+        async with self._service.queries.open_file(self._key, name) as (_, pieces):
             with await asyncio.to_thread(path.open, "wb") as file:
                 async for piece in pieces:
                     await asyncio.to_thread(file.write, piece)
@@ -223,7 +223,7 @@ class Interpreter(_Options):
         """Delete variables and the model's memory; with `files`, delete the files too."""
         await self._service.reset(self._key, files=files)
 
-    def _request(
+    def _make_request(
         self, text: str, *, is_code: bool = False, files: Sequence[Path] = ()
     ) -> requests.Request:
         return requests.Request(
@@ -238,31 +238,33 @@ class Interpreter(_Options):
             is_attended=self.ask_person is not None,
         )
 
-    def _asking(self) -> events.Emit:
+    def _make_question_handler(self) -> events.Emit:
         """Return a handler of events that passes their questions to the person."""
-        asking = question_tasks.QuestionTasks(self._service.answer)
+        tasks = question_tasks.QuestionTasks(self._service.answer)
 
-        def ask(event: events.TurnEvent) -> None:
+        def pass_question(event: events.TurnEvent) -> None:
             if isinstance(event, events.QuestionAsked):
-                asking.begin(event.question, functools.partial(self._decide, event.question))
+                tasks.begin(
+                    event.question, functools.partial(self._answer_question, event.question)
+                )
             elif isinstance(event, events.QuestionClosed):
-                asking.end()
+                tasks.end()
 
-        return ask
+        return pass_question
 
-    async def _answer(self, request: requests.Request) -> Answer:
-        answer = await program_turns.run_turn(self._service, request, self._asking())
+    async def _run_turn(self, request: requests.Request) -> Answer:
+        answer = await program_turns.run_turn(self._service, request, self._make_question_handler())
         if answer.status in (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED):
             raise AnswerError(answer)
         return answer
 
-    async def _decide(self, question: events.Question) -> events.Answer:
+    async def _answer_question(self, question: events.Question) -> events.Answer:
         text = self.ask_person(question) if self.ask_person is not None else None
         if isinstance(text, Awaitable):
             text = await text
         return program_turns.parse_answer(question, text)
 
-    def _prepare(self) -> AbstractAsyncContextManager[session_service.SessionService]:
+    def _prepare_service(self) -> AbstractAsyncContextManager[session_service.SessionService]:
         """Read the settings, and prepare to open the conversations.
 
         Raises:
@@ -282,19 +284,23 @@ class Interpreter(_Options):
         stored = stored_credentials.StoredCredentials(config).load()
         environment: Mapping[str, str] = model_setup.add_stored_models(os.environ, stored)
         provider = "ANTHROPIC" if self.model.startswith("claude") else "OPENAI"
-        own = {"API_KEY": self.api_key, "BASE_URL": self.base_url}
-        if any(own.values()):
+        server_variables = {"API_KEY": self.api_key, "BASE_URL": self.base_url}
+        if any(server_variables.values()):
             config = config.model_copy(update={"models": ()})
         if not config.models:
-            own["MODEL"] = self.model
-            named = {f"{provider}_{name}": value for name, value in own.items() if value}
-            environment = {**environment, **named}
-            if self.model and not any(environment.get(f"{provider}_{name}") for name in _SERVER):
+            server_variables["MODEL"] = self.model
+            provider_variables = {
+                f"{provider}_{name}": value for name, value in server_variables.items() if value
+            }
+            environment = {**environment, **provider_variables}
+            if self.model and not any(
+                environment.get(f"{provider}_{name}") for name in _SERVER_VARIABLES
+            ):
                 raise errors.SettingsError(library_words.no_key(self.model, provider))
         return bot_startup.open_service(config.for_one_session(), environment, is_ephemeral=True)
 
 
-def _waiting(
+def _make_blocking(
     method: Callable[Concatenate[Interpreter, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[SyncInterpreter, _P], _T]:
     """Return a method that runs a method of `Interpreter` and waits for its result."""
@@ -316,16 +322,16 @@ class SyncInterpreter(_Options):
     _opened_session: Interpreter | None = None
     _thread: threading.Thread
     _loop: asyncio.AbstractEventLoop
-    _end: asyncio.Event
+    _end_event: asyncio.Event
 
     def open(self) -> Self:
         names = [field.name for field in dataclasses.fields(self)]
         session = Interpreter(**{name: getattr(self, name) for name in names})
-        has_begun = threading.Event()
-        serving = functools.partial(asyncio.run, self._serve(has_begun))
-        self._thread = threading.Thread(target=serving, name="interpreter-bot", daemon=True)
+        loop_started = threading.Event()
+        run_loop = functools.partial(asyncio.run, self._run_loop(loop_started))
+        self._thread = threading.Thread(target=run_loop, name="interpreter-bot", daemon=True)
         self._thread.start()
-        has_begun.wait()
+        loop_started.wait()
         try:
             self._wait(session.__aenter__())
         except BaseException:
@@ -353,14 +359,14 @@ class SyncInterpreter(_Options):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    ask = _waiting(Interpreter.ask)
-    run = _waiting(Interpreter.run)
-    put = _waiting(Interpreter.put)
-    list_files = _waiting(Interpreter.list_files)
-    read = _waiting(Interpreter.read)
-    save = _waiting(Interpreter.save)
-    stop = _waiting(Interpreter.stop)
-    reset = _waiting(Interpreter.reset)
+    ask = _make_blocking(Interpreter.ask)
+    run = _make_blocking(Interpreter.run)
+    put = _make_blocking(Interpreter.put)
+    list_files = _make_blocking(Interpreter.list_files)
+    read = _make_blocking(Interpreter.read)
+    save = _make_blocking(Interpreter.save)
+    stop = _make_blocking(Interpreter.stop)
+    reset = _make_blocking(Interpreter.reset)
 
     def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
@@ -381,21 +387,21 @@ class SyncInterpreter(_Options):
             if self._opened_session is session:
                 self._wait(close())
 
-    async def _serve(self, has_begun: threading.Event) -> None:
+    async def _run_loop(self, loop_started: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
-        has_begun.set()
-        await self._end.wait()
+        self._end_event = asyncio.Event()
+        loop_started.set()
+        await self._end_event.wait()
 
     def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
+        self._loop.call_soon_threadsafe(self._end_event.set)
         self._thread.join()
 
-    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+    def _wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine on the loop and wait for its result; an interruption cancels it."""
-        doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return doing.result()
+            return future.result()
         except BaseException:
-            doing.cancel()
+            future.cancel()
             raise

@@ -49,12 +49,12 @@ async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
     scheduler = schedulers.AsyncIOScheduler(
         timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
     )
-    running: set[asyncio.Task[Any]] = set()
+    running_tasks: set[asyncio.Task[Any]] = set()
 
     async def run(job: PeriodicJob) -> None:
         if (task := asyncio.current_task()) is not None:
-            running.add(task)
-            task.add_done_callback(running.discard)
+            running_tasks.add(task)
+            task.add_done_callback(running_tasks.discard)
         # Only the end of the context cancels a job, which the scheduler would log as an error.
         with contextlib.suppress(asyncio.CancelledError):
             await job.run()
@@ -68,8 +68,8 @@ async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
         yield
     finally:
         scheduler.shutdown(wait=False)
-        if running:
-            await asyncio.wait(running)
+        if running_tasks:
+            await asyncio.wait(running_tasks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,32 +113,34 @@ class Recurrence:
             timezone=datetime.UTC,
             end_date=searched_from + _SEARCHED_TIME,
         )
-        due: datetime.datetime | None = None
+        next_time: datetime.datetime | None = None
         while True:
             # The trigger counts whole seconds, and would return the same time again.
             clock_time = trigger.get_next_fire_time(None, searched_from + _ONE_SECOND)
             if clock_time is None or clock_time == trigger.end_date:
-                return due
-            first_moment, last_moment = _moments_of(clock_time, zone)
-            if due is not None and first_moment > due:
-                return due
+                return next_time
+            first_moment, last_moment = _find_moments(clock_time, zone)
+            if next_time is not None and first_moment > next_time:
+                return next_time
             moments = (first_moment, last_moment) if hour.startswith("*") else (first_moment,)
-            due = min(
-                filter(None, (due, *(candidate for candidate in moments if candidate > moment))),
+            next_time = min(
+                filter(
+                    None, (next_time, *(candidate for candidate in moments if candidate > moment))
+                ),
                 default=None,
             )
             searched_from = clock_time
 
 
-def _moments_of(
+def _find_moments(
     clock_time: datetime.datetime, zone: zoneinfo.ZoneInfo
 ) -> tuple[datetime.datetime, datetime.datetime]:
     """Return when a clock shows a time first and last; they differ only for a repeated time."""
-    first, last = (
+    first_moment, last_moment = (
         clock_time.replace(tzinfo=zone, fold=fold).astimezone(datetime.UTC) for fold in (0, 1)
     )
     # For a skipped time, `fold=0` gives the later moment, as if the clock had not been changed.
-    return first, max(first, last)
+    return first_moment, max(first_moment, last_moment)
 
 
 def _name_weekdays(field: str) -> str:
@@ -150,8 +152,10 @@ def _name_weekdays(field: str) -> str:
         return field
     names: list[str] = []
     for token in field.split(","):
-        first, _, last = token.partition("-")
-        first_index, last_index = (_weekday_index(word) for word in (first, last or first))
+        first_day, _, last_day = token.partition("-")
+        first_index, last_index = (
+            _weekday_index(word) for word in (first_day, last_day or first_day)
+        )
         count = (last_index - first_index) % 7 + 1
         names += [_WEEKDAY_NAMES[(first_index + offset) % 7] for offset in range(count)]
     return ",".join(names)

@@ -61,7 +61,7 @@ class Turns:
             Whether all were answered.
         """
         async with contextlib.AsyncExitStack() as stack:
-            if self._service.logins.are_possible:
+            if self._service.logins.has_login_servers:
                 from interpreter_bot.platforms import login_pages
 
                 # At another port, because the page of a running bot does not know these logins.
@@ -147,7 +147,7 @@ async def _complete(place: command_types.Place, text: str) -> list[tuple[str, in
     try:
         if not text.startswith(_CODE_PREFIX):
             return await command_table.completions(text, place) if text.startswith("/") else []
-        completions = await place.service.queries.completions(
+        completions = await place.service.queries.complete_code(
             place.key, text.removeprefix(_CODE_PREFIX)
         )
     except errors.BotError:

@@ -87,7 +87,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 key,
                 limits=config.limits,
                 reply=reply,
-                asking=open_questions,
+                all_questions=open_questions,
                 on_installation=record.write,
             )
             try:

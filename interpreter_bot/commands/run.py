@@ -196,7 +196,7 @@ def _find_open_functions(
         open_functions[_DISCORD] = functools.partial(
             discord.serve, service, config.discord, token=token
         )
-    if service.logins.are_possible:
+    if service.logins.has_login_servers:
         from interpreter_bot.platforms import login_pages
 
         open_functions[operator_words.LOGIN_PAGES_NAME] = functools.partial(

@@ -102,7 +102,7 @@ async def list_variables(place: command_types.Place, _: str) -> command_types.Re
 
 
 async def send_notebook(place: command_types.Place, _: str) -> command_types.Result:
-    data = await place.service.queries.notebook(place.key)
+    data = await place.service.queries.export_notebook(place.key)
     return command_types.FileResult("conversation.ipynb", data, file_words.NOTEBOOK_FOLLOWS)
 
 
@@ -123,10 +123,11 @@ async def choose_model(place: command_types.Place, name: str) -> command_types.R
             place.key, None if is_default else preferences.model_title(name, models)
         )
         return command_types.Sentence(
-            model_words.now_used(str(await service.queries.model(place.key)))
+            model_words.now_used(str(await service.queries.find_model_title(place.key)))
         )
     return command_types.FactList(
-        "Models", session_facts.list_models(models, await service.queries.model(place.key))
+        "Models",
+        session_facts.list_models(models, await service.queries.find_model_title(place.key)),
     )
 
 
@@ -151,13 +152,13 @@ async def list_network(place: command_types.Place, _: str) -> command_types.Resu
 
 
 async def list_tools(place: command_types.Place, _: str) -> command_types.Result:
-    tools = await place.service.queries.tools(place.key, place.person)
+    tools = await place.service.queries.list_tools(place.key, place.person)
     return command_types.FactList("Tools", session_facts.describe_tools(tools))
 
 
 async def connect(place: command_types.Place, server: str) -> command_types.Result:
     return command_types.PrivateSentence(
-        await place.service.logins.link(place.key, place.person, server)
+        await place.service.logins.create_link_sentence(place.key, place.person, server)
     )
 
 
@@ -234,9 +235,9 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
         facts.append(session_facts.Fact(place_words.NOTES_LABEL, f"{count:,}"))
     facts += session_facts.list_offers(
         queries.reach(place.key),
-        await queries.tools(place.key, place.person),
-        packages=queries.packages(place.key),
-        skills=await queries.skills(),
+        await queries.list_tools(place.key, place.person),
+        packages=queries.list_packages(place.key),
+        skills=await queries.list_skills(),
         summary=await queries.usage(place.key, place.person),
     )
     return command_types.FactList(place_words.PLACE_TITLE, facts, has_names=True)
@@ -494,7 +495,7 @@ async def model_names(place: command_types.Place, _: Sequence[str]) -> Sequence[
 
 
 async def server_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
-    servers = await place.service.queries.tools(place.key, place.person)
+    servers = await place.service.queries.list_tools(place.key, place.person)
     return [server.server for server in servers if server.is_logged_in is not None]
 
 

@@ -32,7 +32,7 @@ NO_TURN: Final = 0
 async def _list_commands(place: command_types.Place, _: str) -> command_types.Result:
     queries = place.service.queries
     reach = queries.reach(place.key)
-    servers = await queries.tools(place.key, place.person)
+    servers = await queries.list_tools(place.key, place.person)
     is_on = {
         "": True,
         "models": bool(queries.models),

@@ -105,10 +105,10 @@ async def serve(
             ) from error
         local_address = f"http://127.0.0.1:{runner.addresses[0][1]}"
         pages.address = config.public_url or local_address
-        service.logins.serve_at(pages.address)
+        service.logins.set_page_address(pages.address)
         yield pages.address
     finally:
-        service.logins.serve_at("")
+        service.logins.set_page_address("")
         await runner.cleanup()
 
 

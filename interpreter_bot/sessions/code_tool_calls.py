@@ -148,7 +148,9 @@ class ToolRequests:
         """Send the person a login link, once a turn; return the error message for the code."""
         if server not in self._login_notices:
             try:
-                link = await tool_logins.link(self._broker, self._key, self._person, server)
+                link = await tool_logins.create_link_sentence(
+                    self._broker, self._key, self._person, server
+                )
                 self._stream.emit(events.PrivateNotice(link))
                 self._login_notices[server] = tool_words.login_needed(server)
             except errors.BotError as error:
@@ -197,7 +199,7 @@ class ToolRequests:
         Raises:
             BotError: the tool may not be called.
         """
-        account = tool_logins.account(self._key, self._person.id, call_request.server)
+        account = tool_logins.make_account(self._key, self._person.id, call_request.server)
         server, definition = await self._broker.find(self._key, account, call_request.tool)
         approval = server.approval_of(definition.name, is_read_only=definition.is_read_only)
         # Code that other people left in this interpreter may make the call.
@@ -247,7 +249,7 @@ class ToolRequests:
         reason, size_bytes = tool_words.CALL_STOPPED, 0
         try:
             result = await self._broker.call(
-                tool_logins.account(self._key, self._person.id, server.name),
+                tool_logins.make_account(self._key, self._person.id, server.name),
                 definition.name,
                 call_request.arguments,
                 progress=report,

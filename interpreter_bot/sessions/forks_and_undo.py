@@ -365,7 +365,7 @@ class SessionBranches:
             "more": max(saved.kept_count - len(saved.names), 0),
             "runs": saved.run_count + state.missed_runs,
             "reason": reason,
-            "people": variable_losses.people_of(session.kernel),
+            "people": variable_losses.list_people(session.kernel),
         }
 
     async def find_lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:
@@ -387,7 +387,7 @@ class SessionBranches:
             session.id, limit=_MAX_CELLS
         )
         codes = [execution.code for execution in executions if execution.ending is values.Ending.OK]
-        cells = await asyncio.to_thread(variable_uses.latest_assignments, codes, lost)
+        cells = await asyncio.to_thread(variable_uses.find_latest_assignments, codes, lost)
         if not cells:
             raise errors.BotError(session_words.NOTHING_TO_REBUILD)
         return cells

@@ -76,6 +76,6 @@ async def complete(
         BotError: the kernel cannot complete it; the sentence says why.
     """
     code = kernel_calls.complete_code(code_before_cursor[-MAX_CHARACTERS:])
-    return live_data_views.read_answer(
+    return live_data_views.parse_answer(
         _COMPLETIONS, await live_data_views.run_for_json(hosts, kernel, code)
     )

@@ -21,8 +21,8 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import variable_words
 
-_SECONDS: Final = 30.0
-START_SECONDS: Final = 20.0
+_MAX_RUN_SECONDS: Final = 30.0
+MAX_START_SECONDS: Final = 20.0
 """How long a person who opens a table waits for Python to start."""
 _MAX_ROWS: Final = 200
 _MAX_COLUMNS: Final = 60
@@ -58,7 +58,7 @@ class _StrictModel(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class View(_StrictModel):
+class PageRequest(_StrictModel):
     """A request for a page of a table.
 
     Attributes:
@@ -78,7 +78,7 @@ class View(_StrictModel):
     ] = ()
 
 
-class Columns(_StrictModel):
+class SummaryRequest(_StrictModel):
     """A request for statistics of columns.
 
     Attributes:
@@ -171,7 +171,7 @@ class TableFile(_StrictModel):
 
 
 _TABLE_FILE: Final = pydantic.TypeAdapter(TableFile)
-_ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.TypeAdapter(
+_TABLE_ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.TypeAdapter(
     _Problem | Page | Summaries
 )
 
@@ -199,15 +199,17 @@ _VARIABLES: Final[pydantic.TypeAdapter[tuple[Variable, ...]]] = pydantic.TypeAda
 )
 
 
-def read_question(message: object) -> View | Columns:
+def parse_request(message: object) -> PageRequest | SummaryRequest:
     """Parse a request for a page or for summaries.
 
     Raises:
         BotError: the message is malformed.
     """
-    is_view = isinstance(message, dict) and "summaries" not in message
+    is_page_request = isinstance(message, dict) and "summaries" not in message
     try:
-        return (View if is_view else Columns).model_validate_json(json.dumps(message))
+        return (PageRequest if is_page_request else SummaryRequest).model_validate_json(
+            json.dumps(message)
+        )
     except (pydantic.ValidationError, ValueError) as error:
         raise errors.BotError(variable_words.NOT_A_QUESTION) from error
 
@@ -230,7 +232,7 @@ async def lease_kernel(
     owner = "" if person is None else str((key.platform, key.workspace, person.id))
     async with hosts.lease(values.format_key(key), person=owner) as lease:
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(MAX_START_SECONDS):
                 kernel = await lease.kernel(on_wait=wait_sentences.append)
         except TimeoutError as error:
             raise errors.BotError(
@@ -242,22 +244,25 @@ async def lease_kernel(
 
 
 async def read_table(
-    hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, view: View | Columns
+    hosts: host_ports.Hosts,
+    kernel: host_ports.Kernel,
+    handle: str,
+    request: PageRequest | SummaryRequest,
 ) -> Page | Summaries:
     """Read a page, or summaries, of a table that a kernel showed.
 
     Raises:
         BotError: the kernel cannot read it; the sentence says why.
     """
-    question = json.dumps(view.model_dump(mode="json"))
-    code = kernel_calls.look_at_table(handle, question)
-    answer = read_answer(_ANSWER, await run_for_json(hosts, kernel, code))
+    request_json = json.dumps(request.model_dump(mode="json"))
+    code = kernel_calls.look_at_table(handle, request_json)
+    answer = parse_answer(_TABLE_ANSWER, await run_for_json(hosts, kernel, code))
     if isinstance(answer, _Problem):
         raise errors.BotError(answer.problem)
     return answer
 
 
-async def open_file(
+async def open_table_file(
     hosts: host_ports.Hosts, kernel: host_ports.Kernel, name: str, sheet: str
 ) -> TableFile:
     """Let a kernel read a file as a table.
@@ -266,7 +271,7 @@ async def open_file(
         BotError: the kernel cannot read it; the sentence says why.
     """
     code = kernel_calls.open_table(name, sheet)
-    return read_answer(_TABLE_FILE, await run_for_json(hosts, kernel, code))
+    return parse_answer(_TABLE_FILE, await run_for_json(hosts, kernel, code))
 
 
 async def describe_variables(
@@ -278,7 +283,7 @@ async def describe_variables(
         BotError: the kernel cannot describe them; the sentence says why.
     """
     code = kernel_calls.describe_variables()
-    return read_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
+    return parse_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
 
 
 async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
@@ -289,7 +294,7 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     """
     outputs: list[values.Output] = []
     finished = await cancellable_executions.run(
-        hosts, kernel, code, show=outputs.append, seconds=_SECONDS, is_bot_code=True
+        hosts, kernel, code, show=outputs.append, seconds=_MAX_RUN_SECONDS, is_bot_code=True
     )
     last_output = outputs[-1] if outputs else None
     if finished.ending is not values.Ending.OK:
@@ -302,7 +307,7 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     return last_output.json
 
 
-def read_answer(adapter: pydantic.TypeAdapter[T], text: str) -> T:
+def parse_answer(adapter: pydantic.TypeAdapter[T], text: str) -> T:
     """Validate a kernel's answer.
 
     Raises:

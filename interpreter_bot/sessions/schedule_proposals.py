@@ -24,7 +24,7 @@ _TIMES_ON_CARD: Final = 3
 _MAX_CELLS: Final = 300
 
 
-def are_on(services: session_dependencies.SessionDependencies, platform: str) -> bool:
+def can_propose(services: session_dependencies.SessionDependencies, platform: str) -> bool:
     """Return whether people can set up schedules on a platform."""
     return platform in PLATFORMS and services.config.schedules.per_person > 0
 
@@ -121,7 +121,7 @@ class Proposals:
             raise errors.BotError(schedule_words.NOTHING_TO_REFRESH)
         count = sum(one.turn_id == executions[0].turn_id for one in executions)
         codes = [execution.code for execution in executions]
-        code = "\n\n".join(variable_uses.needed_cells(codes, count))
+        code = "\n\n".join(variable_uses.find_needed_cells(codes, count))
         if len(code) > requests.MAX_CHARACTERS:
             raise errors.BotError(schedule_words.CODE_TOO_LONG)
         return code
@@ -130,7 +130,9 @@ class Proposals:
         """Return the title of the model that the session uses."""
         choices = await self._services.database.choices.list_around(self._request.scope)
         titles = self._services.catalogue.titles
-        title = self._request.model or turn_inputs.session_model(self._session, choices, titles)
+        title = self._request.model or turn_inputs.choose_session_model(
+            self._session, choices, titles
+        )
         if not title:
             raise errors.BotError(schedule_words.NO_MODEL)
         return title

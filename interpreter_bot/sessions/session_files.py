@@ -24,7 +24,7 @@ class FileVersion:
 
     Attributes:
         request: of that turn.
-        at: when the turn began.
+        turn_started_at: when the turn began.
         size_bytes: None if unknown, as for most files that the person attached.
         was_sent: the person attached it.
         checkpoint: the checkpoint from which this version can be read; empty for the latest, which
@@ -32,7 +32,7 @@ class FileVersion:
     """
 
     request: str
-    at: datetime.datetime
+    turn_started_at: datetime.datetime
     size_bytes: int | None
     was_sent: bool
     checkpoint: str
@@ -83,7 +83,7 @@ class SessionFiles:
             raise live_data_views.PythonBusyError
         await self._services.database.sessions.touch(key)
         async with live_data_views.lease_kernel(hosts, key, person) as kernel:
-            return await live_data_views.open_file(hosts, kernel, name, sheet)
+            return await live_data_views.open_table_file(hosts, kernel, name, sheet)
 
     async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
         """Return the versions of a file that people sent or code made, the latest first.

@@ -29,11 +29,11 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.store import third_party_tables
 
-_NOTEBOOK_TURNS: Final = 500
-_MAX_EXPORTS: Final = 2
+_MAX_EXPORTED_TURNS: Final = 500
+_MAX_CONCURRENT_EXPORTS: Final = 2
 _MAX_CONTENT_BYTES: Final = 200 * settings.MIB
-_USED_CELLS: Final = 300
-_WAKING_SECONDS: Final = 10.0
+_MAX_SEARCHED_CELLS: Final = 300
+_SECONDS_BETWEEN_WAKES: Final = 10.0
 
 
 class SessionReads:
@@ -41,9 +41,9 @@ class SessionReads:
 
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
-        self._next_wake = 0.0
-        self._markdown = markdown_rendering.MarkdownRenderer()
-        self._exports = asyncio.Semaphore(_MAX_EXPORTS)
+        self._next_wake_time = 0.0
+        self._markdown_renderer = markdown_rendering.MarkdownRenderer()
+        self._export_semaphore = asyncio.Semaphore(_MAX_CONCURRENT_EXPORTS)
         self._export_locks: weakref.WeakValueDictionary[values.SessionKey, asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
@@ -99,7 +99,7 @@ class SessionReads:
         turns = await self._services.database.turns.list_for_session(session.id, limit=2)
         return tuple((turn.id, turn.request_id) for turn in turns)
 
-    async def answered(
+    async def find_answers(
         self, platform: str, channel: str, request_id: str
     ) -> tuple[tuple[values.SessionKey, str], ...]:
         """Return the sessions of a channel that answered a request, with their answers."""
@@ -120,60 +120,62 @@ class SessionReads:
             self._services.database, platform, workspace, text, limit=limit
         )
 
-    async def notice(self, key: values.SessionKey) -> str:
+    async def load_file_notice(self, key: values.SessionKey) -> str:
         """Return a notice that files were or will be deleted; empty if there is none."""
         session = await self._services.database.sessions.find(key)
         return "" if session is None else session.file_notice
 
-    async def blob(self, sha256: str) -> bytes | None:
+    async def load_blob(self, sha256: str) -> bytes | None:
         """Return the content of a past picture or page; None if it was deleted."""
         return await self._services.database.blobs.load(sha256)
 
-    async def script(self, key: values.SessionKey) -> bytes:
+    async def export_script(self, key: values.SessionKey) -> bytes:
         """Export a session as a Python script."""
         async with self._export_slot(key):
-            past = await self.history(key, limit=_NOTEBOOK_TURNS)
-            return await asyncio.to_thread(exports.write_script, past)
+            turns = await self.history(key, limit=_MAX_EXPORTED_TURNS)
+            return await asyncio.to_thread(exports.write_script, turns)
 
-    async def notebook(self, key: values.SessionKey) -> bytes:
+    async def export_notebook(self, key: values.SessionKey) -> bytes:
         """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
         async with self._export_slot(key):
-            return await asyncio.to_thread(exports.write_notebook, *await self._load_all(key))
+            return await asyncio.to_thread(
+                exports.write_notebook, *await self._load_turns_and_contents(key)
+            )
 
-    async def document(self, key: values.SessionKey, title: str) -> bytes:
+    async def export_page(self, key: values.SessionKey, title: str) -> bytes:
         """Export a session as an HTML page that needs no JavaScript."""
         async with self._export_slot(key):
-            past, contents = await self._load_all(key)
-            texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
-            pages = await self._markdown.render(texts)
-            return await asyncio.to_thread(html_exports.write_page, title, past, contents, pages)
+            turns, contents = await self._load_turns_and_contents(key)
+            texts = await asyncio.to_thread(list, html_exports.markdown_texts(turns))
+            pages = await self._markdown_renderer.render(texts)
+            return await asyncio.to_thread(html_exports.write_page, title, turns, contents, pages)
 
     @contextlib.asynccontextmanager
     async def _export_slot(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Allow one export of a session at a time, and `_MAX_CONCURRENT_EXPORTS` in all."""
         lock = self._export_locks.setdefault(key, asyncio.Lock())
-        async with lock, self._exports:
+        async with lock, self._export_semaphore:
             yield
 
-    async def _load_all(
+    async def _load_turns_and_contents(
         self, key: values.SessionKey
     ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
         """Return a session's turns, and the pictures and pages that are still stored."""
-        past = await self.history(key, limit=_NOTEBOOK_TURNS)
+        turns = await self.history(key, limit=_MAX_EXPORTED_TURNS)
         digests = dict.fromkeys(
             event.output.sha256
-            for turn in past
+            for turn in turns
             for event in turn.events
             if isinstance(event, events.StoredDisplayShown)
         )
         contents: dict[str, bytes] = {}
-        left_bytes = _MAX_CONTENT_BYTES
+        remaining_bytes = _MAX_CONTENT_BYTES
         for digest in digests:
-            data = await self.blob(digest)
-            if data is not None and len(data) <= left_bytes:
+            data = await self.load_blob(digest)
+            if data is not None and len(data) <= remaining_bytes:
                 contents[digest] = data
-                left_bytes -= len(data)
-        return past, contents
+                remaining_bytes -= len(data)
+        return turns, contents
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
         """Return the files of a session, by name."""
@@ -184,11 +186,11 @@ class SessionReads:
         """Return the present and the saved variables of a session."""
         return await self._services.hosts.variables(values.format_key(key))
 
-    async def table(
+    async def read_table(
         self,
         key: values.SessionKey,
         handle: str,
-        view: live_data_views.View | live_data_views.Columns,
+        request: live_data_views.PageRequest | live_data_views.SummaryRequest,
         person: requests.Person,
     ) -> live_data_views.Page | live_data_views.Summaries:
         """Return a page, or summaries, of a table that was shown.
@@ -196,8 +198,8 @@ class SessionReads:
         Raises:
             BotError: the table is gone, or cannot be read; `PythonBusyError` while code runs.
         """
-        async with self._idle_kernel(key, starter=person) as kernel:
-            return await live_data_views.read_table(self._services.hosts, kernel, handle, view)
+        async with self._lease_idle_kernel(key, starter=person) as kernel:
+            return await live_data_views.read_table(self._services.hosts, kernel, handle, request)
 
     async def describe_variables(
         self, key: values.SessionKey
@@ -208,7 +210,7 @@ class SessionReads:
             BotError: they cannot be described; `PythonBusyError` while code runs.
         """
         try:
-            async with self._idle_kernel(key) as kernel:
+            async with self._lease_idle_kernel(key) as kernel:
                 return await live_data_views.describe_variables(self._services.hosts, kernel)
         except live_data_views.TableGoneError:
             return ()
@@ -221,10 +223,10 @@ class SessionReads:
         if session is None:
             return {}
         executions = self._services.database.executions
-        cells = await executions.list_for_session(session.id, limit=_USED_CELLS)
-        return await asyncio.to_thread(variable_uses.find, cells, names)
+        cells = await executions.list_for_session(session.id, limit=_MAX_SEARCHED_CELLS)
+        return await asyncio.to_thread(variable_uses.find_uses, cells, names)
 
-    async def completions(
+    async def complete_code(
         self, key: values.SessionKey, before: str
     ) -> live_completions.Completions:
         """Return completions of the code before the cursor.
@@ -234,11 +236,11 @@ class SessionReads:
         Raises:
             BotError: there is no kernel; `PythonBusyError` while code runs.
         """
-        async with self._idle_kernel(key, is_keystroke=True) as kernel:
+        async with self._lease_idle_kernel(key, is_keystroke=True) as kernel:
             return await live_completions.complete(self._services.hosts, kernel, before)
 
     @contextlib.asynccontextmanager
-    async def _idle_kernel(
+    async def _lease_idle_kernel(
         self,
         key: values.SessionKey,
         *,
@@ -263,9 +265,9 @@ class SessionReads:
             raise live_data_views.PythonBusyError
         elif status.is_frozen and is_keystroke:
             now = time.monotonic()
-            if now < self._next_wake:
+            if now < self._next_wake_time:
                 raise live_data_views.PythonBusyError
-            self._next_wake = now + _WAKING_SECONDS
+            self._next_wake_time = now + _SECONDS_BETWEEN_WAKES
         async with live_data_views.lease_kernel(hosts, key, starter) as kernel:
             yield kernel
 
@@ -273,22 +275,22 @@ class SessionReads:
         """Return the hosts and data connections that a session's code may use."""
         return self._services.hosts.reach(values.format_key(key))
 
-    def packages(self, key: values.SessionKey) -> tuple[str, ...]:
+    def list_packages(self, key: values.SessionKey) -> tuple[str, ...]:
         """Return the packages that the operator adds to a session's place."""
-        return turn_inputs.place_packages(self._services.config, key)
+        return turn_inputs.list_place_packages(self._services.config, key)
 
-    async def skills(self) -> tuple[str, ...]:
+    async def list_skills(self) -> tuple[str, ...]:
         """Return the names of the operator's skills in use."""
         return await asyncio.to_thread(self._services.skills.names)
 
-    async def tools(
+    async def list_tools(
         self, key: values.SessionKey, person: requests.Person
     ) -> tuple[tool_listings.ServerTools, ...]:
         """Return the tools of servers that a session's code may call, as a person sees them."""
-        return await tool_listings.listed(self._services, key, person.id)
+        return await tool_listings.list_tools(self._services, key, person.id)
 
     @contextlib.asynccontextmanager
-    async def reading(
+    async def open_file(
         self,
         key: values.SessionKey,
         name: str,
@@ -316,7 +318,7 @@ class SessionReads:
         ) as content:
             yield content.info, aiter(content)
 
-    async def model(self, key: values.SessionKey, *, person: str = "") -> str:
+    async def find_model_title(self, key: values.SessionKey, *, person: str = "") -> str:
         """Return the title of a session's model; empty if there is none.
 
         Args:
@@ -326,7 +328,7 @@ class SessionReads:
         database = self._services.database
         session = await database.sessions.find(key)
         choices = await self._services.places.choices(key.scope(person))
-        return turn_inputs.session_model(session, choices, self.models)
+        return turn_inputs.choose_session_model(session, choices, self.models)
 
     def check_model(self, title: str) -> None:
         """Check that there is a model of that title.
@@ -342,8 +344,8 @@ class SessionReads:
         """Return the usage of a session, and of a person today."""
         usage = self._services.database.usage
         session = await self._services.database.sessions.find(key)
-        total = await usage.sum_for_session(session.id) if session else values.Usage()
-        today = await usage.sum_for_person(
+        session_usage = await usage.sum_for_session(session.id) if session else values.Usage()
+        usage_today = await usage.sum_for_person(
             person.id, platform=key.platform, workspace=key.workspace
         )
         scope = values.Scope(key.platform, key.workspace, person=person.id)
@@ -352,8 +354,8 @@ class SessionReads:
             await self._services.places.choices(scope),
         )
         return past_turns.UsageSummary(
-            session=total,
-            today=today,
+            session=session_usage,
+            today=usage_today,
             allowed_money=allowance.money,
             allowed_tokens=allowance.tokens,
         )
@@ -371,6 +373,6 @@ class SessionReads:
             scope: the place and person.
             at_least: the approval that the platform's settings demand.
         """
-        demanded = self._services.config.sessions.approval
+        configured_approval = self._services.config.sessions.approval
         choices = await self._services.places.choices(scope)
-        return approval_policy.effective_approval(choices, demanded, at_least)
+        return approval_policy.effective_approval(choices, configured_approval, at_least)

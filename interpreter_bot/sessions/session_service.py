@@ -48,7 +48,7 @@ _MAX_WAITING_REQUESTS: Final = 20
 # Turns that are about to end need not wait for the next bot.
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
-_MAX_UNSENT: Final = 1000
+_MAX_UNSENT_NOTICES: Final = 1000
 
 
 class SessionService:
@@ -91,15 +91,17 @@ class SessionService:
         self.places = services.places
         self.logins = tool_logins.ToolLogins(services)
         self._stops = turn_stops.TurnStops(self._lanes, services.jobs)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._turn_tasks: set[asyncio.Task[Any]] = set()
         # Number of uploads that run outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
-        self._notify: dict[str, Notify] = {}
+        self._notifiers: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(
             self._lanes, services.jobs, self.handle, self.notify
         )
         self.schedules = schedules.Schedules(services, self._lanes, self.notify)
-        self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSENT)
+        self._unsent_notices = collections.deque[tuple[values.SessionKey, str]](
+            maxlen=_MAX_UNSENT_NOTICES
+        )
         self._model_notice = model_notice
 
     @property
@@ -145,8 +147,8 @@ class SessionService:
             return await self._follow_job(request, reply)
         async with contextlib.AsyncExitStack() as stack:
             try:
-                self._check(request)
-                stop = await stack.enter_async_context(self._lane(request, reply))
+                self._check_request(request)
+                stop = await stack.enter_async_context(self._wait_for_lane(request, reply))
                 await self.branches.undo_edited(request)
             except lanes.TakenUpError as error:
                 end = events.TurnEnded(status=values.TurnStatus.DONE, text=str(error))
@@ -159,11 +161,13 @@ class SessionService:
                 reply.emit(end)
                 return end
             except asyncio.CancelledError:
-                reply.emit(self._withdrawn())
+                reply.emit(self._withdrawn_end())
                 raise
-            find = functools.partial(self._lanes.find_steering, request.key, request.person.id)
+            find_steering = functools.partial(
+                self._lanes.find_steering, request.key, request.person.id
+            )
             try:
-                return await turns.run_turn(self.services, request, reply, find, stop=stop)
+                return await turns.run_turn(self.services, request, reply, find_steering, stop=stop)
             finally:
                 job = self.services.jobs.take_request(request.key)
                 # When the bot closes, the next bot resumes the job.
@@ -223,7 +227,7 @@ class SessionService:
             key: the session.
             files: delete its files as well.
         """
-        async with self._hold_lane(key):
+        async with self._stop_and_hold_lane(key):
             await self._release_kernel(key, files=files)
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET_DONE)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
@@ -268,13 +272,13 @@ class SessionService:
         """
         # Before anything is deleted, as a waiting request would create the session anew.
         self._lanes.refuse_waiting(key)
-        async with self._hold_lane(key):
+        async with self._stop_and_hold_lane(key):
             await self._release_kernel(key, files=True)
-            deleted = await self.services.database.schedules.delete_in(key)
+            deleted_schedules = await self.services.database.schedules.delete_in(key)
             session = await self.services.database.sessions.find(key)
             if session is not None:
                 await self.services.database.sessions.delete(session.id)
-        for schedule in deleted:
+        for schedule in deleted_schedules:
             if schedule.code:
                 await self.delete(schedule.runs_key)
 
@@ -394,17 +398,17 @@ class SessionService:
             notify: sends a sentence.
             go_on: resumes a turn of a dead bot; None notifies people that the turn ended.
         """
-        self._notify[platform] = notify
+        self._notifiers[platform] = notify
         self.resumptions.resume_on(platform, go_on)
 
     async def send_unsent(self) -> None:
         """Send the notices that had to wait until their platform was registered."""
-        for _ in range(len(self._unsent)):
-            await self.notify(*self._unsent.popleft())
+        for _ in range(len(self._unsent_notices)):
+            await self.notify(*self._unsent_notices.popleft())
 
     def can_notify(self, key: values.SessionKey) -> bool:
         """Return whether the platform of a session is registered."""
-        return key.platform in self._notify
+        return key.platform in self._notifiers
 
     async def notify(self, key: values.SessionKey, sentence: str) -> bool:
         """Send the people of a session a sentence; a failure is only logged.
@@ -413,9 +417,9 @@ class SessionService:
             Whether the sentence was sent. If the platform is not registered, `send_unsent` sends
             the sentence later.
         """
-        notify = self._notify.get(key.platform)
+        notify = self._notifiers.get(key.platform)
         if notify is None:
-            self._unsent.append((key, sentence))
+            self._unsent_notices.append((key, sentence))
             return False
         try:
             await notify(key, sentence)
@@ -452,8 +456,8 @@ class SessionService:
                 hosts.keep_for_next_bot()
             for stop in self._stops.all_running():
                 stop.set()
-        _log.warning("%d turns did not end when they were stopped", len(self._tasks))
-        for task in list(self._tasks):
+        _log.warning("%d turns did not end when they were stopped", len(self._turn_tasks))
+        for task in list(self._turn_tasks):
             task.cancel()
         await self._lanes.wait_idle()
 
@@ -462,7 +466,7 @@ class SessionService:
         await self._lanes.wait_idle()
         await self.services.jobs.wait_idle()
 
-    def _withdrawn(self) -> events.TurnEnded:
+    def _withdrawn_end(self) -> events.TurnEnded:
         """Return the end of a request that a person or the bot's shutdown withdrew as it waited."""
         if self._lanes.is_closed:
             return events.TurnEnded(
@@ -470,7 +474,7 @@ class SessionService:
             )
         return turn_stops.StopSignal().end()
 
-    def _check(self, request: requests.Request) -> None:
+    def _check_request(self, request: requests.Request) -> None:
         """Raise a `BotError` if a request is empty or too long."""
         if len(request.text) > requests.MAX_CHARACTERS:
             raise errors.BotError(session_words.message_too_long(requests.MAX_CHARACTERS))
@@ -479,7 +483,7 @@ class SessionService:
             raise errors.BotError(session_words.EMPTY_MESSAGE)
 
     @contextlib.asynccontextmanager
-    async def _lane(
+    async def _wait_for_lane(
         self, request: requests.Request, reply: ports.Reply
     ) -> AsyncIterator[turn_stops.StopSignal]:
         """Wait for the session's lane and hold it; yield the signal that stops the turn."""
@@ -496,15 +500,15 @@ class SessionService:
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
                 stop.goes_on = not self.services.hosts.ends_with_bot
                 if (task := asyncio.current_task()) is not None:
-                    self._tasks.add(task)
+                    self._turn_tasks.add(task)
                 try:
                     with self._stops.running(request.key, stop):
                         yield stop
                 finally:
-                    self._tasks -= {task}
+                    self._turn_tasks -= {task}
 
     @contextlib.asynccontextmanager
-    async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
+    async def _stop_and_hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Stop the session's turn and job, and hold its lane ahead of all waiting requests."""
         await self.stop(key)
         async with self._lanes.turn(key, person="", on_position=lambda _: None, skips_queue=True):

@@ -49,7 +49,7 @@ async def set_model_title(
                 return False
             preferences = await services.places.choices(request.scope)
             titles = services.catalogue.titles
-            model = request.model or turn_inputs.session_model(session, preferences, titles)
+            model = request.model or turn_inputs.choose_session_model(session, preferences, titles)
             if services.catalogue.starts_itself(model):
                 # The bot's own small model would be busy for a minute, and delay the next question.
                 return False

@@ -37,12 +37,12 @@ class Visit:
     Attributes:
         id: distinguishes the visits of a browser; not secret.
         key: of the session.
-        until: when the right expires, in seconds since the epoch.
+        expires_at: when the right expires, in seconds since the epoch.
     """
 
     id: str
     key: values.SessionKey
-    until: float
+    expires_at: float
 
 
 class ShareLinks:
@@ -83,7 +83,7 @@ class ShareLinks:
             "web", f"visit {visit.id}"
         ):
             raise errors.BotError(session_words.PAGE_LINK_USED)
-        pass_visit = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
+        pass_visit = dataclasses.replace(visit, expires_at=time.time() + PASS_SECONDS)
         return pass_visit, await self._seal("pass", pass_visit)
 
     async def find(self, visit_id: str, proof: str) -> Visit | None:
@@ -99,7 +99,7 @@ class ShareLinks:
 
     async def _seal(self, purpose: str, visit: Visit) -> str:
         address = values.format_key(visit.key)
-        content = json.dumps([purpose, visit.id, address, visit.until])
+        content = json.dumps([purpose, visit.id, address, visit.expires_at])
         ring = encryption.KeyRing.from_settings(self._services.config)
         sealed = await asyncio.to_thread(ring.encrypt, content)
         return sealed.removeprefix(encryption.ENCRYPTED_PREFIX)

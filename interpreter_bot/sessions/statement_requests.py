@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.sessions import session_dependencies
 
-_CHARACTERS: Final = 20_000
+_MAX_STATEMENT_CHARACTERS: Final = 20_000
 
 
 class _StatementRequest(pydantic.BaseModel):
@@ -61,11 +61,13 @@ class StatementRequests:
             BotError: the person declines, or the connection forbids it.
         """
         self._connections.check_writing(self._key, statement.connection)
-        values = [f"-- :{name} = {value!a}" for name, value in statement.parameters.items()]
+        parameter_lines = [
+            f"-- :{name} = {value!a}" for name, value in statement.parameters.items()
+        ]
         text = "\n".join(
-            [tool_words.statement_heading(statement.connection), statement.sql, *values]
+            [tool_words.statement_heading(statement.connection), statement.sql, *parameter_lines]
         )
-        if len(text) > _CHARACTERS:
+        if len(text) > _MAX_STATEMENT_CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # If the person edited the statement, it is refused: the code did not ask for that one.
         answer = await self._approvals.obtain("statement", text, request_number=number)

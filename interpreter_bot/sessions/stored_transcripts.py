@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 
 _MAX_TURNS: Final = 100
 # Turns are dropped in batches, as each change at the beginning invalidates model servers' caches.
-_BATCH: Final = 50
-_PART_CHARACTERS: Final = 1500
-_TURN_CHARACTERS: Final = 12_000
-_CUT_OFF: Final = {
+_TURNS_PER_BATCH: Final = 50
+_MAX_PART_CHARACTERS: Final = 1500
+_MAX_TURN_CHARACTERS: Final = 12_000
+_CUT_OFF_REASONS: Final = {
     values.TurnStatus.INTERRUPTED: (
         "This turn was cut off before its end, because the bot was restarted."
     ),
     values.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
     values.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
 }
-_OF_PERSON: Final = "[The person ran this code in the same kernel, without you:]"
-_JOB: Final = "[This code of yours went on in the background, and has ended:]"
+_PERSON_CODE_HEADING: Final = "[The person ran this code in the same kernel, without you:]"
+_JOB_HEADING: Final = "[This code of yours went on in the background, and has ended:]"
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 """The stored memory of a reset."""
 
@@ -60,7 +60,9 @@ async def load(
         )
         if len(turns) > _MAX_TURNS:
             count = await database.turns.count(session_id, before=before)
-            turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
+            turns = turns[
+                -(count - _TURNS_PER_BATCH * -(-(count - _MAX_TURNS) // _TURNS_PER_BATCH)) :
+            ]
         ids = [turn.id for turn in turns]
         parts = await database.parts.list_for_turns(ids, kind=records.PartKind.MEMORY)
         # Parts with an output are pictures that the memory refers to.
@@ -69,25 +71,25 @@ async def load(
             detail = details.get(turn.id)
             if detail is None:
                 # Cut-off turns are described, as people refer to them.
-                if turn.status in _CUT_OFF:
+                if turn.status in _CUT_OFF_REASONS:
                     entries += await _describe_cut_off(database, turn)
                 continue
             if detail.get("is_whole"):
                 entries = []
             entries += _decode(detail)
-    return await _with_pictures(entries, database)
+    return await _load_pictures(entries, database)
 
 
-async def _with_pictures(
+async def _load_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
     """Return the messages with the contents of the pictures that a model may be shown again."""
     pictures = picture_selection.list_pictures(entries)[
         -picture_selection.MAX_PICTURES_PER_PROMPT :
     ]
-    loaded = {picture.sha256: await database.blobs.load(picture.sha256) for picture in pictures}
+    contents = {picture.sha256: await database.blobs.load(picture.sha256) for picture in pictures}
     return picture_selection.restore_contents(
-        entries, {name: data for name, data in loaded.items() if data}
+        entries, {digest: data for digest, data in contents.items() if data}
     )
 
 
@@ -97,19 +99,19 @@ class TurnMemory:
 
     Attributes:
         transcript: the session's transcript, including this turn.
-        earlier: the messages before this turn.
-        was_whole: earlier messages were already replaced when this bot resumed the turn.
+        earlier_messages: the messages before this turn.
+        was_replaced: whether earlier messages were already replaced when this bot resumed the turn.
     """
 
     transcript: transcripts.Transcript
-    earlier: tuple[chat_messages.Message, ...]
-    was_whole: bool = False
+    earlier_messages: tuple[chat_messages.Message, ...]
+    was_replaced: bool = False
 
     @property
     def _stored_messages(self) -> tuple[bool, tuple[chat_messages.Message, ...]]:
         """Whether all messages are stored, as earlier ones were replaced; and the stored ones."""
-        entries, count = self.transcript.entries, len(self.earlier)
-        is_whole = self.was_whole or entries[:count] != self.earlier
+        entries, count = self.transcript.entries, len(self.earlier_messages)
+        is_whole = self.was_replaced or entries[:count] != self.earlier_messages
         return is_whole, entries if is_whole else entries[count:]
 
     def detail(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class TurnMemory:
             "is_whole": is_whole,
         }
 
-    def shown_pictures(self) -> list[values.Image]:
+    def list_pictures(self) -> list[values.Image]:
         """Return the pictures whose digests are in the stored memory."""
         pictures = picture_selection.list_pictures(self._stored_messages[1])
         return [
@@ -130,7 +132,7 @@ class TurnMemory:
         ]
 
 
-async def new_memory(database: databases.Database, session_id: int, *, before: int) -> TurnMemory:
+async def begin_memory(database: databases.Database, session_id: int, *, before: int) -> TurnMemory:
     """Begin the memory of a turn.
 
     Args:
@@ -142,7 +144,7 @@ async def new_memory(database: databases.Database, session_id: int, *, before: i
     return TurnMemory(transcript, transcript.entries)
 
 
-async def restored_memory(
+async def restore_memory(
     database: databases.Database, session_id: int, detail: Mapping[str, Any], *, before: int
 ) -> TurnMemory:
     """Restore the memory of a turn that another bot began; its last calls may have no results.
@@ -154,12 +156,14 @@ async def restored_memory(
         before: id of the turn.
     """
     is_whole = bool(detail.get("is_whole"))
-    beginning = TurnMemory(transcripts.Transcript(), ())
+    earlier_memory = TurnMemory(transcripts.Transcript(), ())
     if not is_whole:
-        beginning = await new_memory(database, session_id, before=before)
-    messages = await _with_pictures(_decode(detail), database)
-    transcript = transcripts.Transcript([*beginning.earlier, *messages], is_resumed=True)
-    return TurnMemory(transcript, beginning.earlier, was_whole=is_whole)
+        earlier_memory = await begin_memory(database, session_id, before=before)
+    messages = await _load_pictures(_decode(detail), database)
+    transcript = transcripts.Transcript(
+        [*earlier_memory.earlier_messages, *messages], is_resumed=True
+    )
+    return TurnMemory(transcript, earlier_memory.earlier_messages, was_replaced=is_whole)
 
 
 def describe_code_run(
@@ -174,11 +178,12 @@ def describe_code_run(
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
-    ran = context_windows.shorten(code, max_characters)
+    shown_code = context_windows.shorten(code, max_characters)
     text = observations.describe_execution(screen.outputs, finished, max_characters)
+    heading = _JOB_HEADING if is_job else _PERSON_CODE_HEADING
     return [
         chat_messages.UserMessage(
-            f"{_JOB if is_job else _OF_PERSON}\n```python\n{ran}\n```\n[It showed:]\n{text}",
+            f"{heading}\n```python\n{shown_code}\n```\n[It showed:]\n{text}",
             is_from_bot=True,
         )
     ]
@@ -198,7 +203,7 @@ async def _describe_cut_off(
     parts = await database.parts.list_for_turn(turn.id)
     lines = []
     for part in parts:
-        text = context_windows.shorten(part.text, _PART_CHARACTERS)
+        text = context_windows.shorten(part.text, _MAX_PART_CHARACTERS)
         if part.kind is records.PartKind.CODE:
             lines.append(f"Code that was run:\n{text}")
         elif part.kind is records.PartKind.TEXT:
@@ -207,11 +212,11 @@ async def _describe_cut_off(
             lines.append(f"The person was told: {text}")
         elif part.output is not None and part.output.plain:
             lines.append(
-                f"It showed: {context_windows.shorten(part.output.plain, _PART_CHARACTERS)}"
+                f"It showed: {context_windows.shorten(part.output.plain, _MAX_PART_CHARACTERS)}"
             )
-    text = context_windows.shorten("\n".join(lines), _TURN_CHARACTERS)
-    why = _CUT_OFF[turn.status].format(answer=turn.answer)
+    text = context_windows.shorten("\n".join(lines), _MAX_TURN_CHARACTERS)
+    reason = _CUT_OFF_REASONS[turn.status].format(answer=turn.answer)
     remark = chat_messages.UserMessage(
-        "[" + "\n".join(filter(None, (text, why))) + "]", is_from_bot=True
+        "[" + "\n".join(filter(None, (text, reason))) + "]", is_from_bot=True
     )
     return [chat_messages.UserMessage(turn.request), remark] if turn.request else [remark]

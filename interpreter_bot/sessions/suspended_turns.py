@@ -110,7 +110,7 @@ class Progress:
         environment.kernel_id = self.kernel_id
         memory = None
         if not self.is_code:
-            memory = await stored_transcripts.restored_memory(
+            memory = await stored_transcripts.restore_memory(
                 database, session_id, self.memory, before=recorder.turn_id
             )
         is_asked_again = memory is not None and not memory.transcript.unanswered_calls

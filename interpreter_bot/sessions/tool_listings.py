@@ -18,17 +18,18 @@ class ServerTools:
 
     Attributes:
         server: its name.
-        free: names of the functions that need no approval.
-        asked: names of the functions whose calls need approval.
-        allowed: names of those functions that the person approved until the session's Python ends.
+        functions_without_approval: names of the functions that need no approval.
+        functions_with_approval: names of the functions whose calls need approval.
+        granted_functions: functions with approval that the person has approved until the session's
+            Python ends.
         off_count: number of functions that are switched off.
         is_logged_in: whether the person has logged in there; None if the server has no logins.
     """
 
     server: str
-    free: tuple[str, ...]
-    asked: tuple[str, ...]
-    allowed: tuple[str, ...]
+    functions_without_approval: tuple[str, ...]
+    functions_with_approval: tuple[str, ...]
+    granted_functions: tuple[str, ...]
     off_count: int
     is_logged_in: bool | None = None
 
@@ -38,7 +39,7 @@ def grant_name(server: str, function: str) -> str:
     return f"{server}.{function}"
 
 
-async def listed(
+async def list_tools(
     services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
     """Return the tools that a session's code may call, as one person sees them."""
@@ -50,26 +51,28 @@ async def listed(
         if session is not None and status is not None
         else ()
     )
-    granted = {grant.name for grant in grants if grant.person == person}
+    grant_names = {grant.name for grant in grants if grant.person == person}
     listings = []
     for server_tools in services.tools.find_offered(key) if services.tools is not None else ():
-        free = {
+        functions_without_approval = {
             tool.function
             for tool in server_tools.tools
             if server_tools.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
         }
-        asking = {tool.function for tool in server_tools.tools} - free
-        allowed = {
+        functions_with_approval = {
+            tool.function for tool in server_tools.tools
+        } - functions_without_approval
+        granted_functions = {
             function
-            for function in asking
-            if grant_name(server_tools.server.name, function) in granted
+            for function in functions_with_approval
+            if grant_name(server_tools.server.name, function) in grant_names
         }
         listings.append(
             ServerTools(
                 server_tools.server.name,
-                free=tuple(sorted(free)),
-                asked=tuple(sorted(asking)),
-                allowed=tuple(sorted(allowed)),
+                functions_without_approval=tuple(sorted(functions_without_approval)),
+                functions_with_approval=tuple(sorted(functions_with_approval)),
+                granted_functions=tuple(sorted(granted_functions)),
                 off_count=server_tools.off_count,
                 is_logged_in=await _is_logged_in(services, key, person, server_tools.server),
             )
@@ -85,4 +88,4 @@ async def _is_logged_in(
 ) -> bool | None:
     if server.authorization == "bot" or services.tools is None or services.tools.logins is None:
         return None
-    return await services.tools.logins.has_login(tool_logins.account(key, person, server.name))
+    return await services.tools.logins.has_login(tool_logins.make_account(key, person, server.name))

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def account(key: values.SessionKey, person: str, server: str) -> records.Account:
+def make_account(key: values.SessionKey, person: str, server: str) -> records.Account:
     """Return the account of a person of a conversation at a server."""
     return records.Account(key.platform, key.workspace, person, server)
 
 
-async def link(
+async def create_link_sentence(
     broker: ToolBroker, key: values.SessionKey, person: requests.Person, server: str
 ) -> str:
     """Return a sentence with a link to log in, which only that person may see.
@@ -36,7 +36,7 @@ async def link(
     """
     if broker.logins is None or broker.server(key, server).authorization != "person":
         raise errors.BotError(tool_words.no_logins(server))
-    address = await broker.logins.create_link(account(key, person.id, server), person.name)
+    address = await broker.logins.create_link(make_account(key, person.id, server), person.name)
     return tool_words.login_link(server, address)
 
 
@@ -47,15 +47,17 @@ class ToolLogins:
         self._broker = services.tools
 
     @property
-    def are_possible(self) -> bool:
+    def has_login_servers(self) -> bool:
         """Whether there is a server at which people log in."""
         return self._broker is not None and self._broker.logins is not None
 
-    def serve_at(self, address: str) -> None:
+    def set_page_address(self, address: str) -> None:
         """Set the public address of the login pages; empty if they are closed."""
         self._logins.address = address
 
-    async def link(self, key: values.SessionKey, person: requests.Person, server: str) -> str:
+    async def create_link_sentence(
+        self, key: values.SessionKey, person: requests.Person, server: str
+    ) -> str:
         """Return a sentence with a link to log in, which only that person may see.
 
         Raises:
@@ -63,14 +65,14 @@ class ToolLogins:
         """
         if self._broker is None:
             raise errors.BotError(tool_words.no_logins(server))
-        return await link(self._broker, key, person, server)
+        return await create_link_sentence(self._broker, key, person, server)
 
     async def log_out(self, key: values.SessionKey, person: str, server: str) -> str:
         """Delete a person's tokens at a server, and return a sentence about it."""
-        was_there = self._broker is not None and await self._broker.log_out(
-            account(key, person, server)
+        was_logged_in = self._broker is not None and await self._broker.log_out(
+            make_account(key, person, server)
         )
-        return tool_words.logged_out(server, was_logged_in=was_there)
+        return tool_words.logged_out(server, was_logged_in=was_logged_in)
 
     async def find_login(self, ticket: str) -> Login:
         """Return the login of a link without using it up; see `PersonLogins.find_login`."""
@@ -80,13 +82,15 @@ class ToolLogins:
         """Use up a link; see `PersonLogins.continue_login`."""
         return await self._logins.continue_login(ticket)
 
-    async def check_return(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+    async def check_return(
+        self, server: str, query: Mapping[str, str], browser_secret: str
+    ) -> Login:
         """Return the login with which a person came back; see `PersonLogins.check_return`."""
-        return await self._logins.check_return(server, returned, mark)
+        return await self._logins.check_return(server, query, browser_secret)
 
-    async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+    async def finish(self, server: str, query: Mapping[str, str], browser_secret: str) -> Login:
         """Finish a login; see `PersonLogins.finish`."""
-        login = await self._logins.finish(server, returned, mark)
+        login = await self._logins.finish(server, query, browser_secret)
         if self._broker is not None:
             # Open connections may use another account of the person.
             await self._broker.disconnect(login.account)

@@ -83,7 +83,7 @@ class SessionEnvironment:
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if no code ran.
         mark: the workspace's mark from before the first code ran; None if no code ran.
-        received: files that the person sent after the mark was set, which code did not make.
+        received_files: files that the person sent after the mark was set, which code did not make.
         resumed: an execution that another bot began, which the next `run` follows.
         is_asking: whether the model's next action waits for a person.
         is_handed_over: whether the latest code became a job, and the model does not know it yet.
@@ -149,7 +149,7 @@ class SessionEnvironment:
         self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
-        self.received: set[values.FileInfo] = set()
+        self.received_files: set[values.FileInfo] = set()
         self.resumed: records.Execution | None = None
         self._cpu_seconds = 0.0
 
@@ -274,7 +274,7 @@ class SessionEnvironment:
             await self.collect()
             self.mark = await self.workspace.mark_files()
         kernel = await self.kernel()
-        loss = self._variables.take_notice(kernel.id, saved=kernel.restored_variables)
+        loss_notice = self._variables.take_notice(kernel.id, saved=kernel.restored_variables)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING))
         if self.mark is None:
@@ -288,13 +288,13 @@ class SessionEnvironment:
         hosted_id = cancellable_executions.new_id()
         # From here to the execution nothing else is awaited, so that shown code always gets an end.
         await self._stream.start_code(code, hosted_id)
-        restore_notice = "" if self._variables.have_run_in(kernel.id) else kernel.restore_notice
-        for sentence in (loss.sentence if loss else "", restore_notice):
+        restore_notice = "" if self._variables.has_run_in(kernel.id) else kernel.restore_notice
+        for sentence in (loss_notice.sentence if loss_notice else "", restore_notice):
             if sentence:
                 self._show(values.Notice(sentence), 0, show)
         self._variables.note_start(kernel.id, runs=kernel.run_count + 1)
         listener = self._make_listener(show)
-        executing = kernel.execute(
+        execution_end = kernel.execute(
             code,
             execution_id=hosted_id,
             show=listener,
@@ -302,7 +302,7 @@ class SessionEnvironment:
             seconds=max_seconds,
         )
         return await self._wait_for_end(
-            executing, hosted_id, began=None if max_seconds is None else time.time()
+            execution_end, hosted_id, began=None if max_seconds is None else time.time()
         )
 
     async def _answer_code_request(self, request: values.InputRequested) -> str:
@@ -390,7 +390,7 @@ class SessionEnvironment:
             spool=self._stream.reply.spool,
             limits=self._limits,
         )
-        return await collector.collect(max(self._stream.cell, 0), self.mark, self.received)
+        return await collector.collect(max(self._stream.cell, 0), self.mark, self.received_files)
 
     async def run_hidden_code(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
@@ -439,11 +439,11 @@ class SessionEnvironment:
         """Follow an execution that another bot began; its earlier outputs are shown again."""
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
-        following = self._hosts.follow(
+        execution_end = self._hosts.follow(
             hosted_id, show=self._make_listener(show), ask=self._answer_code_request
         )
         began = execution.started.timestamp() if is_long else None
-        return await self._wait_for_end(following, hosted_id, began=began)
+        return await self._wait_for_end(execution_end, hosted_id, began=began)
 
     def _make_listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def receive(event: host_ports.Event, number: int) -> None:
@@ -463,7 +463,7 @@ class SessionEnvironment:
 
     async def _wait_for_end(
         self,
-        executing: Coroutine[Any, Any, host_ports.ExecutionEnd],
+        execution: Coroutine[Any, Any, host_ports.ExecutionEnd],
         hosted_id: str,
         *,
         began: float | None = None,
@@ -473,38 +473,40 @@ class SessionEnvironment:
         If the turn is cancelled, the execution is stopped first, unless the next bot resumes the
         turn. If `began` is given, the code becomes a job when the turn's patience ends.
         """
-        running = asyncio.create_task(executing, name="execution of a turn")
+        execution_task = asyncio.create_task(execution, name="execution of a turn")
         patience = None
         if began is not None:
             patience = self._jobs.remaining_patience(began, self._deadline - time.monotonic())
         try:
-            await asyncio.wait({running}, timeout=patience)
-            if not running.done():
-                going_on = self._go_on_in_background(running, hosted_id, began or 0.0)
-                return await cancellation.shielded(going_on)
+            await asyncio.wait({execution_task}, timeout=patience)
+            if not execution_task.done():
+                background_result = self._go_on_in_background(
+                    execution_task, hosted_id, began or 0.0
+                )
+                return await cancellation.shielded(background_result)
         except asyncio.CancelledError:
             if self._jobs.find(self._key) is not None and began is not None:
                 raise
             self._stop.suspend()
             if self._stop.is_suspended:
-                running.cancel()
-                await asyncio.wait({running})
+                execution_task.cancel()
+                await asyncio.wait({execution_task})
                 raise
             # An error is not shown, as the turn's end says why it was cancelled.
             with contextlib.suppress(errors.BotError):
-                await cancellable_executions.stop_and_wait(self._hosts, running, hosted_id)
-            self._record_end(running)
+                await cancellable_executions.stop_and_wait(self._hosts, execution_task, hosted_id)
+            self._record_end(execution_task)
             raise
-        return self._record_end(running)
+        return self._record_end(execution_task)
 
     async def _go_on_in_background(
-        self, running: asyncio.Task[host_ports.ExecutionEnd], hosted_id: str, began: float
+        self, execution_task: asyncio.Task[host_ports.ExecutionEnd], hosted_id: str, began: float
     ) -> values.Finished:
         """Make running code a job, and return that it goes on in the background."""
-        running.cancel()
-        await asyncio.wait({running})
-        if not running.cancelled():
-            return self._record_end(running)
+        execution_task.cancel()
+        await asyncio.wait({execution_task})
+        if not execution_task.cancelled():
+            return self._record_end(execution_task)
         self.is_handed_over = True
         try:
             await self.hand_over()
@@ -517,10 +519,10 @@ class SessionEnvironment:
         self._stream.emit(events.NoticeShown(job_words.JOB_GOES_ON))
         return finished
 
-    def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
+    def _record_end(self, execution_task: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
         """Record the end of an execution, its variables and its processor time."""
         try:
-            end = running.result()
+            end = execution_task.result()
         except errors.BotError as error:
             # Code that was shown as running must end, even if the host cannot say how.
             _log.warning("the end of an execution is unknown", exc_info=error)

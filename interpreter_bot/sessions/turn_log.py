@@ -43,26 +43,26 @@ class Cell:
     Attributes:
         number: within the turn, from 0.
         code: empty if the turn's code is not shown.
-        began: wall-clock time when it began.
+        started_at: wall-clock time.
         outputs: in order.
         finished: its result; None while it runs, and if the result is unknown.
     """
 
     number: int
     code: str
-    began: float
+    started_at: float
     outputs: list[values.Output | values.StoredDisplay] = dataclasses.field(default_factory=list)
     finished: values.Finished | None = None
     _screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
-    _screened: int = 0
+    _screen_output_count: int = 0
 
     @property
     def screen(self) -> output_screens.Screen:
         """The outputs as a terminal would show them, without stored displays."""
-        for output in self.outputs[self._screened :]:
+        for output in self.outputs[self._screen_output_count :]:
             if not isinstance(output, values.StoredDisplay):
                 self._screen.show(output)
-        self._screened = len(self.outputs)
+        self._screen_output_count = len(self.outputs)
         return self._screen
 
     @property
@@ -77,10 +77,10 @@ class Cell:
         """Drop the oldest outputs that have at least `excess` characters; return their length."""
         dropped = count = 0
         while count < len(self.outputs) and dropped < excess:
-            dropped += _size(self.outputs[count])
+            dropped += _count_characters(self.outputs[count])
             count += 1
         del self.outputs[:count]
-        self._screened = max(self._screened - count, 0)
+        self._screen_output_count = max(self._screen_output_count - count, 0)
         return dropped
 
     def events(self) -> Iterator[events.RecordedEvent]:
@@ -124,7 +124,7 @@ class TurnLog:
         has_started: whether the turn has started; stays True after its end.
         step: number of the latest model call; 0 before the first.
         progress: progress of a wait, except for code or model; None if there is none.
-        since: wall-clock time when the turn's present activity began.
+        activity_start: wall-clock time when the turn's present activity began.
         files: the files that code made or changed, by name, in their latest version.
         private_notices: for the person who asked only, so they are not part of the answer.
         usage: until now; None if nothing was used.
@@ -146,7 +146,7 @@ class TurnLog:
         self.has_started = False
         self.step = 0
         self.progress: events.ProgressChanged | None = None
-        self.since = clock()
+        self.activity_start = clock()
         self.files: dict[str, events.FileMade] = {}
         self.private_notices: list[str] = []
         self.usage: values.Usage | None = None
@@ -190,31 +190,31 @@ class TurnLog:
             case events.Started():
                 self.ahead = None
                 self.has_started = True
-                self.since = self._clock()
+                self.activity_start = self._clock()
             case events.StepStarted(number=number):
                 self.step = number
                 self._words = None
                 self._draft.clear()
-                self.since = self._clock()
+                self.activity_start = self._clock()
             case events.ProgressChanged(text=text):
                 # Further progress belongs to the same wait.
                 if not (text and self.progress):
-                    self.since = self._clock()
+                    self.activity_start = self._clock()
                 self.progress = event if text else None
             case events.TextAdded(text=text):
-                self._growing_words().pieces.append(text)
-                self.since = self._clock()
+                self._current_words().pieces.append(text)
+                self.activity_start = self._clock()
             case events.CodeDrafted(text=text):
                 self._draft.append(text)
             case events.CodeStarted(cell=number, code=code):
-                self._cell(number, code)
+                self._find_or_add_cell(number, code)
             case events.OutputShown(cell=number, output=output):
-                self._show(number, output)
+                self._add_output(number, output)
             case events.StoredDisplayShown(cell=number, output=display):
-                self._show(number, display)
+                self._add_output(number, display)
             case events.CodeFinished(cell=number, finished=finished):
-                self._cell(number).finished = finished
-                self.since = self._clock()
+                self._find_or_add_cell(number).finished = finished
+                self.activity_start = self._clock()
             case events.FileMade(artifact=artifact):
                 self.files.pop(artifact.name, None)
                 self.files[artifact.name] = event
@@ -226,28 +226,28 @@ class TurnLog:
                 self._draft.clear()
                 self.parts.append(AskedQuestion(question))
             case events.QuestionClosed(question=question, answer=answer):
-                self.since = self._clock()
-                asked = [
+                self.activity_start = self._clock()
+                question_parts = [
                     part
                     for part in self.parts
                     if isinstance(part, AskedQuestion) and part.question == question
                 ]
                 if (line := questions.printed_answer(question, answer)) is not None:
-                    self.parts = [part for part in self.parts if part not in asked]
-                    self._show(question.cell, line)
-                for part in asked:
+                    self.parts = [part for part in self.parts if part not in question_parts]
+                    self._add_output(question.cell, line)
+                for part in question_parts:
                     part.is_open, part.answer = False, answer
             case events.UsageChanged(usage=usage):
                 self.usage = usage
             case events.TurnEnded(text=text):
                 self.end = event
-                for other in self.parts:
-                    if isinstance(other, AskedQuestion) and not event.goes_on:
-                        other.is_open = False
+                for question_part in self.parts:
+                    if isinstance(question_part, AskedQuestion) and not event.goes_on:
+                        question_part.is_open = False
                 self.ahead = self.progress = None
                 self._draft.clear()
                 if text:
-                    self._growing_words().pieces = [text]
+                    self._current_words().pieces = [text]
 
     def events(self) -> Iterator[events.RecordedEvent]:
         """Return the fewest events that make an equal log."""
@@ -280,29 +280,29 @@ class TurnLog:
         if self.end is not None:
             yield self.end
 
-    def _growing_words(self) -> Words:
+    def _current_words(self) -> Words:
         """Return the words of the present step, which notices do not end; begin them if needed."""
         if self._words is None:
             self._words = Words(self.step)
             self.parts.append(self._words)
         return self._words
 
-    def _cell(self, number: int, code: str = "") -> Cell:
+    def _find_or_add_cell(self, number: int, code: str = "") -> Cell:
         """Return the cell of a number; a new cell is added after all parts."""
         cell = self._cells.get(number)
         if cell is None:
-            self.since = self._clock()
-            cell = self._cells[number] = Cell(number, code, self.since)
+            self.activity_start = self._clock()
+            cell = self._cells[number] = Cell(number, code, self.activity_start)
             self.parts.append(cell)
             self._words = None
             self._draft.clear()
         return cell
 
-    def _show(self, number: int, output: values.Output | values.StoredDisplay) -> None:
-        self._cell(number).outputs.append(output)
+    def _add_output(self, number: int, output: values.Output | values.StoredDisplay) -> None:
+        self._find_or_add_cell(number).outputs.append(output)
         if self._max_characters is None:
             return
-        self._characters += _size(output)
+        self._characters += _count_characters(output)
         if self._characters > self._max_characters:
             self.is_cut = True
             # Drop down to half of the limit, so that this happens rarely.
@@ -311,7 +311,7 @@ class TurnLog:
                 self._characters -= cell.drop_oldest(excess)
 
 
-def _size(output: values.Output | values.StoredDisplay) -> int:
+def _count_characters(output: values.Output | values.StoredDisplay) -> int:
     """Return roughly how many characters an output has as JSON."""
     return len(output.text if isinstance(output, values.Text) else repr(output))
 
@@ -321,14 +321,14 @@ def _merge(
 ) -> Iterator[events.RecordedEvent]:
     """Return outputs as events, with consecutive texts of a stream as one event."""
     pieces: list[str] = []
-    for place, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         if isinstance(output, values.StoredDisplay):
             yield events.StoredDisplayShown(cell, output)
             continue
         if isinstance(output, values.Text):
             pieces.append(output.text)
-            following = outputs[place + 1] if place + 1 < len(outputs) else None
-            if isinstance(following, values.Text) and following.stream == output.stream:
+            next_output = outputs[index + 1] if index + 1 < len(outputs) else None
+            if isinstance(next_output, values.Text) and next_output.stream == output.stream:
                 continue
             output = values.Text(output.stream, "".join(pieces))
             pieces.clear()

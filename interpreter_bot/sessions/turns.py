@@ -210,7 +210,10 @@ class _Work:
         turn_approvals = approvals.Approvals(self.stream, services.database.grants, session.id)
         proposals = None
         is_scheduled = self._request.is_scheduled
-        if schedule_proposals.are_on(services, self._request.key.platform) and not is_scheduled:
+        if (
+            schedule_proposals.can_propose(services, self._request.key.platform)
+            and not is_scheduled
+        ):
             proposals = schedule_proposals.Proposals(
                 services, turn_approvals, self._request, session
             )
@@ -275,7 +278,7 @@ class _Work:
         move_notice = variable_words.MACHINE_LOST if await hosts.ensure_placed(key) else ""
         status = (await hosts.statuses({key})).get(key)
         kernel_state = (status.kernel_id, status.loss_reason) if status else ("", move_notice)
-        is_gone = variables.are_gone(*kernel_state)
+        is_gone = variables.has_unannounced_loss(*kernel_state)
         saved = (await hosts.variables(key)).saved if is_gone else None
         await self._report_losses(
             session, variables.take_notice(*kernel_state, saved=saved), move_notice
@@ -403,12 +406,14 @@ class _Work:
         if request.is_code:
             return None
         titles = services.catalogue.titles
-        title = request.model or turn_inputs.session_model(self._session, self._choices, titles)
+        title = request.model or turn_inputs.choose_session_model(
+            self._session, self._choices, titles
+        )
         model = services.catalogue.model(title)
         text, pictures = await self._describe(request, stored, environment, model)
         return turn_inputs.TurnQuestion(
             model=model,
-            memory=await stored_transcripts.new_memory(
+            memory=await stored_transcripts.begin_memory(
                 services.database, self._session.id, before=self._recorder.turn_id
             ),
             text=text,
@@ -418,14 +423,14 @@ class _Work:
     async def _describe(
         self,
         request: requests.Request,
-        stored: turn_inputs.StoredAttachment,
+        stored: turn_inputs.StoredAttachments,
         environment: turn_environments.SessionEnvironment,
         model: settings.Model,
     ) -> tuple[str, Sequence[chat_messages.Picture]]:
         """Return the text of a request for the model, and its pictures."""
-        infos = await turn_inputs.request_files(request, stored, environment)
+        infos = await turn_inputs.list_request_files(request, stored, environment)
         request = await self._drop_known_messages(request)
-        text = await turn_inputs.question_text(request, stored, infos, environment)
+        text = await turn_inputs.compose_question(request, stored, infos, environment)
         if not model.can_see_images:
             return text, ()
         names = [info.name for info in infos]
@@ -448,8 +453,8 @@ class _Work:
                 self.stream,
                 self._services.config.limits,
             )
-            infos = await turn_inputs.request_files(request, stored, environment)
-            environment.received.update(infos)
+            infos = await turn_inputs.list_request_files(request, stored, environment)
+            environment.received_files.update(infos)
             message = await self._describe(request, stored, environment, model)
             steering.append((request, message, take_up))
         # Taken up last: if the turn ends before this, the requests get turns of their own.
@@ -541,7 +546,7 @@ class _Work:
             llm=await services.catalogue.llm(model.title),
             model=model,
             limits=services.config.turn,
-            system=await turn_inputs.system_prompt(
+            system=await turn_inputs.build_system_prompt(
                 services.config,
                 self._request,
                 model,
@@ -579,7 +584,7 @@ class _Work:
             outcome = await loops.run(spec, stop=stop)
         finally:
             if not stop.is_suspended:
-                self._recorder.record_memory(memory.detail(), memory.shown_pictures())
+                self._recorder.record_memory(memory.detail(), memory.list_pictures())
         self._missing_files = outcome.missing_files
         status = _STATUSES.get(outcome.kind, values.TurnStatus.FAILED)
         return events.TurnEnded(

@@ -26,7 +26,7 @@ class UnrecordedCodeRun:
         *,
         limits: settings.Limits,
         reply: ports.Reply,
-        asking: questions.Questions,
+        all_questions: questions.Questions,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Prepare a run.
@@ -36,14 +36,14 @@ class UnrecordedCodeRun:
             key: of the session.
             limits: of attachments, code and files.
             reply: receives all events.
-            asking: waits for answers to the code's questions.
+            all_questions: waits for answers to the code's questions.
             on_installation: called with a kernel's id and the installed layer.
         """
         self._hosts = hosts
         self._key = key
         self._limits = limits
         self._reply = reply
-        self._questions = asking
+        self._questions = all_questions
         self._on_installation = on_installation
         self._execution_id = ""
         self._announced_kernel = ""
@@ -73,10 +73,10 @@ class UnrecordedCodeRun:
             return await self._run_all(lease, cells)
 
     async def _run_all(self, lease: host_ports.Lease, cells: Sequence[str]) -> bool:
-        is_all_ok = True
+        are_all_ok = True
         for number, code in enumerate(cells):
             try:
-                finished = await self._run(lease, number, code)
+                finished = await self._run_cell(lease, number, code)
             except errors.BotError as error:
                 _log.info("cell %d was refused", number, exc_info=error)
                 finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
@@ -86,8 +86,8 @@ class UnrecordedCodeRun:
                 raise
             self._questions.withdraw(0)
             self._reply.emit(events.CodeFinished(number, finished))
-            is_all_ok = is_all_ok and finished.ending is values.Ending.OK
-        return is_all_ok
+            are_all_ok = are_all_ok and finished.ending is values.Ending.OK
+        return are_all_ok
 
     async def stop(self) -> None:
         """Stop the running cell; later cells still run."""
@@ -102,7 +102,7 @@ class UnrecordedCodeRun:
             self._reply.emit(events.CodeFinished(number, finished))
             ending = values.Ending.REFUSED
 
-    async def _run(self, lease: host_ports.Lease, number: int, code: str) -> values.Finished:
+    async def _run_cell(self, lease: host_ports.Lease, number: int, code: str) -> values.Finished:
         """Run one cell.
 
         Raises:
@@ -131,7 +131,7 @@ class UnrecordedCodeRun:
                 try:
                     self._reply.emit(events.OutputShown(number, output))
                 except Exception as error:
-                    self._fail_reply(error)
+                    self._cancel_after_reply_error(error)
 
         async def ask(request: values.InputRequested) -> str:
             if request.tool_request:
@@ -139,12 +139,12 @@ class UnrecordedCodeRun:
             if request.subject == "packages":
                 return values.YES  # The person wrote the code.
             try:
-                question = self._question(request, number)
+                question = self._make_question(request, number)
                 answer = await self._questions.ask(question, emit=self._reply.emit)
             except errors.BotError:
                 raise
             except Exception as error:
-                self._fail_reply(error)
+                self._cancel_after_reply_error(error)
                 raise errors.BotError(session_words.OUTPUT_UNWATCHED) from error
             match answer:
                 case events.Unanswered(reason=reason):
@@ -157,14 +157,16 @@ class UnrecordedCodeRun:
                     return text
 
         self._execution_id = cancellable_executions.new_id()
-        running = cancellable_executions.run(
-            *(self._hosts, kernel, code),
+        execution = cancellable_executions.run(
+            self._hosts,
+            kernel,
+            code,
             show=show,
             ask=ask,
             execution_id=self._execution_id,
             on_installation=functools.partial(self._on_installation, kernel.id),
         )
-        self._task = asyncio.create_task(running, name=f"cell {number}")
+        self._task = asyncio.create_task(execution, name=f"cell {number}")
         try:
             finished = await self._task
         except asyncio.CancelledError:
@@ -176,7 +178,7 @@ class UnrecordedCodeRun:
             raise self._reply_error
         return finished
 
-    def _question(self, request: values.InputRequested, cell: int) -> events.Question:
+    def _make_question(self, request: values.InputRequested, cell: int) -> events.Question:
         question_id = questions.question_id(0, cell, f"{request.number}", request.prompt)
         session = values.parse_key(self._key)
         if not request.subject:
@@ -198,7 +200,7 @@ class UnrecordedCodeRun:
             choices=(values.FOR_SESSION,) if request.grant else (),
         )
 
-    def _fail_reply(self, error: Exception) -> None:
+    def _cancel_after_reply_error(self, error: Exception) -> None:
         self._reply_error = error
         if self._task is not None:
             self._task.cancel()

@@ -64,19 +64,19 @@ class VariableLoss:
     @property
     def sentence(self) -> str:
         """One line for people."""
-        listed = _join_names(
+        names = _join_names(
             self.names[:_MAX_SHOWN_NAMES],
             self.more_count + max(len(self.names) - _MAX_SHOWN_NAMES, 0),
         )
-        return variable_words.variables_lost(listed, self.reason, self.files_sentence)
+        return variable_words.variables_lost(names, self.reason, self.files_sentence)
 
     @property
     def note(self) -> chat_messages.Note:
         """The same information for a model."""
-        listed = _join_names(self.names, self.more_count)
+        names = _join_names(self.names, self.more_count)
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
-            f"defined or imported there is gone{f': {listed}' if listed else ''}. Define and "
+            f"defined or imported there is gone{f': {names}' if names else ''}. Define and "
             f"import what you need again, even if you already ran that code. "
             f"{self.files_sentence}]"
         )
@@ -112,10 +112,10 @@ class VariableRestoration:
     @property
     def note(self) -> chat_messages.Note:
         """The same information for a model."""
-        since = self._age_clause and f"{self._age_clause}; what changed later is lost"
+        age = self._age_clause and f"{self._age_clause}; what changed later is lost"
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.loss.reason} What "
-            f"was defined and imported there is there again{since}."
+            f"was defined and imported there is there again{age}."
             f"{self._losses_clause(_MAX_NOTE_CHARACTERS)} {self.files_sentence}".strip()
             + "]"
         )
@@ -132,8 +132,8 @@ class VariableRestoration:
             if unsaved_runs == 1
             else f"the last {unsaved_runs:,} pieces of code"
         )
-        before = f", before {later_runs} ran" if unsaved_runs > 0 else ""
-        return f" as they were on {saved_at:%-d %B at %H:%M} UTC{before}"
+        runs_clause = f", before {later_runs} ran" if unsaved_runs > 0 else ""
+        return f" as they were on {saved_at:%-d %B at %H:%M} UTC{runs_clause}"
 
     @property
     def _count_clause(self) -> str:
@@ -178,9 +178,9 @@ class KernelVariables:
     @property
     def people(self) -> frozenset[str]:
         """Ids of the people whose code ran in the kernel, and may still run there."""
-        return frozenset(people_of(self._row))
+        return frozenset(list_people(self._row))
 
-    def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
+    def has_unannounced_loss(self, kernel_id: str, loss_reason: str = "") -> bool:
         """Return whether the kernel with the variables is gone, and people do not know it yet.
 
         Args:
@@ -190,7 +190,7 @@ class KernelVariables:
         kernel_of_row = self._row.get("kernel")
         return bool(kernel_of_row) and (kernel_id != kernel_of_row or bool(loss_reason))
 
-    def have_run_in(self, kernel_id: str) -> bool:
+    def has_run_in(self, kernel_id: str) -> bool:
         """Return whether code of this session ran in a kernel."""
         return self._row.get("kernel") == kernel_id
 
@@ -208,7 +208,7 @@ class KernelVariables:
             loss_reason: why the present or the former kernel ended; empty if it lives.
             saved: the variables that the session's present or next kernel starts with.
         """
-        if not self.are_gone(kernel_id, loss_reason):
+        if not self.has_unannounced_loss(kernel_id, loss_reason):
             return None
         row = self._row
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
@@ -220,7 +220,7 @@ class KernelVariables:
             else variable_words.BOT_RESTARTED
         )
         # Restored variables may contain code of these people, which may run again.
-        self._set({} if saved is None else {"people": people_of(row)})
+        self._replace_row({} if saved is None else {"people": list_people(row)})
         loss = VariableLoss(
             names,
             row.get("more", 0),
@@ -234,9 +234,9 @@ class KernelVariables:
 
     def note_start(self, kernel_id: str, *, runs: int) -> None:
         """Record that code is about to run, as older snapshots do not include its result."""
-        is_same_kernel = self.have_run_in(kernel_id)
+        is_same_kernel = self.has_run_in(kernel_id)
         names, more_count = (self._row["names"], self._row["more"]) if is_same_kernel else ([], 0)
-        people = sorted({*people_of(self._row), self._person})
+        people = sorted({*list_people(self._row), self._person})
         self._note_run(kernel_id, names, more_count, runs=runs, reason="", people=people)
 
     def note_end(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
@@ -247,7 +247,7 @@ class KernelVariables:
             end.unlisted_count,
             runs=end.run_count,
             reason=end.loss_reason,
-            people=people_of(self._row),
+            people=list_people(self._row),
         )
 
     def _note_run(
@@ -270,14 +270,14 @@ class KernelVariables:
             "people": people,
         }
         if row != self._row:
-            self._set(row)
+            self._replace_row(row)
 
-    def _set(self, row: Mapping[str, Any]) -> None:
+    def _replace_row(self, row: Mapping[str, Any]) -> None:
         self._row = row
         self._save_row(row)
 
 
-def people_of(row: Mapping[str, Any]) -> list[str]:
+def list_people(row: Mapping[str, Any]) -> list[str]:
     """Return ids of the people whose code ran in the kernel of a row; an empty id if unknown."""
     return list(row.get("people", [""] if row else []))
 
@@ -296,18 +296,20 @@ async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -
 
 
 def _join_names(names: tuple[str, ...], more_count: int) -> str:
-    listed = ", ".join(names)
-    return f"{listed} and {more_count:,} more" if listed and more_count else listed
+    joined_names = ", ".join(names)
+    return (
+        f"{joined_names} and {more_count:,} more" if joined_names and more_count else joined_names
+    )
 
 
 def _losses_clause(
     heading: str, entries: Sequence[tuple[str, str]], count: int, max_characters: int
 ) -> str:
     """Return a sentence with as many entries as fit; an entry is a variable and a reason."""
-    entries_shown: list[str] = []
+    shown_entries: list[str] = []
     for name, reason in entries:
-        entries_shown.append(f"{name} ({reason})")
-        if sum(map(len, entries_shown)) > max_characters:
+        shown_entries.append(f"{name} ({reason})")
+        if sum(map(len, shown_entries)) > max_characters:
             break
-    more = f" and {count - len(entries_shown):,} more" if count > len(entries_shown) else ""
-    return f" {heading}: {', '.join(entries_shown)}{more}." if entries_shown else ""
+    more = f" and {count - len(shown_entries):,} more" if count > len(shown_entries) else ""
+    return f" {heading}: {', '.join(shown_entries)}{more}." if shown_entries else ""

@@ -18,10 +18,10 @@ from interpreter_bot.store import records
 _log = logging.getLogger(__name__)
 
 _MAX_CELL_CHARACTERS: Final = 100_000
-_MAX_CHARACTERS: Final = 300_000
+_MAX_TOTAL_CHARACTERS: Final = 300_000
 _MAX_USES: Final = 20
-_LINE_CHARACTERS: Final = 80
-_INSTALLING: Final = ("%pip", "!pip", "%uv", "!uv")
+_MAX_LINE_CHARACTERS: Final = 80
+_INSTALLATION_PREFIXES: Final = ("%pip", "!pip", "%uv", "!uv")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,46 +39,46 @@ class VariableUse:
     is_assignment: bool
 
 
-def find(
+def find_uses(
     executions: Iterable[records.Execution], names: Collection[str]
 ) -> Mapping[str, list[VariableUse]]:
     """Return, by variable, the cells that assign or read it: the latest first, at most `_MAX_USES`.
 
     Args:
-        executions: the latest first; after `_MAX_CHARACTERS` of code, the rest is skipped.
+        executions: the latest first; after `_MAX_TOTAL_CHARACTERS` of code, the rest is skipped.
         names: of the variables.
     """
     uses: dict[str, list[VariableUse]] = collections.defaultdict(list)
-    characters_left = _MAX_CHARACTERS
+    characters_left = _MAX_TOTAL_CHARACTERS
     for execution in executions:
         characters_left -= min(len(execution.code), _MAX_CELL_CHARACTERS)
         if characters_left < 0:
             break
-        for name, is_assignment in _uses(execution.code).items():
+        for name, is_assignment in _classify_names(execution.code).items():
             if name in names and len(uses[name]) < _MAX_USES:
-                line = execution.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
+                line = execution.code.strip().partition("\n")[0][:_MAX_LINE_CHARACTERS]
                 uses[name].append(VariableUse(execution.turn_id, line, is_assignment))
     return uses
 
 
-def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+def find_latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     """Return the cells that assigned the variables last, in the order in which they ran.
 
     Args:
         codes: of all cells, the latest first.
         names: of the variables.
     """
-    missing, cells = set(names), []
+    missing_names, cells = set(names), []
     for code in codes:
-        if not missing:
+        if not missing_names:
             break
-        if assignments := missing.intersection(assigned(code)):
-            missing -= assignments
+        if assignments := missing_names.intersection(find_assigned_names(code)):
+            missing_names -= assignments
             cells.append(code)
     return tuple(reversed(cells))
 
 
-def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
+def find_needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
     """Return the latest cells, and the cells that they need, in the order in which they ran.
 
     A cell is needed if it installs packages, or assigns or changes a variable that a needed cell
@@ -88,43 +88,43 @@ def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
         codes: of all cells, the latest first.
         count: number of the latest cells, which are needed in any case.
     """
-    modules = {
+    imported_names = {
         symbol.get_name()
         for code in codes
-        for table in _tables(code)
+        for table in _make_symbol_tables(code)
         for symbol in table.get_symbols()
         if symbol.is_imported()
     }
-    missing: set[str] = set()
+    missing_names: set[str] = set()
     cells = []
     for number, code in enumerate(codes):
-        given = assigned(code)
-        changed = given | (_changed(code) - modules)
-        is_installation = code.lstrip().startswith(_INSTALLING)
-        if number < count or is_installation or missing.intersection(changed):
+        assigned_names = find_assigned_names(code)
+        changed_names = assigned_names | (_find_changed_names(code) - imported_names)
+        is_installation = code.lstrip().startswith(_INSTALLATION_PREFIXES)
+        if number < count or is_installation or missing_names.intersection(changed_names):
             cells.append(code)
-            read = _read(code)
+            read_names = _find_read_names(code)
             # Earlier cells need not assign a variable that this cell assigns, unless it reads it.
-            missing = missing - (given - read) | read
+            missing_names = missing_names - (assigned_names - read_names) | read_names
     return tuple(reversed(cells))
 
 
-def _read(code: str) -> set[str]:
+def _find_read_names(code: str) -> set[str]:
     """Return the global names that a cell reads."""
-    tables, names = _tables(code), set()
+    tables, names = _make_symbol_tables(code), set()
     while tables:
         table = tables.pop()
-        is_top = table.get_type() == "module"
+        is_module = table.get_type() == "module"
         names |= {
             symbol.get_name()
             for symbol in table.get_symbols()
-            if symbol.is_referenced() and (is_top or symbol.is_global())
+            if symbol.is_referenced() and (is_module or symbol.is_global())
         }
         tables += table.get_children()
     return names
 
 
-def _changed(code: str) -> set[str]:
+def _find_changed_names(code: str) -> set[str]:
     """Return the variables that a cell may change in place: by items, attributes or methods."""
     try:
         tree = ast.parse(code[:_MAX_CELL_CHARACTERS])
@@ -137,38 +137,38 @@ def _changed(code: str) -> set[str]:
                 ast.Attribute(ctx=ast.Store() | ast.Del())
                 | ast.Subscript(ctx=ast.Store() | ast.Del())
             ):
-                names.add(_base(node))
+                names.add(_find_base_name(node))
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                names.add(_base(method))
+                names.add(_find_base_name(method))
     return names
 
 
-def _base(node: ast.expr) -> str:
+def _find_base_name(node: ast.expr) -> str:
     """Return the variable to which an attribute or an item belongs; empty if there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def assigned(code: str) -> set[str]:
+def find_assigned_names(code: str) -> set[str]:
     """Return the names that a cell assigns or imports at its top level."""
     return {
         symbol.get_name()
-        for table in _tables(code)
+        for table in _make_symbol_tables(code)
         for symbol in table.get_symbols()
         if symbol.is_assigned() or symbol.is_imported()
     }
 
 
-def _uses(code: str) -> dict[str, bool]:
+def _classify_names(code: str) -> dict[str, bool]:
     """Return the global names in a cell, and whether it assigns them."""
-    tables = _tables(code)
+    tables = _make_symbol_tables(code)
     names: dict[str, bool] = {}
     while tables:
         table = tables.pop()
-        is_top = table.get_type() == "module"
+        is_module = table.get_type() == "module"
         for symbol in table.get_symbols():
-            if is_top or symbol.is_global():
+            if is_module or symbol.is_global():
                 is_assignment = symbol.is_assigned() or symbol.is_imported()
                 if is_assignment or symbol.is_referenced():
                     names[symbol.get_name()] = names.get(symbol.get_name(), False) or is_assignment
@@ -176,28 +176,28 @@ def _uses(code: str) -> dict[str, bool]:
     return names
 
 
-def _tables(code: str) -> list[symtable.SymbolTable]:
+def _make_symbol_tables(code: str) -> list[symtable.SymbolTable]:
     """Return the symbol table of a cell's top level; none if the cell is too long or invalid."""
     if len(code) > _MAX_CELL_CHARACTERS:
         return []
     try:
-        return [symtable.symtable(_with_scopes(code), "cell", "exec")]
+        return [symtable.symtable(_replace_comprehensions(code), "cell", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # A command of IPython, or code written to defeat the parser.
         _log.info("a cell is not understood: %r", error)
         return []
 
 
-class _Comprehensions(ast.NodeTransformer):
+class _ComprehensionTransformer(ast.NodeTransformer):
     """Turns comprehensions into generators, which have their own scope in all Python versions."""
 
     def __init__(self) -> None:
-        self.has_any = False
+        self.has_replaced = False
 
     def _turn_into_generator(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp
     ) -> ast.GeneratorExp:
-        self.has_any = True
+        self.has_replaced = True
         self.generic_visit(node)
         if isinstance(node, ast.DictComp):
             element: ast.expr = ast.Tuple([node.key, node.value], ast.Load())
@@ -208,7 +208,7 @@ class _Comprehensions(ast.NodeTransformer):
     visit_ListComp = visit_SetComp = visit_DictComp = _turn_into_generator  # noqa: N815 - names of ast
 
 
-def _with_scopes(code: str) -> str:
-    comprehensions = _Comprehensions()
+def _replace_comprehensions(code: str) -> str:
+    comprehensions = _ComprehensionTransformer()
     tree = comprehensions.visit(ast.parse(code))
-    return ast.unparse(tree) if comprehensions.has_any else code
+    return ast.unparse(tree) if comprehensions.has_replaced else code

@@ -250,11 +250,11 @@ async def test_files_are_kept_until_a_reset_that_says_so(conversation):
     await conversation.service.reset(conversation.key)
     (listed,) = await conversation.service.queries.files(conversation.key)
     assert (listed.name, listed.size_bytes) == (name, 8)
-    async with conversation.service.queries.reading(conversation.key, name) as (info, chunks):
+    async with conversation.service.queries.open_file(conversation.key, name) as (info, chunks):
         assert (info.name, info.size_bytes) == (name, 8)
         assert b"".join([chunk async for chunk in chunks]) == b"a,b\n1,2\n"
     with pytest.raises(errors.FileMissingError):
-        async with conversation.service.queries.reading(conversation.key, "b.csv"):
+        async with conversation.service.queries.open_file(conversation.key, "b.csv"):
             pytest.fail("there is none")
     await conversation.service.reset(conversation.key, files=True)
     assert await conversation.service.queries.files(conversation.key) == ()
@@ -262,13 +262,13 @@ async def test_files_are_kept_until_a_reset_that_says_so(conversation):
 
 async def test_a_model_is_chosen_of_those_there_are(conversation):
     first, second = conversation.service.queries.models
-    assert await conversation.service.queries.model(conversation.key) == first
+    assert await conversation.service.queries.find_model_title(conversation.key) == first
     await conversation.service.choose_model(conversation.key, second)
-    assert await conversation.service.queries.model(conversation.key) == second
+    assert await conversation.service.queries.find_model_title(conversation.key) == second
     with pytest.raises(errors.BotError):
         await conversation.service.choose_model(conversation.key, "another")
     await conversation.service.choose_model(conversation.key, None)
-    assert await conversation.service.queries.model(conversation.key) == first
+    assert await conversation.service.queries.find_model_title(conversation.key) == first
 
 
 async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):

@@ -332,7 +332,9 @@ async def _find_session(
         await _rewind_session(call, key, conversation)
         return key, bool(await queries.latest_requests(key))
     if conversation.previous_id:
-        candidates = await queries.answered(calls.PLATFORM, call.client, conversation.previous_id)
+        candidates = await queries.find_answers(
+            calls.PLATFORM, call.client, conversation.previous_id
+        )
         answer = _remove_whitespace(
             "".join(map(_extract_text, _take_trailing(conversation.earlier_messages, "assistant")))
         )

@@ -151,8 +151,8 @@ async def upload_file(call: calls.Call) -> web.Response:
 
 async def download_file(call: calls.Call) -> web.StreamResponse:
     """Send a file of a session, as a download."""
-    reading = call.service.queries.reading(await call.find_session(), call.path["name"])
-    async with reading as (info, pieces):
+    open_file = call.service.queries.open_file(await call.find_session(), call.path["name"])
+    async with open_file as (info, pieces):
         headers = {
             "Content-Type": "application/octet-stream",
             "Content-Disposition": http_files.content_disposition(info.name),

@@ -206,7 +206,7 @@ async def _send_file(
         await view.send_file(upload, file.about)
         return
     with tempfile.NamedTemporaryFile() as temporary_file:
-        async with place.service.queries.reading(place.key, file.name) as (info, chunks):
+        async with place.service.queries.open_file(place.key, file.name) as (info, chunks):
             if max_bytes is not None and info.size_bytes > max_bytes:
                 raise errors.BotError(file_words.over_send_limit(max_bytes))
             async for chunk in chunks:

@@ -319,7 +319,7 @@ class TurnDrawing:
         elif log.progress is not None:
             sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
             yield self._status_part(
-                f"⏳ {markdown.escape(sentence)} ({markdown.time_since(log.since)})"
+                f"⏳ {markdown.escape(sentence)} ({markdown.time_since(log.activity_start)})"
             )
         elif log.draft:
             if not self._is_streamed:
@@ -330,14 +330,16 @@ class TurnDrawing:
                 safe_text.sanitize(running_cell.last_line), _MAX_LAST_LINE_CHARACTERS
             ):
                 yield markdown.inline_code(line)
-            yield self._status_part(f"⏳ running … ({markdown.time_since(running_cell.began)})")
+            yield self._status_part(
+                f"⏳ running … ({markdown.time_since(running_cell.started_at)})"
+            )
         elif running_cell is not None:
             limit = quantities.duration(self._style.limit_seconds)
             yield self._status_part(
-                f"⏳ running … ({markdown.time_since(running_cell.began)}, at most {limit})"
+                f"⏳ running … ({markdown.time_since(running_cell.started_at)}, at most {limit})"
             )
         elif log.last_words is None:
-            thinking_text = f"⏳ thinking … ({markdown.time_since(log.since)})"
+            thinking_text = f"⏳ thinking … ({markdown.time_since(log.activity_start)})"
             yield self._status_part(
                 thinking_text if log.has_started else f"⏳ {chat_words.ONE_MOMENT}"
             )

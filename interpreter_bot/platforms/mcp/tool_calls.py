@@ -118,8 +118,8 @@ class ToolCalls:
     ) -> mcp_types.CallToolResult:
         key = await self._find_key(client, parameters.session)
         data = b""
-        reading = self._service.queries.reading(key, parameters.name, start=parameters.start)
-        async with reading as (info, pieces):
+        open_file = self._service.queries.open_file(key, parameters.name, start=parameters.start)
+        async with open_file as (info, pieces):
             async for piece in pieces:
                 data += piece[: tool_results.MAX_FILE_BYTES - len(data)]
                 if len(data) >= tool_results.MAX_FILE_BYTES:

@@ -237,9 +237,9 @@ def describe_tools(servers: Sequence[tool_listings.ServerTools]) -> list[Fact]:
             hint = fact_words.own_account(command, server.server)
             facts.append(Fact(f"tools.{server.server}", state, hint))
         for label, names in (
-            ("", server.free),
-            (", each call needs your approval", server.asked),
-            (", allowed until Python restarts", server.allowed),
+            ("", server.functions_without_approval),
+            (", each call needs your approval", server.functions_with_approval),
+            (", allowed until Python restarts", server.granted_functions),
         ):
             if names:
                 suffix = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""

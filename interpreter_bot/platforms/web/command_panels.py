@@ -47,7 +47,10 @@ async def read_panel(
                 "max_bytes": service.queries.limits.workspace_bytes,
             }
         case "model":
-            return {"models": service.queries.models, "model": await service.queries.model(key)}
+            return {
+                "models": service.queries.models,
+                "model": await service.queries.find_model_title(key),
+            }
         case "approval":
             choices = await service.queries.choices(place.scope)
             configured_policy = approval_policy.strictest_approval(*place.settings.values())

@@ -117,7 +117,7 @@ class Files:
         versions = [
             {
                 "request": " ".join(version.request[:400].split())[:200],
-                "modified": version.at.timestamp(),
+                "modified": version.turn_started_at.timestamp(),
                 "size_bytes": version.size_bytes,
                 "was_sent": version.was_sent,
                 "checkpoint": version.checkpoint,
@@ -156,7 +156,7 @@ class Files:
             raise validation.MalformedError
         name = await self._service.save_table(key, handle, validation.PERSON, suffix)
         try:
-            async with self._service.queries.reading(key, name) as (info, pieces):
+            async with self._service.queries.open_file(key, name) as (info, pieces):
                 headers = {"Content-Type": "application/octet-stream"}
                 return await http_files.stream_file(request, info, pieces, headers=headers)
         finally:
@@ -169,11 +169,11 @@ class Files:
         queries, suffix = self._service.queries, request.query.get("suffix", "ipynb")
         match suffix:
             case "ipynb":
-                data = await queries.notebook(key)
+                data = await queries.export_notebook(key)
             case "py":
-                data = await queries.script(key)
+                data = await queries.export_script(key)
             case "html":
-                data = await queries.document(key, title or "Conversation")
+                data = await queries.export_page(key, title or "Conversation")
             case _:
                 raise validation.MalformedError
         headers = {
@@ -213,8 +213,8 @@ async def open_file(
         WorkspaceError: there is no such file.
     """
     key, name = parse_session_and_name(request)
-    reading = service.queries.reading(key, name, start=start, checkpoint=_checkpoint(request))
-    async with reading as content:
+    open_file = service.queries.open_file(key, name, start=start, checkpoint=_checkpoint(request))
+    async with open_file as content:
         yield content
 
 

@@ -117,7 +117,7 @@ class NotebookRuns:
 
     async def _read_file(self, progress: notebook_progress.NotebookProgress) -> bytes:
         source = values.SessionKey("web", thread=progress.thread)
-        async with self._service.queries.reading(source, progress.name) as (info, pieces):
+        async with self._service.queries.open_file(source, progress.name) as (info, pieces):
             if info.size_bytes > _MAX_NOTEBOOK_BYTES:
                 raise errors.FileTooLargeError(page_words.too_large(_MAX_NOTEBOOK_BYTES))
             return b"".join([piece async for piece in pieces])

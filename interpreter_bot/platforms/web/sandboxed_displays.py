@@ -167,7 +167,7 @@ class Displays:
         is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)
         if is_shown and _SHA256_PATTERN.fullmatch(sha256):
             data = self._hub.load_blob(sha256)
-            data = await self._service.queries.blob(sha256) if data is None else data
+            data = await self._service.queries.load_blob(sha256) if data is None else data
         if data is None:
             raise errors.FileMissingError(page_words.FILE_DELETED)
         yield values.FileInfo(sha256, len(data), 0), _single_piece(data)

@@ -109,7 +109,7 @@ class SessionActions:
         key = message.key
         await self._service.choose_model(key, message.model or None)
         self._hub.send_message(
-            "model", {"model": await self._service.queries.model(key)}, thread=key.thread
+            "model", {"model": await self._service.queries.find_model_title(key)}, thread=key.thread
         )
 
 
@@ -121,18 +121,18 @@ def prepare_read(
     Raises:
         BotError: the request is malformed.
     """
-    view = live_data_views.read_question(message.view) if message.code is None else None
+    table_request = live_data_views.parse_request(message.view) if message.code is None else None
 
     async def read() -> None:
         # Sent if the read raises an unexpected error.
         content = tab_contents.describe_problem(errors.BotError(page_words.NO_TABLE))
         try:
             result: pydantic.BaseModel
-            if view is None:
-                result = await service.queries.completions(message.key, message.code or "")
+            if table_request is None:
+                result = await service.queries.complete_code(message.key, message.code or "")
             else:
-                result = await service.queries.table(
-                    message.key, message.table, view, validation.PERSON
+                result = await service.queries.read_table(
+                    message.key, message.table, table_request, validation.PERSON
                 )
             content = result.model_dump(mode="json")
         except errors.BotError as error:

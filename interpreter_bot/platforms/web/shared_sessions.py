@@ -63,7 +63,7 @@ class SharedSessions:
             ],
             "has_earlier_turns": len(turns) > limit,
             "files": await command_panels.list_files(self._service, visit.key),
-            "expires": visit.until,
+            "expires": visit.expires_at,
             "can_continue": self._gate.has_token(request),
         }
         return web.json_response(document)

@@ -149,8 +149,8 @@ async def show_session(
     No other task runs between reading the hub and registering the tab, so no event is sent twice or
     left out.
     """
-    model = await service.queries.model(key)
-    files_notice = await service.queries.notice(key)
+    model = await service.queries.find_model_title(key)
+    files_notice = await service.queries.load_file_notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
         end_count = hub.end_count(key.thread)

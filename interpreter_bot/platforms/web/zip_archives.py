@@ -95,9 +95,9 @@ class ZipArchives:
         entry.compress_type = zipfile.ZIP_DEFLATED
         async with contextlib.AsyncExitStack() as stack:
             # The holes of a sparse file take no room in a workspace, but they do in an archive.
-            reading = self._service.queries.reading(key, info.name, may_be_sparse=False)
+            open_file = self._service.queries.open_file(key, info.name, may_be_sparse=False)
             try:
-                opened_info, pieces = await stack.enter_async_context(reading)
+                opened_info, pieces = await stack.enter_async_context(open_file)
             except errors.FileMissingError:
                 # Code deleted it meanwhile.
                 return ""

@@ -36,7 +36,7 @@ class World:
 
     async def link(self, person=ANNA):
         """Return the link that a person is sent."""
-        sentence = await self.logins.link(KEY, person, "jira")
+        sentence = await self.logins.create_link_sentence(KEY, person, "jira")
         return re.search(r"http://\S+", sentence)[0]
 
     async def log_in(self, person=ANNA, at_the_giver="anna"):
@@ -48,7 +48,7 @@ class World:
 
     async def call(self, person=ANNA):
         """Call a tool for a person."""
-        account = tool_logins.account(KEY, person.id, "jira")
+        account = tool_logins.make_account(KEY, person.id, "jira")
         await self.broker.find(KEY, account, "whoami")
         result = await self.broker.call(account, "whoami", {}, progress=None)
         return result["parts"][0]["text"]
@@ -97,7 +97,9 @@ def opening(tmp_path):
 
 async def accept(world, person=ANNA):
     """Let an administrator accept the tools that a person was offered."""
-    listing = await world.broker.fetch_listing("jira", tool_logins.account(KEY, person.id, "jira"))
+    listing = await world.broker.fetch_listing(
+        "jira", tool_logins.make_account(KEY, person.id, "jira")
+    )
     world.broker.definitions.accept("jira", listing.digest)
 
 
@@ -178,7 +180,7 @@ async def test_a_token_that_comes_after_a_stop_is_kept(opening):
         await world.log_in()
         world.giver.renewed.clear()
         world.giver.may_renew.clear()
-        account = tool_logins.account(KEY, ANNA.id, "jira")
+        account = tool_logins.make_account(KEY, ANNA.id, "jira")
         asking = asyncio.create_task(world.broker.logins.get_token(account))
         await world.giver.renewed.wait()
         asking.cancel()
@@ -196,7 +198,7 @@ async def test_what_was_learned_with_a_former_login_is_learned_anew(opening):
         world.server.tools = [tool_servers.make_tool("of_bert")]
         await world.log_in(at_the_giver="bert")
         listing = await world.broker.fetch_listing(
-            "jira", tool_logins.account(KEY, ANNA.id, "jira")
+            "jira", tool_logins.make_account(KEY, ANNA.id, "jira")
         )
         assert [*listing.tools] == ["of_bert"]
 
@@ -366,7 +368,7 @@ async def test_two_people_are_one_client(opening):
 async def test_what_is_kept_of_one_person_serves_no_other(opening):
     async with opening() as world:
         await world.log_in()
-        anna, bert = (tool_logins.account(KEY, one.id, "jira") for one in (ANNA, BERT))
+        anna, bert = (tool_logins.make_account(KEY, one.id, "jira") for one in (ANNA, BERT))
         await world.database.accounts.put(bert, await world.database.accounts.find(anna))
         with pytest.raises(errors.BotError):
             await world.call(BERT)
@@ -392,7 +394,7 @@ async def test_who_forgot_the_bot_is_registered_at_anew_by_the_next_link(opening
 
 async def test_whose_login_is_good_no_more_counts_as_logged_out(opening):
     async with opening() as world:
-        account = tool_logins.account(KEY, ANNA.id, "jira")
+        account = tool_logins.make_account(KEY, ANNA.id, "jira")
         await world.log_in()
         await accept(world)
         assert await world.broker.logins.has_login(account)

@@ -80,7 +80,7 @@ async def test_lists_show_titles_models_and_kernels(opened):
 async def test_files_are_read_in_pieces(opened):
     async with opened() as house:
         name = await house.service.put_file(KEY, attachment("a.bin", b"x" * 3_000_000))
-        async with house.service.queries.reading(KEY, name) as (info, chunks):
+        async with house.service.queries.open_file(KEY, name) as (info, chunks):
             size = sum([len(chunk) async for chunk in chunks])
     assert (info.size_bytes, size) == (3_000_000, 3_000_000)
 
@@ -94,7 +94,7 @@ async def test_a_notebook_holds_everything_and_is_valid(opened):
         await house.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
         await house.run("print('own')\n1/0")
         notebook = nbformat.reads(
-            (await house.service.queries.notebook(KEY)).decode(), as_version=4
+            (await house.service.queries.export_notebook(KEY)).decode(), as_version=4
         )
     nbformat.validate(notebook)
     kinds = [cell.cell_type for cell in notebook.cells]

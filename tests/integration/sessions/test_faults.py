@@ -111,7 +111,7 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opene
         is_describing.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("interpreter_bot.sessions.turn_inputs.describe", described)
+    monkeypatch.setattr("interpreter_bot.sessions.turn_inputs.describe_files", described)
     async with opened() as house:
         sent = (attachment("a.csv", b"a\n1\n"),)
         running = asyncio.create_task(house.ask("look", attachments=sent))
@@ -279,7 +279,7 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
     async with opened(*script, turn=settings.TurnLimits(seconds=4)) as house:
         reply = await house.ask("go")
         (turn,) = await house.service.queries.history(KEY)
-        book = await house.service.queries.notebook(KEY)
+        book = await house.service.queries.export_notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.record.status, turn.record.answer) == ("failed", model_words.out_of_time(4))
     assert turn.events[2] == events.TextAdded("Once upon")
@@ -389,21 +389,21 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
     async with opened(openai_server.text("Hi.")) as house:
         service = house.service
         services = service.services
-        assert await service.queries.model(KEY) == "scripted"
+        assert await service.queries.find_model_title(KEY) == "scripted"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 type(services.catalogue), "titles", property(lambda _: ("scripted", listed.title))
             )
             here = values.Scope("web")
             await service.choose(here, "model", "other")
-            assert await service.queries.model(KEY) == "other"
+            assert await service.queries.find_model_title(KEY) == "other"
             await service.choose(values.Scope("web", person="u1"), "model", "scripted")
-            assert await service.queries.model(KEY, person="u1") == "scripted"
+            assert await service.queries.find_model_title(KEY, person="u1") == "scripted"
             assert (await house.ask("hello")).end.status is Status.DONE
             asking_bob = await house.ask("hello", person=requests.Person("u2"))
             assert "There are: scripted" in asking_bob.end.sentence
         # One that is gone from the settings is no choice any more.
-        assert await service.queries.model(KEY) == "scripted"
+        assert await service.queries.find_model_title(KEY) == "scripted"
 
 
 async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened):

@@ -169,8 +169,8 @@ async def test_tables_are_read_alike_for_the_model_and_the_page(opened):
             await house.ask("What is it?", attachments=(attachment(name, data),))
             message = house.server.requests[-1].messages[-1]["content"]
             table = await house.service.files.open_table(KEY, name, ANNA)
-            wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 3]})
-            page = await house.service.queries.table(KEY, table.handle, wanted, ANNA)
+            wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 3]})
+            page = await house.service.queries.read_table(KEY, table.handle, wanted, ANNA)
             call = message[message.index("pandas.read_") :].splitlines()[0]
             ran = await house.run(f"import os; os.chdir('/mnt/data'); import pandas; print({call})")
             assert [words for words in told if words not in message] == [], name
@@ -214,8 +214,8 @@ async def test_what_is_left_out_of_a_table_is_said(opened):
             "open('l.csv', 'w').writelines(['a\\n', *['1\\n'] * 100_001])"
         )
         ragged = await house.service.files.open_table(KEY, "r.csv", ANNA)
-        wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 4]})
-        page = await house.service.queries.table(KEY, ragged.handle, wanted, ANNA)
+        wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 4]})
+        page = await house.service.queries.read_table(KEY, ragged.handle, wanted, ANNA)
         long = await house.service.files.open_table(KEY, "l.csv", ANNA)
     assert [row[1:] for row in page.rows[1:]] == [("3", "4", "5"), ("6", None, None)]
     assert ragged.notes == ("There are 2 columns, but more or fewer values in lines 3, 4.",)

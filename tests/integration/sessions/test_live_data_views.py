@@ -53,8 +53,8 @@ def looked():
     """Look into a table of a house: `page = await looked(house, table, search="x")`."""
 
     async def looked(house, table, **wanted):
-        question = live_data_views.read_question(wanted if "summaries" in wanted else ALL | wanted)
-        return await house.service.queries.table(KEY, table.handle, question, ANNA)
+        question = live_data_views.parse_request(wanted if "summaries" in wanted else ALL | wanted)
+        return await house.service.queries.read_table(KEY, table.handle, question, ANNA)
 
     return looked
 
@@ -90,19 +90,19 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
             assert (await looked(house, table, filters=filters)).match_count in (8, 9)
             with pytest.raises(errors.BotError, match="no date"):
                 await looked(house, table, filters=[[last, "≥", "soon"]])
-        found = await queries.completions(KEY, "print(frame['")
+        found = await queries.complete_code(KEY, "print(frame['")
         assert [option[0] for option in found.options] == ["n", "s", "t"]
-        found = await queries.completions(KEY, "frame.sort_values(b")
+        found = await queries.complete_code(KEY, "frame.sort_values(b")
         assert (found.typed, found.options[0]) == (1, ("by=", "property", ""))
         assert found.signature.label.startswith("sort_values(by, *, axis=0, ascending=True")
         # One that stands still is woken, but not again for the next key.
         (kernel,) = house.service.services.hosts.pool.kernels.values()
         await kernel.freeze()
-        assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
+        assert (await queries.complete_code(KEY, "fram")).options[0][0] == "frame"
         await kernel.freeze()
         queries._next_wake = time.monotonic() + 1000
         with pytest.raises(live_data_views.PythonBusyError):
-            await queries.completions(KEY, "fram")
+            await queries.complete_code(KEY, "fram")
         # A look is no cell of the person's.
         assert (await house.run("print(get_ipython().execution_count - count)")).contents("output")[
             0
@@ -133,7 +133,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
             "Evil('a').",
             "own.__class__.",
         ):
-            await house.service.queries.completions(KEY, code)
+            await house.service.queries.complete_code(KEY, code)
         await house.run(OBJECT)
         with pytest.raises(errors.BotError, match="unreadable answer"):
             await looked(house, hostile)
@@ -141,7 +141,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         with pytest.raises(live_data_views.TableGoneError):
             await looked(house, hostile)
         with pytest.raises(live_data_views.TableGoneError):
-            await house.service.queries.completions(KEY, "odd.")
+            await house.service.queries.complete_code(KEY, "odd.")
         assert not house.service.services.hosts.pool.kernels
 
 
@@ -177,7 +177,7 @@ display(large[0])
         await hosts.end_session(address, "It was let go.")
         for table in (named, unnamed):
             name = await house.service.save_table(KEY, table.handle, ANNA)
-            async with house.service.queries.reading(KEY, name) as (info, _):
+            async with house.service.queries.open_file(KEY, name) as (info, _):
                 assert info.size_bytes > 50
         # Nothing that people see of variables speaks of it.
         held = await hosts.variables(address)
@@ -188,7 +188,7 @@ display(large[0])
 async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     opened, looked, monkeypatch
 ):
-    monkeypatch.setattr(live_data_views, "START_SECONDS", 2.0)
+    monkeypatch.setattr(live_data_views, "MAX_START_SECONDS", 2.0)
     other = values.SessionKey("web", thread="other")
     groups = {
         "kernels": settings.Kernels(preload=(), spares=0, per_person=1),
@@ -211,6 +211,6 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
                 await look
         await house.service.stop(other)
         await running
-        monkeypatch.setattr(live_data_views, "START_SECONDS", 60.0)
+        monkeypatch.setattr(live_data_views, "MAX_START_SECONDS", 60.0)
         assert (await looked(house, table)).row_count == 40
         assert set(hosts.pool.kernels) == {address}

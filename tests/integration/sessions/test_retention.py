@@ -112,7 +112,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert thread == "t"
         assert "for 28 days. In 3 days its files" in warning
         assert "(1 MiB)" in warning
-        assert await keeper.house.service.queries.notice(KEY) == warning
+        assert await keeper.house.service.queries.load_file_notice(KEY) == warning
         await keeper.age(1.9, "t")
         assert await keeper.retention.apply() == 0
         assert await keeper.files("t") == ["f"]
@@ -121,10 +121,10 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert len(keeper.told) == 2
         assert await keeper.files("t") == []
         assert await keeper.files("young") == ["f"]
-        assert await keeper.house.service.queries.blob(digest) is None
+        assert await keeper.house.service.queries.load_blob(digest) is None
         # What was said stays.
         assert (await keeper.house.service.queries.history(KEY))[1].events == turn.events
-        gone = await keeper.house.service.queries.notice(KEY)
+        gone = await keeper.house.service.queries.load_file_notice(KEY)
         assert gone == keeper.told[1][1]
         assert "deleted: nobody had used it for 31 days. Messages stay." in gone
         reply = await keeper.house.ask("and now?")
@@ -132,7 +132,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert gone in str(keeper.house.server.requests[0].messages)
         again = await keeper.house.run("pass")
         assert again.contents("announcement") == []
-        assert await keeper.house.service.queries.notice(KEY) == ""
+        assert await keeper.house.service.queries.load_file_notice(KEY) == ""
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ async def test_any_use_refutes_a_warning(opened_keeper, use):
             await keeper.services.hosts.pool.release(values.format_key(KEY))
         else:
             await keeper.house.service.put_file(KEY, attachment("new.csv", b"1"))
-        assert await keeper.house.service.queries.notice(KEY) == ""
+        assert await keeper.house.service.queries.load_file_notice(KEY) == ""
         # As old as before: only that it was used stands between it and its end.
         await keeper.age(31, "t")
         assert await keeper.retention.apply() == 0
@@ -202,7 +202,7 @@ async def test_a_deletion_cut_short_is_finished_without_a_word(opened_keeper):
         assert keeper.told == []
         assert await keeper.files("a") == []
         assert await keeper.files("b") == ["f", "new"]
-        assert await keeper.house.service.queries.notice(key("a")) == "They were deleted."
+        assert await keeper.house.service.queries.load_file_notice(key("a")) == "They were deleted."
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
         )
         assert await keeper.retention.apply() == 0
         assert keeper.told == []
-        assert await keeper.house.service.queries.notice(KEY) == "They were deleted."
+        assert await keeper.house.service.queries.load_file_notice(KEY) == "They were deleted."
         assert (await keeper.house.run("1")).contents("announcement") == ["They were deleted."]
 
 
@@ -229,7 +229,7 @@ async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_kee
         with pytest.raises(asyncio.CancelledError):
             await job
         assert await keeper.files("t") == []
-        assert "were deleted" in await keeper.house.service.queries.notice(KEY)
+        assert "were deleted" in await keeper.house.service.queries.load_file_notice(KEY)
 
 
 async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
@@ -249,7 +249,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
         await arrived.wait()
         # It is known to be used by now; only the upload itself speaks against it.
         assert not await service.delete_files(await keeper.session("early"), "Deleted.")
-        assert await service.queries.notice(key("early")) == ""
+        assert await service.queries.load_file_notice(key("early")) == ""
         go_on.set()
         await sending
         assert await keeper.files("early") == ["f", "new"]
@@ -285,7 +285,7 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
         keeper.house.service.notify_through("web", fail)
         for _ in range(2):
             assert await keeper.retention.apply() == 0
-            assert await keeper.house.service.queries.notice(KEY) == ""
+            assert await keeper.house.service.queries.load_file_notice(KEY) == ""
             await keeper.age(4, "t")
         keeper.house.service.notify_through("web", keeper._tell)
         assert await keeper.retention.apply() == 0

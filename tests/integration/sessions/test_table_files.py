@@ -57,8 +57,8 @@ async def _opened(house, name):
 
 
 async def _page(house, opened):
-    wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 2]})
-    return await house.service.queries.table(KEY, opened.handle, wanted, ANNA)
+    wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 2]})
+    return await house.service.queries.read_table(KEY, opened.handle, wanted, ANNA)
 
 
 @pytest.mark.slow

@@ -130,14 +130,17 @@ async def test_nothing_is_called_that_may_not_be(opened, jira, tmp_path):
         again = replies.Reply(approvals=["session"])
         await house.run("jira.delete(id='4')\njira.delete(id='5')", again)
         assert len(again.contents("approve")) == 1
-        (listed,) = await house.service.queries.tools(
+        (listed,) = await house.service.queries.list_tools(
             values.SessionKey("web", thread="t"), requests.Person("u1")
         )
-        assert (listed.asked, listed.allowed) == (("delete", "search_issues"), ("delete",))
-        (listed,) = await house.service.queries.tools(
+        assert (listed.functions_with_approval, listed.granted_functions) == (
+            ("delete", "search_issues"),
+            ("delete",),
+        )
+        (listed,) = await house.service.queries.list_tools(
             values.SessionKey("web", thread="t"), requests.Person("u2")
         )
-        assert listed.allowed == (), "what one allowed is not another's"
+        assert listed.granted_functions == (), "what one allowed is not another's"
         assert plain(reply) == (
             "list {}\ndelete {'id': '1'}\n"
             "The call to jira's tool delete was not approved.\n"

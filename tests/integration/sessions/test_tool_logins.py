@@ -70,7 +70,9 @@ async def log_in(giver, address, at_the_giver):
 async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(opened):
     async with _world(opened) as (giver, house):
         broker = house.service.services.tools
-        first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
+        first = await house.service.logins.create_link_sentence(
+            KEY, requests.Person("u1", "Anna"), "jira"
+        )
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         # The first login told what there is to be accepted.
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
@@ -95,7 +97,7 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
             assert name in said(await house.run(CALL, person=person))
 
         listed = [
-            (await house.service.queries.tools(KEY, requests.Person(one)))[0].is_logged_in
+            (await house.service.queries.list_tools(KEY, requests.Person(one)))[0].is_logged_in
             for one in ("u1", "u2", "u3")
         ]
         assert listed == [True, True, False]
@@ -123,7 +125,7 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
     async with _world(opened) as (giver, house):
         broker = house.service.services.tools
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
-            told = await house.service.logins.link(KEY, person, "jira")
+            told = await house.service.logins.create_link_sentence(KEY, person, "jira")
             await log_in(giver, re.search(r"http://\S+", told)[0], name)
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         assert "anna" in said(await house.run(LEFT))
@@ -142,7 +144,9 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
 async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
     async with _world(opened) as (giver, house):
         calendar, broker = test_scheduled_turns.Calendar(house), house.service.services.tools
-        first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
+        first = await house.service.logins.create_link_sentence(
+            KEY, requests.Person("u1", "Anna"), "jira"
+        )
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         await house.run(CALL)
@@ -158,8 +162,8 @@ async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
 
 async def test_nobody_logs_in_where_no_page_is_served(opened):
     async with _world(opened) as (_, house):
-        house.service.logins.serve_at("")
+        house.service.logins.set_page_address("")
         with pytest.raises(errors.BotError, match="does not serve the login page"):
-            await house.service.logins.link(KEY, BERT, "jira")
+            await house.service.logins.create_link_sentence(KEY, BERT, "jira")
         with pytest.raises(errors.BotError, match="no tool server 'other'"):
-            await house.service.logins.link(KEY, BERT, "other")
+            await house.service.logins.create_link_sentence(KEY, BERT, "other")

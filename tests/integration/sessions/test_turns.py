@@ -503,7 +503,7 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
         tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
         names = [await house.service.save_table(KEY, table.handle, ANNA) for table in tables[:2]]
         again = await house.service.save_table(KEY, tables[0].handle, ANNA)
-        async with house.service.queries.reading(KEY, names[0]) as (_, chunks):
+        async with house.service.queries.open_file(KEY, names[0]) as (_, chunks):
             content = b"".join([chunk async for chunk in chunks])
         with pytest.raises(errors.BotError, match="no longer there"):
             await house.service.save_table(KEY, "t0", ANNA)

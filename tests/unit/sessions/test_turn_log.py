@@ -92,11 +92,11 @@ def test_private_notices_are_no_part_of_the_answer():
 
 def test_a_growing_share_is_the_same_wait():
     log = log_of(events.ProgressChanged("Downloading", 0.1))
-    began = log.since
+    began = log.activity_start
     log.apply(events.ProgressChanged("Downloading", 0.2))
-    assert log.since == began
+    assert log.activity_start == began
     log.apply(events.ProgressChanged(""))
-    assert log.since > began
+    assert log.activity_start > began
 
 
 def test_a_request_waits_until_it_has_its_lane():

@@ -35,7 +35,7 @@ def session_of(pool, audience, **limits):
         *(local_host.LocalHost(pool), "key"),
         limits=settings.Limits(**limits),
         reply=audience,
-        asking=audience.questions,
+        all_questions=audience.questions,
         on_installation=lambda *_: pytest.fail("nothing is installed here"),
     )
 

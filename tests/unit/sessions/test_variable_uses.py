@@ -29,7 +29,7 @@ def _ran(*codes):
 
 
 def _found(*codes, names=("x", "f", "np")):
-    uses = variable_uses.find(_ran(*codes), names)
+    uses = variable_uses.find_uses(_ran(*codes), names)
     return {name: [(one.turn_id, one.is_assignment) for one in all_] for name, all_ in uses.items()}
 
 
@@ -37,7 +37,7 @@ def test_makers_and_readers_are_told_apart_the_latest_first():
     assert _found("x = 1\ny = 2", "print(x)", "x += 1", "y") == {
         "x": [(3, True), (2, False), (1, True)]
     }
-    (use,) = variable_uses.find(_ran("\n  \nx = [\n1]"), {"x"})["x"]
+    (use,) = variable_uses.find_uses(_ran("\n  \nx = [\n1]"), {"x"})["x"]
     assert use.line == "x = ["
 
 
@@ -91,13 +91,13 @@ def test_so_much_code_is_looked_at_and_so_many_cells_are_named():
     ],
 )
 def test_names_of_the_top_level_are_found(code, names):
-    assert variable_uses.assigned(code) == names
+    assert variable_uses.find_assigned_names(code) == names
 
 
 def test_the_latest_cell_that_made_a_name_counts_and_the_order_is_that_of_running():
     codes = ["c = 3", "a = 2", "b = a = 1", "c = 0"]
-    assert variable_uses.latest_assignments(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
-    assert variable_uses.latest_assignments(codes, ["d"]) == ()
+    assert variable_uses.find_latest_assignments(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
+    assert variable_uses.find_latest_assignments(codes, ["d"]) == ()
 
 
 CELLS = (
@@ -117,7 +117,7 @@ CELLS = (
 
 
 def test_the_cells_that_an_answer_needs_are_those_that_give_or_change_what_it_reads():
-    needed = variable_uses.needed_cells(CELLS[::-1], 1)
+    needed = variable_uses.find_needed_cells(CELLS[::-1], 1)
     assert [cell for cell in CELLS if cell not in needed] == [
         "print(raw.x)",
         "open('a.txt', 'w').write('unrelated')",
@@ -127,5 +127,8 @@ def test_the_cells_that_an_answer_needs_are_those_that_give_or_change_what_it_re
 
 
 def test_a_cell_that_cannot_be_read_is_needed_only_as_the_latest():
-    assert variable_uses.needed_cells(("!ls", "x = 1", "y = (", "x = 2"), 1) == ("!ls",)
-    assert variable_uses.needed_cells(("print(x)", "y = (", "x = 2"), 1) == ("x = 2", "print(x)")
+    assert variable_uses.find_needed_cells(("!ls", "x = 1", "y = (", "x = 2"), 1) == ("!ls",)
+    assert variable_uses.find_needed_cells(("print(x)", "y = (", "x = 2"), 1) == (
+        "x = 2",
+        "print(x)",
+    )
