@@ -282,7 +282,7 @@ async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsi
         return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=HOSTILE_TEXT)
 
     async def fire(bot):
-        (schedule,) = await bot.services.database.schedules.all(limit=9)
+        (schedule,) = await bot.services.database.schedules.list_all(limit=9)
         bot.schedules.now = lambda: schedule.due
         await bot.schedules.fire()
         await bot.schedules.close()
