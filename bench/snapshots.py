@@ -122,7 +122,7 @@ async def _measure_odd_objects() -> metrics.Measure:
         await measured_bots.execute(await pool.take("odd"), snapshot_edge_cases.CODE)
         await _time_save(pool, "odd")
         await _time_restore(pool, "odd", "Plain")
-        snapshot = pool.kernels["odd"].restored
+        snapshot = pool.kernels["odd"].restored_variables
     assert snapshot is not None, "nothing came back"
     losses = {name: reason for name, reason in snapshot.lost if name in snapshot_edge_cases.NAMES}
     object_count = len(snapshot_edge_cases.NAMES)
