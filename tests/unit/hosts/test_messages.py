@@ -72,9 +72,20 @@ def test_a_notice_replaces_an_output_that_is_too_long():
     assert isinstance(messages.unpack(messages.pack(big)), values.Notice)
 
 
-def _framed(header, rest=b""):
+def _frame(header, rest=b""):
     data = json.dumps(header).encode()
     return struct.pack("<I", len(data)) + data + rest
+
+
+def _frame_text(part_sizes, rest=b"", **fields):
+    fields = {"stream": "stdout"} | fields
+    return _frame({"type": "text", "part_sizes": part_sizes, "fields": fields}, rest)
+
+
+def test_the_frames_of_these_tests_are_valid_but_for_their_faults():
+    event = values.Text("stdout", "four")
+    assert messages.unpack(_frame_text({}, text="four")) == event
+    assert messages.unpack(_frame_text({"text": 4}, b"four")) == event
 
 
 @pytest.mark.parametrize(
@@ -83,16 +94,16 @@ def _framed(header, rest=b""):
         b"",
         b"\0\0",
         struct.pack("<I", 2**32 - 1) + b"{}",
-        _framed([]),
-        _framed({"type": "end"}),
-        _framed({"type": "nothing", "apart": {}, "fields": {}}),
-        _framed({"type": "text", "apart": {}, "fields": {"stream": "stdin", "text": ""}}),
-        _framed({"type": "text", "apart": {}, "fields": {"stream": "stdout", "text": 1}}),
-        _framed({"type": "text", "apart": {"text": 5}, "fields": {"stream": "stdout"}}, b"four"),
-        _framed({"type": "text", "apart": {"text": -1}, "fields": {"stream": "stdout"}}, b"x"),
-        _framed({"type": "text", "apart": {"text": 1}, "fields": {"stream": "stdout"}}, b"\xff"),
-        _framed({"type": "notice", "apart": {}, "fields": {"text": ""}}, b"more"),
-        _framed({"type": "notice", "apart": [], "fields": {"text": ""}}),
+        _frame([]),
+        _frame({"type": "text"}),
+        _frame({"type": "nothing", "part_sizes": {}, "fields": {}}),
+        _frame_text({}, stream="stdin", text=""),
+        _frame_text({}, text=1),
+        _frame_text({"text": 5}, b"four"),
+        _frame_text({"text": -1}, b"x"),
+        _frame_text({"text": 1}, b"\xff"),
+        _frame_text({}, b"more", text=""),
+        _frame_text([], text=""),
         struct.pack("<I", 200_000) + b"[" * 200_000,
     ],
 )

@@ -117,16 +117,14 @@ async def _carrying(host, is_current=_yes):
     return task, doors
 
 
+# Each has one fault, so it starts from a message that is valid.
+CONNECTION = json.loads(messages.encode(messages.DoorConnection(0, "x")))
 HOSTILE = [
     *(
-        json.dumps({"type": "DoorConnection", "fields": fields})
-        for fields in (
-            {"door": 5, "stream": "x"},
-            {"door": -1, "stream": "x"},
-            {"door": "0", "stream": "x"},
-            {"door": 0},
-        )
+        json.dumps(CONNECTION | {"fields": CONNECTION["fields"] | fault})
+        for fault in ({"door": 5}, {"door": -1}, {"door": "0"}, {"door": None})
     ),
+    json.dumps(CONNECTION | {"fields": {"door": 0}}),
     messages.encode(messages.Draining()),
     OPENED,
     "[]",
