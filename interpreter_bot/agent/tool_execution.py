@@ -60,7 +60,7 @@ class RepetitionDetector:
     Attributes:
         refusals: refused repeats of the same code, in a row.
         failures: executions that failed with the same error, in a row.
-        misreadings: calls that could not be read, in a row.
+        unreadable_calls: calls that could not be read, in a row.
         setbacks: steps in a row without progress, of any kind.
         has_succeeded: some code has run without an error.
     """

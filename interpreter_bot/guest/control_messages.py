@@ -127,8 +127,8 @@ class ServerReady(Message):
     """To the bot: kernels can be forked.
 
     Attributes:
-        python: version of the kernels' Python.
-        missing: why modules could not be preloaded, by their names.
+        python_version: version of the kernels' Python.
+        preload_errors: why modules could not be preloaded, by their names.
         shared_id_reason: why sessions without namespaces have the bot's user id; empty if they
             have their own.
         doors_refusal: why sessions without namespaces cannot have doors; empty if they can.

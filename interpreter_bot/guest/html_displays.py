@@ -74,7 +74,7 @@ _printed_sentences: set[str] = set()
 
 
 class TitleFormatter(formatters.BaseFormatter):
-    """An IPython formatter for `TITLE`."""
+    """An IPython formatter for `TITLE_MIME`."""
 
     format_type = formatters.Unicode(TITLE_MIME)
     print_method = formatters.ObjectName("_repr_interpreter_bot_title_")

@@ -111,7 +111,7 @@ class _GuestSession(sessions.Session):
         printer: source of printed text.
         request: the request to which displays of all threads belong; None between executions.
         bot_thread: the thread that runs the bot's own code, whose displays are sent directly.
-        displays_left: number of displays that may still be sent; the bot checks again.
+        remaining_displays: number of displays that may still be sent; the bot checks again.
         queued_displays: displays since the last execution.
         figure_hashes: hashes of pictures of figures that the execution has shown.
     """

@@ -88,20 +88,20 @@ def draw_histograms(axes: Any, traces: Traces, mode: str) -> None:
         (trace, colour, read_values(trace.get("y" if is_horizontal else "x")))
         for trace, colour in traces
     ]
-    if any(isinstance(trace, str) for *_, column in columns for trace in column):
+    if any(isinstance(value, str) for *_, column in columns for value in column):
         counted_traces = []
         for trace, colour, column in columns:
             categories = dict.fromkeys(column)
             counts: dict[str, Any] = {
                 "x": list(categories),
-                "y": [column.count(trace) for trace in categories],
+                "y": [column.count(category) for category in categories],
             }
             if is_horizontal:
                 counts = {"x": counts["y"], "y": counts["x"], "orientation": "h"}
             counted_traces.append(({"name": trace.get("name")} | counts, colour))
         draw_bars(axes, counted_traces, mode or "stack")
         return
-    present_values = [[trace for trace in column if trace is not None] for *_, column in columns]
+    present_values = [[value for value in column if value is not None] for *_, column in columns]
     bin_count = traces[0][0].get("nbinsx") or traces[0][0].get("nbinsy")
     largest = max(map(len, present_values))
     axes.hist(

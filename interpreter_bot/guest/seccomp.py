@@ -381,7 +381,7 @@ def _rules_without_namespaces(column: int, *, has_doors: bool, has_network: bool
 
 
 def _pinned_descriptor_rules() -> dict[_CallNumbers, bytes]:
-    """Keep `PINNED` descriptors open and in place: paths of the session lead through them."""
+    """Keep `PINNED_DESCRIPTORS` open and in place: paths of the session lead through them."""
     load_first, load_second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
     lowest, highest = PINNED_DESCRIPTORS[0], PINNED_DESCRIPTORS[-1]
     keep_inheritable = load_second + _if_equal(_F_SETFD, _IGNORE) + _ALLOW

@@ -96,9 +96,9 @@ class Manifest:
     Attributes:
         problem: why no variable was saved; empty if any was.
         is_disk_full: whether the problem is a full disk.
-        kept: names of saved variables.
-        lost: reasons by names of lost variables.
-        partly: lost parts by names of partly saved variables.
+        kept_names: names of saved variables.
+        loss_reasons: reasons by names of lost variables.
+        missing_parts: lost parts by names of partly saved variables.
         blobs: sizes of needed large buffers by digest.
     """
 

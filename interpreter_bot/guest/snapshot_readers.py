@@ -71,7 +71,7 @@ class SnapshotReader:
     the session still uses.
 
     Attributes:
-        failed: names of variables that could not be restored, with reasons.
+        failures: names of variables that could not be restored, with reasons.
     """
 
     def __init__(

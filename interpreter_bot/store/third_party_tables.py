@@ -40,7 +40,7 @@ class LibraryTables:
 
     Attributes:
         engine: for the library.
-        encrypted: how many rows in clear, or with an older key, were encrypted so far.
+        encrypted_count: how many rows in clear, or with an older key, were encrypted so far.
     """
 
     def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:

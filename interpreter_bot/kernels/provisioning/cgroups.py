@@ -590,7 +590,7 @@ def _mounted_path(path: str, root: str, mount_point: str) -> str | None:
 def claim(group: str, controllers: Iterable[str]) -> str:
     """Enable controllers for children of this process's cgroup, of version 2.
 
-    If needed, its processes move into the child `MAIN` first.
+    If needed, its processes move into the child `MAIN_GROUP_NAME` first.
 
     Returns:
         The directory to create cgroups in.

@@ -214,10 +214,10 @@ class _Conversation:
 
     Attributes:
         system: the system messages, as one text.
-        earlier: messages that were answered.
-        question: the person's messages since.
-        id: digest of all messages, and of whose they are; `former_id` is that of the request that
-            was answered last, or empty.
+        earlier_messages: messages that were answered.
+        question_messages: the person's messages since.
+        id: digest of all messages and of the person.
+        previous_id: that digest of the request that was answered last; empty if there is none.
     """
 
     system: str

@@ -50,7 +50,7 @@ class Thread:
     Attributes:
         before: people's messages since the bot's last one, without the request itself.
         people: everybody who wrote in it.
-        with_files: people's messages with files, before the request.
+        messages_with_files: people's messages with files, before the request.
         joined_at: timestamp of the first message that mentions the bot, or is its own; empty if
             there is none, or it is unknown.
         is_whole: all of it was read; otherwise it holds what this process received.

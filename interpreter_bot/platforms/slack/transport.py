@@ -71,7 +71,7 @@ class LiveAnswer:
         title: of a session that begins with the answer.
         open_streams: by the timestamps of their messages.
         picture_ids: Slack's ids of the pictures that were uploaded.
-        staged: files that were uploaded and not shared yet, as Slack wants them described.
+        staged_files: files that were uploaded and not shared yet, as Slack wants them described.
         unconfirmed_files: ids of files that were shared and not seen yet, by the nonce of their
             post.
     """
