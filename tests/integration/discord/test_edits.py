@@ -1,9 +1,12 @@
 """Somebody changes, or deletes, a message that was a request."""
 
 import asyncio
+import time
+import types
 
 import pytest
 
+from interpreter_bot.platforms.chat import inbox
 from tests.integration.discord import conftest, steps
 
 
@@ -37,6 +40,20 @@ async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect
         await until(lambda: thread.bot_messages[0].content == "You said: quick")
         await steps.wait_for_answers(thread)
     assert len(thread.bot_messages) == 1
+
+
+async def test_an_edit_of_an_old_message_is_not_answered(discord_server, lab, connect, monkeypatch):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as service:
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.wait_for_thread(channel)
+        await steps.wait_for_answers(thread)
+        later = types.SimpleNamespace(time=lambda: time.time() + 400)
+        monkeypatch.setattr(inbox, "time", later)
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        discord_server.say(alice, thread, "three")
+        await steps.wait_for_answers(thread, 2)
+    assert [request.text for request in service.handled_requests] == ["one", "three"]
 
 
 async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):

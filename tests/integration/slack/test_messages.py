@@ -1,10 +1,13 @@
 """Messages besides mentions: direct ones, files, edits, code in them, commands in them."""
 
 import asyncio
+import time
+import types
 
 import pytest
 
 from interpreter_bot import settings, values
+from interpreter_bot.platforms.chat import inbox
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connect_platform, recent_text
@@ -197,6 +200,17 @@ async def test_unfurls_are_not_answered(slack, service, app):
     following = slack.say("U1", "C1", "<@UBOT> two")
     await slack.until(lambda: slack.answers("C1", following))
     assert [request.text for request in service.requests] == ["one", "two"]
+
+
+async def test_an_edit_of_an_old_message_is_not_answered(slack, service, app, monkeypatch):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: service.ends)
+    later = types.SimpleNamespace(time=lambda: time.time() + 400)
+    monkeypatch.setattr(inbox, "time", later)
+    slack.edit("C1", ts, "<@UBOT> two")
+    following = slack.say("U1", "C1", "<@UBOT> three")
+    await slack.until(lambda: slack.answers("C1", following))
+    assert [request.text for request in service.requests] == ["one", "three"]
 
 
 async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, app):
