@@ -35,7 +35,7 @@ _MAX_CUT_REPLIES: Final = 3
 _MAX_EQUAL_FAILURES: Final = 4
 _MAX_SETBACKS: Final = 8
 _MAX_EMPTY_REPLIES: Final = 3
-_MAX_REFUSALS: Final = 2
+_MAX_REPETITION_REFUSALS: Final = 2
 _MAX_CALLS_AT_ONCE: Final = 8
 
 _CONTINUE_NOTE: Final = chat_messages.Note(
@@ -223,7 +223,7 @@ class _Turn:
                     await self._spec.add_steering_messages()
                 reply = await self._ask_model()
                 if self._is_answer(reply):
-                    if await self._is_grounded():
+                    if await self._accept_or_object():
                         return self.make_outcome(OutcomeKind.ANSWERED)
                     continue
                 await self._run_calls(reply.calls)
@@ -250,7 +250,7 @@ class _Turn:
             _TurnEndedError: the turn cannot continue.
             ModelError: the model could not be used.
         """
-        must_answer = self._repetition_detector.refusals >= _MAX_REFUSALS
+        must_answer = self._repetition_detector.refusals >= _MAX_REPETITION_REFUSALS
         if must_answer and not self._repetition_detector.has_succeeded:
             # Without any output to answer from, the model would invent an answer.
             raise _TurnEndedError(
@@ -295,7 +295,7 @@ class _Turn:
         self._transcript.add_note(_EMPTY_REPLY_NOTE)
         return False
 
-    async def _is_grounded(self) -> bool:
+    async def _accept_or_object(self) -> bool:
         """Return whether an answer is final; if it claims missing files, object to it once."""
         text = "".join(self._texts)
         self._missing_files = await self._find_missing_files(text)

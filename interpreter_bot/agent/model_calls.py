@@ -97,8 +97,8 @@ class ModelCall:
             setbacks: steps in a row without progress, which raise the temperature.
 
         Raises:
-            ModelError: the model could not be used. After an `IncompleteReplyError`, the reply is
-                returned with `is_cut`.
+            ModelError: the model could not be used. An `IncompleteReplyError` is not
+                raised: the partial reply is returned with `is_cut` set.
         """
         schema_tokens = sum(context_windows.estimate_text_tokens(f"{tool}") for tool in self._tools)
         self._fixed_tokens = context_windows.estimate_text_tokens(system) + schema_tokens
@@ -148,7 +148,7 @@ class ModelCall:
         except model_errors.IncompleteReplyError as error:
             reply, is_cut = error.partial, True
         except (asyncio.CancelledError, model_errors.ModelError) as error:
-            # A filter may also refuse in the middle of a reply.
+            # A content filter may stop a reply halfway; the part that arrived is charged.
             if self._output_tokens or isinstance(error, asyncio.CancelledError):
                 self._charge(values.Usage(estimate, self._output_tokens, is_estimated=True))
             raise
@@ -170,7 +170,7 @@ class ModelCall:
         return max(window - estimate, window // 8)
 
     def _choose_temperature(self, setbacks: int) -> float | None:
-        """Raise the temperature after setbacks, as at 0 a model repeats its failing code."""
+        """Raise the temperature after setbacks, because at 0 a model repeats failed code."""
         if not setbacks:
             return self._model.temperature
         return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _MAX_TEMPERATURE)
@@ -260,7 +260,7 @@ async def write_short_text(
 def _usage_or_estimate(
     reply: chat_messages.ModelReply, estimated_input_tokens: int, estimated_output_tokens: int
 ) -> values.Usage:
-    """Return the usage that the server reported; an estimate if it reported none, or zero.
+    """Return the usage that the server reported; if it reported none, or zero tokens, an estimate.
 
     Args:
         reply: the reply.

@@ -18,7 +18,7 @@ _OFTEN_IMPORTED: Final = (
     *("geopandas", "lightgbm", "moviepy", "nltk", "opencv-python", "prophet", "spacy"),
     *("tensorflow", "torch", "transformers", "xgboost"),
 )
-# Packages that only displays use.
+# Packages that serve only to draw displays.
 _NOT_FOR_CODE: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
 _FONT_PACKAGE_PREFIX: Final = "fontpkg-"
 _NO_DOWNLOADS_OR_INSTALLATION: Final = "nothing can be downloaded or installed."
@@ -90,7 +90,8 @@ def build_system_prompt(
         can_install: whether code can have packages installed.
         channel_packages: packages that the channel has in addition, as requirements.
         reach: what code may reach outside the sandbox.
-        sandbox_level: how code is isolated; some of Python is different in ordinary containers.
+        sandbox_level: how code is isolated; in an ordinary container some features of Python are
+            missing.
         skills: the catalogue of the operator's skills.
         tools: the list of functions of other systems that code can call.
         place: text about the channel, from `describe_place`.

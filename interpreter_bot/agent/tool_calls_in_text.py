@@ -195,7 +195,7 @@ class Parser:
         while self._text and has_moved:
             match self._state:
                 case _State.TEXT:
-                    has_moved = self._parse_text(is_end=is_end)
+                    has_moved = self._parse_text(is_last=is_end)
                 case _State.THOUGHT:
                     has_moved = self._parse_thought()
                 case _State.HEADER:
@@ -203,7 +203,7 @@ class Parser:
                 case _State.CALL:
                     self._pending.append(self._consume(len(self._text)))
                 case _:
-                    has_moved = self._parse_block(is_end=is_end)
+                    has_moved = self._parse_block(is_last=is_end)
 
     def _consume(self, length: int) -> str:
         text, self._text = self._text[:length], self._text[length:]
@@ -211,10 +211,10 @@ class Parser:
 
     # Text
 
-    def _parse_text(self, *, is_end: bool) -> bool:
+    def _parse_text(self, *, is_last: bool) -> bool:
         """Parse words up to the next special character; return False to wait for more text."""
         if self._is_line_start and self._open_backticks == 0:
-            has_moved = self._parse_line_start(is_end=is_end)
+            has_moved = self._parse_line_start(is_last=is_last)
             if has_moved is not None:
                 return has_moved
         special = _SPECIAL_CHARACTER.search(self._text)
@@ -226,26 +226,30 @@ class Parser:
             self._is_line_start, self._open_backticks = True, 0
             return True
         if self._text[0] == "`":
-            run = len(self._text) - len(self._text.lstrip("`"))
-            if run == len(self._text) and not is_end:
+            backtick_count = len(self._text) - len(self._text.lstrip("`"))
+            if backtick_count == len(self._text) and not is_last:
                 return False
-            self._add_words(self._consume(run))
-            self._open_backticks = 0 if self._open_backticks == run else self._open_backticks or run
+            self._add_words(self._consume(backtick_count))
+            self._open_backticks = (
+                0
+                if self._open_backticks == backtick_count
+                else self._open_backticks or backtick_count
+            )
             return True
         if not self._open_backticks and (tag := _TAG.match(self._text)):
             self._take_tag(self._consume(tag.end()))
             return True
         is_begun = _PARTIAL_TAG.match(self._text) and len(self._text) < _MAX_TAG_CHARACTERS
-        if is_begun and not self._open_backticks and not is_end:
+        if is_begun and not self._open_backticks and not is_last:
             return False
         self._add_words(self._consume(1))
         return True
 
-    def _parse_line_start(self, *, is_end: bool) -> bool | None:
+    def _parse_line_start(self, *, is_last: bool) -> bool | None:
         """Parse the start of a line; return None if only words follow, False to wait for more."""
         line, line_end, _ = self._text.partition("\n")
         stripped = line.lstrip(" \t\r")
-        is_partial = not line_end and not is_end
+        is_partial = not line_end and not is_last
         if not stripped:
             if is_partial:
                 return False
@@ -261,7 +265,7 @@ class Parser:
             if is_call:
                 self._begin_call("")
                 return True
-            if is_call is None and not is_end:
+            if is_call is None and not is_last:
                 return False
         self._is_line_start = False
         if indent := len(line) - len(stripped):
@@ -377,11 +381,11 @@ class Parser:
             self._state = _State.OTHER
             self._pieces.append(Words(line))
 
-    def _parse_block(self, *, is_end: bool) -> bool:
+    def _parse_block(self, *, is_last: bool) -> bool:
         line, line_end, _ = self._text.partition("\n")
         line += line_end
         if self._is_line_start:
-            if not line_end and not is_end and _may_be_closing(line):
+            if not line_end and not is_last and _may_be_closing(line):
                 return False
             closing = _CLOSING.match(line)
             if closing and closing[1].startswith(self._fence) and self._close_block(line):

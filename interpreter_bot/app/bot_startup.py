@@ -58,11 +58,12 @@ async def open_service(
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
-        secrets: the variables that rules of `egress` name; by default `environment`.
+        secrets: values of the variables that `egress` rules name; taken from `environment` by
+            default.
         is_ephemeral: no file and no database outlive the service.
         kernels_outlive_bot: see `execution_startup.open_hosts`.
-        broker: lets code reach the outside, if it is open already.
-        bot: the active bot for which it is opened; None for a process beside the bot.
+        broker: lets code reach the outside; None if it is still to be opened.
+        bot: the active bot that the service belongs to; None in another process, such as a command.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.

@@ -62,7 +62,8 @@ def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[
     for path in directory.iterdir():
         # Another process may use the same directory, but keeps no file for so long.
         if path.is_dir() and time.time() - path.stat().st_mtime > _MAX_SPOOL_AGE_SECONDS:
-            # Python 3.11 recurses. Only hostile code nests directories too deeply; these stay.
+            # `rmtree` recurses in Python 3.11, so directories that hostile code nested too deeply
+            # stay.
             with contextlib.suppress(RecursionError):
                 shutil.rmtree(path, ignore_errors=True)
     if not is_default:
@@ -86,7 +87,7 @@ async def open_conversations(
     is_ephemeral: bool = False,
     bot: active_bot.ActiveBot | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
-    """Open everything that platforms need beside kernels; see `bot_startup`.
+    """Open everything that platforms need besides kernels; see `bot_startup`.
 
     Args:
         config: the settings in effect.
@@ -122,7 +123,7 @@ async def open_conversations(
             is_chosen=not notice,
         )
         skills = await _load_skills(config, is_ephemeral=is_ephemeral)
-        # Nothing can decrypt secrets after the process if their key is not stored.
+        # An ephemeral service stores no key, so its secrets are unreadable once the process ends.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
         tools_context = execution_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(tools_context)
@@ -172,7 +173,8 @@ async def _load_skills(
 ) -> accepted_skills.AcceptedSkills:
     skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
     if not is_ephemeral:
-        # An ephemeral service may have other settings than the bot, whose skills must not change.
+        # An ephemeral service may have other settings than the bot. It must not change the bot's
+        # copies of skills.
         await asyncio.to_thread(skills.refresh)
     return skills
 
@@ -228,7 +230,7 @@ async def _open_catalogue(
 async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
     """Open models before the first question, but after pages have shown what people missed.
 
-    It blocks the event loop most of the time, for half as long as a start takes.
+    Opening blocks the event loop for half as long as a start takes.
     """
     await asyncio.sleep(_PREOPEN_DELAY_SECONDS)
     with garbage_collection.paused(freezes=freezes):

@@ -133,12 +133,12 @@ async def _run_platforms(
         if config.web.enabled:
             from interpreter_bot.platforms.web import server
 
-            data = config.paths.data
-            open_api = functools.partial(_open_api, data)
-            page = functools.partial(
-                server.serve, service_future, config.web, data, open_api=open_api
+            data_directory = config.paths.data
+            open_api = functools.partial(_open_api, data_directory)
+            serve_page = functools.partial(
+                server.serve, service_future, config.web, data_directory, open_api=open_api
             )
-            await platforms.open_first(operator_words.PAGE_NAME, page)
+            await platforms.open_first(operator_words.PAGE_NAME, serve_page)
             if end.is_set():
                 # Nothing else will be served, so no database is needed.
                 return platforms.status

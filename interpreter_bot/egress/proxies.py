@@ -157,7 +157,7 @@ class Proxy:
             # Secrets would be sent in the clear.
             raise policies.Refusal(network_words.only_https(host, contact.port))
         contact.path = forwarded_requests.check_request(direct_request, host, contact.port, rule)
-        await self._approve(client, direct_request, rule, contact)
+        await self._require_approval(client, direct_request, rule, contact)
         async with self._open_host_stream(host, contact.port, rule, is_encrypted=False) as server:
             await self._exchange(client, direct_request, server, rule, contact)
 
@@ -227,7 +227,7 @@ class Proxy:
                 request = await client.read_request()
             contact.method = request.method[:40].decode("ascii")
             contact.path = forwarded_requests.check_request(request, host, contact.port, rule)
-            await self._approve(client, request, rule, contact)
+            await self._require_approval(client, request, rule, contact)
             async with self._open_host_stream(
                 host, contact.port, rule, is_encrypted=True
             ) as server:
@@ -237,7 +237,7 @@ class Proxy:
             await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
             await _refuse(client, refusal)
 
-    async def _approve(
+    async def _require_approval(
         self,
         client: http_streams.HttpStream,
         request: h11.Request,

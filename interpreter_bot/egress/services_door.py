@@ -139,7 +139,7 @@ class ServicesDoor(proxies.Proxy):
             method=request.method, target=alias[2], headers=[(b"Host", outside_host), *headers]
         )
         contact.path = forwarded_requests.check_request(renamed_request, host, contact.port, rule)
-        await self._approve(client, renamed_request, rule, contact)
+        await self._require_approval(client, renamed_request, rule, contact)
         async with self._open_host_stream(host, contact.port, rule, is_encrypted=True) as server:
             # Redirects within the host lead through this door, too.
             rewrite = (

@@ -18,7 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from . import control_messages, landlock, rootfs, seccomp, syscalls
 
-_DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED_DESCRIPTORS
+_DATA_FD, _VARIABLES_FD, _SKILLS_FD, _TEMPORARY_FD, _LAYERS_FD, _TOOLS_FD = (
+    seccomp.PINNED_DESCRIPTORS
+)
 
 # For unlisted paths, Landlock says "permission denied", but some programs only handle "no such
 # file": git and pip for settings, DuckDB and loky for control groups. All of /proc is listed,
@@ -115,9 +117,9 @@ def switch_user(uid: int) -> None:
 def pin_shared(*, skills_directory: str, layers_directory: str, tools_directory: str) -> None:
     """Pin directories that all kernels share; /dev/null for an empty path."""
     for path, pinned_number in (
-        (skills_directory, _SKILLS),
-        (layers_directory, _LAYERS),
-        (tools_directory, _TOOLS),
+        (skills_directory, _SKILLS_FD),
+        (layers_directory, _LAYERS_FD),
+        (tools_directory, _TOOLS_FD),
     ):
         _pin(os.open(path or os.devnull, os.O_PATH), pinned_number)
 
@@ -226,7 +228,9 @@ def remove_shared_memory() -> None:
 
 def pin(directories: Sequence[int]) -> None:
     """Pin the descriptors of a session's files, saved variables and temporary files."""
-    for descriptor, pinned_number in zip(directories, (_DATA, _VARIABLES, _TEMPORARY), strict=True):
+    for descriptor, pinned_number in zip(
+        directories, (_DATA_FD, _VARIABLES_FD, _TEMPORARY_FD), strict=True
+    ):
         _pin(descriptor, pinned_number)
 
 
@@ -241,25 +245,25 @@ def confine(
         The paths of the kernel's files and saved variables; and, if it has doors, a descriptor for
         the supervisor of its connections.
     """
-    real_home = os.readlink(_descriptor_path(_DATA))
+    real_home = os.readlink(_descriptor_path(_DATA_FD))
     # Prepared before the change of user, because the session's user may not reach all paths.
     ruleset = landlock.prepare(
         [
             *_READABLE_PATHS,
             *readable_paths,
-            *(_SKILLS, _LAYERS, _TOOLS),
+            *(_SKILLS_FD, _LAYERS_FD, _TOOLS_FD),
         ],
-        [_DATA, _VARIABLES, _TEMPORARY],
+        [_DATA_FD, _VARIABLES_FD, _TEMPORARY_FD],
         _DEVICES,
         unlistable_directories=(_SHARED_MEMORY,),
         ports=(),
     )
     _switch_user_and_enforce(ruleset, kernel.uid if kernel.has_own_id else None)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(
-        rootfs.DATA, _descriptor_path(_DATA)
+        rootfs.DATA, _descriptor_path(_DATA_FD)
     )
-    home = rootfs.DATA if is_linked else _descriptor_path(_DATA)
-    _set_temporary_directory(_descriptor_path(_TEMPORARY))
+    home = rootfs.DATA if is_linked else _descriptor_path(_DATA_FD)
+    _set_temporary_directory(_descriptor_path(_TEMPORARY_FD))
     os.environ["PWD"] = home
     _show_home_as(real_home, home)
     syscalls.drop_capabilities()
@@ -268,7 +272,7 @@ def confine(
         has_namespaces=False, has_shared_id=not kernel.has_own_id, has_doors=has_doors
     )
     listener = syscalls.install_filter(program, is_supervised=has_doors)
-    return home, _descriptor_path(_VARIABLES), [listener] if has_doors else []
+    return home, _descriptor_path(_VARIABLES_FD), [listener] if has_doors else []
 
 
 def confine_program(
@@ -283,13 +287,13 @@ def confine_program(
         has_network: whether it has the container's network (without Unix sockets) or none.
     """
     # Opened before the change of user, because the program's user may not reach it.
-    _pin(os.open(writable_directory, os.O_PATH | os.O_DIRECTORY), _TEMPORARY)
-    home = _descriptor_path(_TEMPORARY)
+    _pin(os.open(writable_directory, os.O_PATH | os.O_DIRECTORY), _TEMPORARY_FD)
+    home = _descriptor_path(_TEMPORARY_FD)
     os.chdir(home)
     os.environ.update(HOME=home, TMPDIR=home)
     ruleset = landlock.prepare(
         [*_READABLE_PATHS, *readable_paths],
-        [_TEMPORARY],
+        [_TEMPORARY_FD],
         _DEVICES,
         ports=None if has_network else (),
     )
@@ -353,11 +357,11 @@ def _show_home_as(real_path: str, shown_path: str) -> None:
 
 def set_search_paths(readable_paths: Iterable[str]) -> None:
     """Set PATH and `sys.path` to directories that kernels can read."""
-    os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _descriptor_path(_TOOLS))
+    os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _descriptor_path(_TOOLS_FD))
     os.environ["PIP_PYTHON"] = (
-        f"{_descriptor_path(_TOOLS)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
+        f"{_descriptor_path(_TOOLS_FD)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
     )
     visible_prefixes = ("/usr/", *(f"{path}/" for path in readable_paths))
     sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(visible_prefixes)]
     # Last, so that no module of a skill hides another one.
-    sys.path.append(_descriptor_path(_SKILLS) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))
+    sys.path.append(_descriptor_path(_SKILLS_FD) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))

@@ -157,7 +157,12 @@ def _decode_alternatives(path: str, encoding: delimited_text.Encoding) -> Iterat
             if not line.isascii()
         )
         line = next(
-            (alternative for alternative, present in decoded_lines if alternative != present), ""
+            (
+                alternative
+                for alternative, current_line in decoded_lines
+                if alternative != current_line
+            ),
+            "",
         )
         if line:
             yield f"In {name} a line of it is: {line[:_MAX_LINE_CHARACTERS]}"

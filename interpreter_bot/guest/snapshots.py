@@ -52,7 +52,7 @@ _BYTES_PER_VALUE = 8
 _SIZED_LIBRARIES = ("pandas", "numpy", "polars", "pyarrow")
 
 _SAVING_ENDED_PYTHON = "saving it ended Python"
-_READING_ENDED_PYTHON = "reading it back ended Python"
+_READING_BACK_ENDED_PYTHON = "reading it back ended Python"
 _TOO_MANY_FAILED = "it was not tried, as too many others failed"
 _SIMILAR_FAILED = "it was not tried, as two others of its type could not be saved"
 
@@ -204,7 +204,7 @@ class _Attempts:
         """Leave out the variable at which a child died; after two of a type, all others of it."""
         self._remaining_attempts -= 1
         if reason == snapshot_children.DIED:
-            reason = _SAVING_ENDED_PYTHON if is_writing else _READING_ENDED_PYTHON
+            reason = _SAVING_ENDED_PYTHON if is_writing else _READING_BACK_ENDED_PYTHON
         self._record_loss(name, reason)
         value_type = type(self._namespace.get(name))
         if any(value_type is other for other in self._fatal_types) and not _is_container_type(

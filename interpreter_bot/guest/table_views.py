@@ -214,13 +214,13 @@ def _rank_objects(values: Any) -> Any:
     """Return the ranks of objects: numbers come first, then texts, then others by their texts."""
     numpy: Any = sys.modules["numpy"]
     keys = values.tolist()
-    distinct = set(keys) if set(map(type, keys)) == {str} else None
-    if distinct is not None and len(distinct) > _MAX_CATEGORY_SHARE * len(keys):
+    distinct_texts = set(keys) if set(map(type, keys)) == {str} else None
+    if distinct_texts is not None and len(distinct_texts) > _MAX_CATEGORY_SHARE * len(keys):
         with contextlib.suppress(UnicodeEncodeError):
             return values.astype(numpy.dtypes.StringDType())
-    if distinct is None:
+    if distinct_texts is None:
         keys = [(1, key) if type(key) is str else _sort_key(key) for key in keys]
-    ranks = {key: rank for rank, key in enumerate(sorted(distinct or set(keys)))}
+    ranks = {key: rank for rank, key in enumerate(sorted(distinct_texts or set(keys)))}
     return numpy.fromiter(map(ranks.__getitem__, keys), "int64", len(keys))
 
 

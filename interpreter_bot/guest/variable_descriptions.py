@@ -34,7 +34,7 @@ def defined_variables(
 
 def _select_public(variables: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     """Return entries that are neither private nor history, with plain `str` names only."""
-    # Copied at once, because threads of code may define more variables in the meantime.
+    # Copied at once, because threads that the user's code started may define variables meanwhile.
     newest = list(itertools.islice(variables, _MAX_INSPECTED_NAMES))
     return {name: value for name, value in newest if type(name) is str and name[:1] != "_"}
 

@@ -51,7 +51,7 @@ class MachineMemory:
     """
 
     free_bytes: int
-    kernel_bytes: int
+    linux_kernel_bytes: int
 
 
 def machine_memory() -> MachineMemory:
@@ -141,7 +141,9 @@ class MemoryGuard:
         growth: Mapping[session_monitors.SessionMonitor, session_metering.LoadSample],
     ) -> None:
         taken_bytes = baseline.free_bytes - memory.free_bytes
-        suspect = find_culprit(taken_bytes, memory.kernel_bytes - baseline.kernel_bytes, growth)
+        suspect = find_culprit(
+            taken_bytes, memory.linux_kernel_bytes - baseline.linux_kernel_bytes, growth
+        )
         if suspect is None:
             return
         # A session over its own limit is ended first, even if it grew long ago.

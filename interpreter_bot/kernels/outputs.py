@@ -210,9 +210,9 @@ def _bound_traceback(text: str, last_line: str, full_message: str) -> str:
         return safe_text.elide_middle(text.removesuffix(last_line), max_characters) + last_line
     if message := safe_text.elide_middle(full_message, 16 * _MAX_TRACEBACK_CHARACTERS).rstrip():
         # Remove the full message; the guest appends " …" if it cut the message itself.
-        uncut = text.removesuffix(" …")
-        before_message = uncut.removesuffix(message)
-        if before_message != uncut:
+        text_without_ellipsis = text.removesuffix(" …")
+        before_message = text_without_ellipsis.removesuffix(message)
+        if before_message != text_without_ellipsis:
             text = before_message.rpartition("\n")[0]
     frames = safe_text.elide_middle(text.rstrip(), max_characters)
     return f"{frames}\n{last_line}" if frames else last_line

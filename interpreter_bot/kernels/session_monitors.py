@@ -109,14 +109,14 @@ class SessionMonitor:
         self.usage = kernel.provisioner.usage()
         self._clocks: Mapping[int, int] = {}
         is_counted = self.usage.is_counted
-        self._idle_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
+        self._idle_check_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
         self._checks_per_second = pace.checks_per_second if is_counted else math.inf
         self._max_seconds_unchecked = pace.max_seconds_unchecked
         self._execution_count = 0
         self._pause_seconds = 0.0
         self._next_check = time.monotonic()
         self._next_busy_check = self._next_check
-        self._next_idle_check = self._next_check + self._idle_seconds
+        self._next_idle_check = self._next_check + self._idle_check_seconds
         self._max_tasks = None if kernel.provisioner.has_own_id else limits.processes
         self._check_requested = asyncio.Event()
         self._is_disk_check_requested = False
@@ -184,7 +184,7 @@ class SessionMonitor:
         if now >= kernel.last_used + self._freeze_seconds:
             return True
         # If many sessions run or start, this check may come up to twice as late.
-        idle_check_at = self._next_idle_check + min(self._pause_seconds, self._idle_seconds)
+        idle_check_at = self._next_idle_check + min(self._pause_seconds, self._idle_check_seconds)
         return now >= idle_check_at and self.usage.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
@@ -229,7 +229,7 @@ class SessionMonitor:
         finally:
             now = time.monotonic()
             self._next_check = now + max(now - started, self._pause_seconds)
-            self._next_idle_check = max(self._next_check, now + self._idle_seconds)
+            self._next_idle_check = max(self._next_check, now + self._idle_check_seconds)
         if is_disk_check_requested:
             self.check_done.set()
         return True

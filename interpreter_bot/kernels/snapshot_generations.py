@@ -329,7 +329,7 @@ def last_used_at(workspace: workspaces.Workspace) -> float | None:
         return None
 
 
-def mark_used(workspace: workspaces.Workspace) -> None:
+def mark_snapshot_used(workspace: workspaces.Workspace) -> None:
     os.utime(_pointer_file(workspace))
 
 

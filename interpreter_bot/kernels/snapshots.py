@@ -276,7 +276,9 @@ class Snapshots:
             )
             kernel.restore_notice = variable_words.partly_restored(failure_list)
         try:
-            await workspace_io.in_thread(snapshot_generations.mark_used, snapshot.workspace)
+            await workspace_io.in_thread(
+                snapshot_generations.mark_snapshot_used, snapshot.workspace
+            )
         except errors.BotError:
             _log.exception("the use of saved variables could not be recorded")
 

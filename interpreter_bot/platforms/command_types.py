@@ -16,7 +16,7 @@ OpenCopy: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[tuple[
 """Opens a thread for a copy; yields its id and a link. If the block raises, it is deleted."""
 
 
-def _only_for_yourself() -> Mapping[str, str]:
+def _default_refusals() -> Mapping[str, str]:
     return dict.fromkeys(("channel", "server"), access_words.ONLY_FOR_YOURSELF)
 
 
@@ -42,7 +42,7 @@ class Place:
     person: requests.Person
     scope: values.Scope
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    refusals: Mapping[str, str] = dataclasses.field(default_factory=_only_for_yourself)
+    refusals: Mapping[str, str] = dataclasses.field(default_factory=_default_refusals)
     is_own: bool = False
     format_time: Callable[[float], str] = session_facts.format_utc
     file_bytes: int | None = None

@@ -88,7 +88,7 @@ class Jobs:
         """Return how long code of a session may run in the background; 0 if it may not."""
         return self._config.seconds if key.platform in self.platforms else 0.0
 
-    def remaining_patience(self, began: float, seconds_left: float) -> float:
+    def remaining_patience_seconds(self, began: float, seconds_left: float) -> float:
         """Return how many seconds a turn still waits for code that began at a wall-clock time."""
         remaining = self._config.patience_seconds - (time.time() - began)
         return max(min(remaining, seconds_left - _ANSWER_SECONDS), 0.0)

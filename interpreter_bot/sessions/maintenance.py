@@ -62,19 +62,19 @@ class Maintenance:
             key: at for key, at in self._warned_last_uses.items() if key in statuses
         }
         warning_count = 0
-        for address, status in statuses.items():
+        for key_text, status in statuses.items():
             idle_seconds = status.idle_seconds
             last_use = now - idle_seconds
-            key = values.parse_key(address)
+            key = values.parse_key(key_text)
             is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle_seconds < kernels.idle_seconds
             if (
                 not is_due
-                or abs(self._warned_last_uses.get(address, -math.inf) - last_use)
+                or abs(self._warned_last_uses.get(key_text, -math.inf) - last_use)
                 < _TOLERANCE_SECONDS
             ):
                 continue
             if not (status.loss_reason or self._service.is_busy(key)):
-                self._warned_last_uses[address] = last_use
+                self._warned_last_uses[key_text] = last_use
                 remaining = _rounded_duration(kernels.idle_seconds - idle_seconds)
                 idle_duration = _rounded_duration(idle_seconds)
                 sentence = session_words.idle_warning(

@@ -200,10 +200,10 @@ def _text_events(text: str, step: int) -> Iterator[events.RecordedEvent]:
     yield events.TextAdded(text)
 
 
-def _output_event(cell: int, output: values.StoredOutput) -> events.RecordedEvent:
+def _output_event(cell_number: int, output: values.StoredOutput) -> events.RecordedEvent:
     if isinstance(output, values.StoredDisplay):
-        return events.StoredDisplayShown(cell, output)
-    return events.OutputShown(cell, output)
+        return events.StoredDisplayShown(cell_number, output)
+    return events.OutputShown(cell_number, output)
 
 
 def _question_events(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:

@@ -476,7 +476,9 @@ class SessionEnvironment:
         execution_task = asyncio.create_task(execution, name="execution of a turn")
         patience = None
         if began is not None:
-            patience = self._jobs.remaining_patience(began, self._deadline - time.monotonic())
+            patience = self._jobs.remaining_patience_seconds(
+                began, self._deadline - time.monotonic()
+            )
         try:
             await asyncio.wait({execution_task}, timeout=patience)
             if not execution_task.done():

@@ -17,7 +17,7 @@ from interpreter_bot.text import output_screens
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Words:
+class StepText:
     """The Markdown that the model writes in one step.
 
     Attributes:
@@ -75,13 +75,13 @@ class Cell:
 
     def drop_oldest(self, excess: int) -> int:
         """Drop the oldest outputs that have at least `excess` characters; return their length."""
-        dropped = count = 0
-        while count < len(self.outputs) and dropped < excess:
-            dropped += _count_characters(self.outputs[count])
+        dropped_characters = count = 0
+        while count < len(self.outputs) and dropped_characters < excess:
+            dropped_characters += _count_characters(self.outputs[count])
             count += 1
         del self.outputs[:count]
         self._screen_output_count = max(self._screen_output_count - count, 0)
-        return dropped
+        return dropped_characters
 
     def events(self) -> Iterator[events.RecordedEvent]:
         """Return the events of the cell until now."""
@@ -111,7 +111,7 @@ class AskedQuestion:
             yield events.QuestionClosed(self.question, self.answer)
 
 
-Part: TypeAlias = Words | Cell | AskedQuestion | events.NoticeShown
+Part: TypeAlias = StepText | Cell | AskedQuestion | events.NoticeShown
 """A part of an answer."""
 
 
@@ -156,7 +156,7 @@ class TurnLog:
         self._clock: Final = clock
         self._characters = 0
         self._cells: dict[int, Cell] = {}
-        self._words: Words | None = None
+        self._words: StepText | None = None
         self._draft: list[str] = []
 
     @property
@@ -170,7 +170,7 @@ class TurnLog:
         return "".join(self._draft)
 
     @property
-    def last_words(self) -> Words | None:
+    def last_words(self) -> StepText | None:
         """The model's words after the last code; None if it wrote none."""
         return self._words if self._words is not None and self._words.text.strip() else None
 
@@ -258,7 +258,7 @@ class TurnLog:
         step = 0
         for part in self.parts:
             match part:
-                case Words():
+                case StepText():
                     if part.step != step:
                         step = part.step
                         yield events.StepStarted(step)
@@ -280,10 +280,10 @@ class TurnLog:
         if self.end is not None:
             yield self.end
 
-    def _current_words(self) -> Words:
+    def _current_words(self) -> StepText:
         """Return the words of the present step, which notices do not end; begin them if needed."""
         if self._words is None:
-            self._words = Words(self.step)
+            self._words = StepText(self.step)
             self.parts.append(self._words)
         return self._words
 
@@ -317,13 +317,13 @@ def _count_characters(output: values.Output | values.StoredDisplay) -> int:
 
 
 def _merge(
-    cell: int, outputs: list[values.Output | values.StoredDisplay]
+    cell_number: int, outputs: list[values.Output | values.StoredDisplay]
 ) -> Iterator[events.RecordedEvent]:
     """Return outputs as events, with consecutive texts of a stream as one event."""
     pieces: list[str] = []
     for index, output in enumerate(outputs):
         if isinstance(output, values.StoredDisplay):
-            yield events.StoredDisplayShown(cell, output)
+            yield events.StoredDisplayShown(cell_number, output)
             continue
         if isinstance(output, values.Text):
             pieces.append(output.text)
@@ -332,4 +332,4 @@ def _merge(
                 continue
             output = values.Text(output.stream, "".join(pieces))
             pieces.clear()
-        yield events.OutputShown(cell, output)
+        yield events.OutputShown(cell_number, output)

@@ -94,7 +94,7 @@ async def _upgrade(url: sqlalchemy.URL) -> None:
 
 
 def _migrate(connection: sqlalchemy.Connection) -> None:
-    if _is_newest(connection):
+    if _has_newest_schema(connection):
         return
     # Imported only if needed, because the import takes longer than all other database work at a
     # start.
@@ -107,7 +107,7 @@ def _migrate(connection: sqlalchemy.Connection) -> None:
         raise errors.StoreError(storage_words.OTHER_DATABASE) from error
 
 
-def _is_newest(connection: sqlalchemy.Connection) -> bool:
+def _has_newest_schema(connection: sqlalchemy.Connection) -> bool:
     """Return whether the schema is the newest, by Alembic's version and the names of files."""
     version_table = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
     if not sqlalchemy.inspect(connection).has_table(version_table.name):

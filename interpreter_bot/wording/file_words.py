@@ -55,7 +55,7 @@ def none_returned(error: object) -> str:
 
 
 def left_out(name: str, reason: object) -> str:
-    """Return that a file was left out; `reason` is a sentence about the file, or ends one."""
+    """Return that a file was left out; `reason` is a sentence about the file, or its cause."""
     text = str(reason).removesuffix(".")
     return f"{text}." if text.startswith(f"{name} ") else f"{name} was left out: {text}."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import secrets
@@ -122,8 +123,11 @@ class Ran:
 
     @property
     def plain(self) -> str:
-        """Everything shown, whatever its kind."""
-        return "\n".join(o.plain for o in self.outputs)
+        """Everything shown, whatever its kind; printed text may come in several pieces."""
+        kinds = itertools.groupby(
+            self.outputs, key=lambda o: "text" if isinstance(o, values.Text) else id(o)
+        )
+        return "\n".join("".join(o.plain for o in outputs) for _, outputs in kinds)
 
     @property
     def notices(self) -> list[str]:

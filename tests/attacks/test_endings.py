@@ -170,7 +170,11 @@ async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
         assert "memory" in ran.finished.reason
     else:
         assert ran.notices == [run_words.partly_out_of_memory(bot.limits.memory_bytes)]
-        assert int(ran.text.split()[0]) > 0
+        if ran.ending is Ending.OK:
+            assert int(ran.text.split()[0]) > 0
+        else:
+            # Eight processes that fill memory may take longer than the code may run.
+            assert ran.ending is Ending.TIMED_OUT
     assert (await run("1 + 1")).plain == "2"
 
 

@@ -23,7 +23,7 @@ LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "
 """Ports on which servers of models listen by default, on this machine."""
 
 _MAX_CHARACTERS: Final = 1000
-_LOCAL_SERVER_SECONDS: Final = 2.0
+_LOCAL_SERVER_TIMEOUT_SECONDS: Final = 2.0
 _LOOKUP_SECONDS: Final = 5.0
 # Models that think first need some room.
 _ANSWER_TOKENS: Final = 512
@@ -121,7 +121,7 @@ async def find_local_servers() -> dict[str, tuple[str, list[str]]]:
     async def probe(port: int) -> tuple[str, list[str]]:
         address = f"http://127.0.0.1:{port}/v1"
         try:
-            async with asyncio.timeout(_LOCAL_SERVER_SECONDS):
+            async with asyncio.timeout(_LOCAL_SERVER_TIMEOUT_SECONDS):
                 models = await model_listing.list_models(
                     settings.Model(name="any", base_url=address), ""
                 )

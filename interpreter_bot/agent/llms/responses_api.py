@@ -212,14 +212,14 @@ def wire_items(
 
 
 def _assistant_items(
-    message: chat_messages.AssistantMessage, order: list[Mapping[str, Any]]
+    message: chat_messages.AssistantMessage, parts_in_order: list[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
     """Convert a model's message; in the order in which its parts came, as far as that is known."""
-    has_text_place = any("message" in part for part in order)
+    has_text_place = any("message" in part for part in parts_in_order)
     if message.text and not has_text_place:
         yield {"role": "assistant", "content": message.text}
     calls = dict(enumerate(message.calls))
-    for part in order:
+    for part in parts_in_order:
         if "reasoning" in part:
             yield part["reasoning"]
         elif "call" in part and part["call"] in calls:

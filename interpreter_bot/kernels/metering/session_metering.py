@@ -82,7 +82,7 @@ class SessionProcesses:
         """
         self._read_as, self._max_tasks = read_as, max_tasks
         self._init, self._kernel = init_pid, kernel_pid
-        self._kernel_start = procfs.stat_fields(kernel_pid)[19:20]
+        self._kernel_start_ticks = procfs.stat_fields(kernel_pid)[19:20]
         self._start = start_ticks(init_pid)
         self._cpu_seconds = 0.0
 
@@ -102,7 +102,7 @@ class SessionProcesses:
             return pids, sum(len(procfs.thread_ids(pid)) for pid in pids)
         # Orphans of an ended kernel are children of init. A kernel without its first thread looks
         # like a zombie, so its start time decides.
-        is_kernel_alive = procfs.stat_fields(self._kernel)[19:20] == self._kernel_start != []
+        is_kernel_alive = procfs.stat_fields(self._kernel)[19:20] == self._kernel_start_ticks != []
         pids, thread_count = [self._init, self._kernel] if is_kernel_alive else [self._init], 0
         for pid in pids:  # The list grows during the loop.
             threads = procfs.thread_ids(pid)

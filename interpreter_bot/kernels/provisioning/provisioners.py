@@ -37,7 +37,7 @@ _ATTACH_SECONDS = 10.0
 # Tasks allowed beyond the session's limit: its init, and one process for clean-up.
 _EXTRA_TASKS = 2
 # The status comes from the fork server, which may be busy with other kernels.
-_STATUS_SECONDS = 10.0
+_MAX_STATUS_WAIT_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -403,7 +403,7 @@ class ForkProvisioner:
     async def wait_status(self) -> int | None:
         """Wait briefly for the wait status of a kernel that just ended."""
         if self._init_listener is not None:
-            await asyncio.wait({self._init_listener}, timeout=_STATUS_SECONDS)
+            await asyncio.wait({self._init_listener}, timeout=_MAX_STATUS_WAIT_SECONDS)
         return self._status
 
     async def wait(self) -> None:

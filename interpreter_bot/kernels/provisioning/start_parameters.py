@@ -13,7 +13,7 @@ from interpreter_bot.guest import control_messages
 
 CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
-# Higher than the ports that Linux assigns, and than those that programs usually use.
+# Above the ephemeral ports of Linux and the usual ports of programs.
 DOOR_PORTS = (61080, 61081)
 """Ports of a kernel's own loopback where the bot may listen: for a proxy, and for services."""
 
@@ -23,7 +23,7 @@ _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
 _MAX_SESSIONS_OF_USER = 16
 MAX_OPEN_FILES = 1024
 """File descriptors of one process of a session."""
-PROGRAM_UIDS = 256
+PROGRAM_UID_COUNT = 256
 """The first ids of the range are for programs of MCP servers, not for kernels."""
 # The usual size: each new thread takes this much address space.
 _STACK_BYTES = 8 * settings.MIB
@@ -34,7 +34,8 @@ class Uids:
     """Allocator of user ids for kernels, each reused only after all others.
 
     Attributes:
-        kernel_uids: all ids of kernels, as numbered in the bot's namespace.
+        kernel_uids: all ids of the sandbox, as numbered in the bot's namespace. The first are for
+            programs of MCP servers.
         are_separate: whether each session has an id of its own instead of the bot's.
     """
 
@@ -49,13 +50,13 @@ class Uids:
         """Return an unused id, as numbered inside and outside of the fork server's namespace."""
         if not self.are_separate:
             return 0, os.geteuid()
-        number = PROGRAM_UIDS + self._next % (len(self.kernel_uids) - PROGRAM_UIDS)
+        number = PROGRAM_UID_COUNT + self._next % (len(self.kernel_uids) - PROGRAM_UID_COUNT)
         self._next += 1
         return number, self.kernel_uids[number]
 
 
 def listen_on_channels(directory: pathlib.Path, sockets: Sequence[socket.socket]) -> None:
-    """Bind the sockets of all channels in a directory, which is created, and listen.
+    """Create a directory, bind one socket per channel in it, and listen on them.
 
     The sockets belong to the kernel's network namespace.
     """
@@ -77,7 +78,7 @@ def socket_name(channel: str) -> str:
 
 
 def address_space_bytes(limits: settings.Limits) -> int:
-    """Return RLIMIT_AS: memory, and room for mappings that are never used, such as libraries'."""
+    """Return RLIMIT_AS: the memory limit, and room for addresses that libraries only reserve."""
     return limits.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
 
 
@@ -146,7 +147,7 @@ def choose_processors(cores: float) -> list[int]:
 
 
 def _proc_files(limits: settings.Limits) -> dict[str, str]:
-    """Build /proc files that show libraries the session's resources instead of the host's."""
+    """Build files for /proc from which libraries read the session's resources, not the host's."""
     total_kib = limits.memory_bytes // settings.KIB
     rows = {"MemTotal": total_kib, "MemFree": total_kib, "MemAvailable": total_kib}
     rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)

@@ -26,10 +26,10 @@ Attach: TypeAlias = Callable[[str, str, bytes], transport.Upload | str]
 _WordsPart: TypeAlias = str | layout.Line
 
 _MODEL_DISPLAY: Final = display_items.Capabilities(
-    text_characters=1000, text_lines=15, table_width=76, table_rows=15
+    text_characters=1000, text_lines=15, max_table_width=76, max_table_rows=15
 )
 _CODE_DISPLAY: Final = display_items.Capabilities(
-    text_characters=1700, text_lines=40, table_width=76, table_rows=25
+    text_characters=1700, text_lines=40, max_table_width=76, max_table_rows=25
 )
 _MAX_TAIL_LINES, _MAX_CODE_LINES, _MAX_CODE_CHARACTERS = 12, 30, 900
 _MAX_PROMPT_CHARACTERS: Final = 500
@@ -219,7 +219,7 @@ class TurnDrawing:
         )
 
     @property
-    def _last_words(self) -> turn_log.Words | None:
+    def _last_words(self) -> turn_log.StepText | None:
         """The model's words if the turn has ended with them."""
         return None if self._style.is_code or self._log.end is None else self._log.last_words
 
@@ -235,7 +235,7 @@ class TurnDrawing:
 
     def _draw_entry(self, entry: turn_log.Part) -> Iterator[layout.Part]:
         match entry:
-            case turn_log.Words() if entry.text.strip():
+            case turn_log.StepText() if entry.text.strip():
                 yield from self._draw_words(entry)
             case turn_log.Cell() if self._log.end is not None or not self._is_streamed:
                 for part in self._draw_cell(entry):
@@ -270,9 +270,9 @@ class TurnDrawing:
         end = self._log.end
         if not (self._omits_steps or (self.is_brief and end and end.turn_id)):
             return False
-        return isinstance(entry, turn_log.Words) and past_code.is_narration(entry.text)
+        return isinstance(entry, turn_log.StepText) and past_code.is_narration(entry.text)
 
-    def _draw_words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
+    def _draw_words(self, entry: turn_log.StepText) -> Iterator[layout.Part]:
         """Draw the model's words; if they are very long, their beginning and, later, their end."""
         log, max_characters = self._log, self._capabilities.max_characters
         is_growing = entry is log.last_words and log.open_question is None
@@ -368,7 +368,7 @@ class TurnDrawing:
 
     def _has_words(self) -> bool:
         """Return whether text is left after conversion to the network's Markdown."""
-        words = (part for part in self._log.parts if isinstance(part, turn_log.Words))
+        words = (part for part in self._log.parts if isinstance(part, turn_log.StepText))
         return any(
             block.text.strip() for entry in words for block in self._markdown.blocks(entry.text)
         )

@@ -237,10 +237,10 @@ class ExecutionPrinter(ports.Reply):
 
     def _print_approval(self, question: events.ApprovalQuestion) -> None:
         self._out.close_line()
-        revealed = safe_text.reveal_hidden(question.code)
-        self._print_code(revealed.text, "Python" if question.can_edit else question.subject)
-        if revealed.warning:
-            self._print_line(revealed.warning, style=_BOLD_RED)
+        revealed_code = safe_text.reveal_hidden(question.code)
+        self._print_code(revealed_code.text, "Python" if question.can_edit else question.subject)
+        if revealed_code.warning:
+            self._print_line(revealed_code.warning, style=_BOLD_RED)
         self._answers.discard_typed_input()
         title = question_words.title(question.subject)
         self._err.write_prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")

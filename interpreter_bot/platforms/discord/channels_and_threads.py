@@ -32,7 +32,7 @@ _MAX_REMEMBERED_THREADS: Final = 10_000
 _POLL_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_MESSAGES: Final = 100
-_NOT_READ: Final = 0
+_UNREAD_MARKER_ID: Final = 0
 """An id that no person has: it is among the people of a thread until its messages were read."""
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_RATE_LIMIT_SECONDS: Final = 10.0
@@ -208,14 +208,14 @@ class Threads:
         """Return whether only this person, and bots, have written in a thread."""
         people = self._people.get(thread.id)
         if people is None:
-            people = self._people[thread.id] = {_NOT_READ}
+            people = self._people[thread.id] = {_UNREAD_MARKER_ID}
             try:
                 people |= await self._limits.within(_READ_SECONDS, _people_in(thread))
-                people.discard(_NOT_READ)
+                people.discard(_UNREAD_MARKER_ID)
             except api_errors.ANY as error:
                 _log.info("who writes in a thread could not be read", exc_info=error)
             finally:
-                if _NOT_READ in people:
+                if _UNREAD_MARKER_ID in people:
                     self._people.pop(thread.id, None)
         return people <= {person}
 

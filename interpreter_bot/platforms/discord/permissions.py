@@ -81,7 +81,7 @@ class Memberships:
                 break
         return Membership(person_role_ids, is_member)
 
-    async def check_owner(self, key: values.SessionKey, person: str) -> str:
+    async def find_owner_refusal(self, key: values.SessionKey, person: str) -> str:
         """Return why the owner of a schedule may no longer use the bot in a channel; empty if they
         may.
 

@@ -154,7 +154,7 @@ async def connected_platform(
             channels_and_threads.PLATFORM,
             schedules.Platform(
                 client.in_flight.go_on,
-                permissions.Memberships(client, config, limits).check_owner,
+                permissions.Memberships(client, config, limits).find_owner_refusal,
                 config.approval,
             ),
         )

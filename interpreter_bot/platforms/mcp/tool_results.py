@@ -22,7 +22,7 @@ from interpreter_bot.wording import mcp_words
 
 # An encoded character may take six bytes, so the text takes 120 kB at most.
 _CAPABILITIES: Final = display_items.Capabilities(
-    text_characters=20_000, text_lines=500, table_width=200, table_rows=50
+    text_characters=20_000, text_lines=500, max_table_width=200, max_table_rows=50
 )
 _MAX_PICTURE_BYTES: Final = 600 * 1024
 MAX_FILE_BYTES: Final = 512 * 1024

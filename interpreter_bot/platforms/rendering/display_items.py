@@ -28,8 +28,8 @@ class Capabilities:
 
     text_characters: int
     text_lines: int = 60
-    table_width: int = 80
-    table_rows: int = 20
+    max_table_width: int = 80
+    max_table_rows: int = 20
     pictures: frozenset[str] = RASTER_TYPES
     has_html: bool = False
     has_latex: bool = False

@@ -219,11 +219,13 @@ class _Execution:
 
     def _select_table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         capabilities = self._capabilities
-        text = tables.draw_table(table, capabilities.table_width, max_rows=capabilities.table_rows)
+        text = tables.draw_table(
+            table, capabilities.max_table_width, max_rows=capabilities.max_table_rows
+        )
         yield display_items.TableItem(table, text)
         is_whole = (
-            len(table.rows) <= capabilities.table_rows
-            and tables.measure_width(table) <= capabilities.table_width
+            len(table.rows) <= capabilities.max_table_rows
+            and tables.measure_width(table) <= capabilities.max_table_width
         )
         if not is_whole and not capabilities.shows_table(table):
             suffix = f"{tables.file_label(table)}.csv"

@@ -75,7 +75,7 @@ def list_runs(turn: past_turns.PastTurn) -> Sequence[CodeRun]:
         log.apply(event)
     for part in log.parts:
         match part:
-            case turn_log.Words(text=text):
+            case turn_log.StepText(text=text):
                 words = text.strip() if is_narration(text) else ""
             case turn_log.Cell():
                 code_runs.append(CodeRun(words, part.code, _output_text(part)))

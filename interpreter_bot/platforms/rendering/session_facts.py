@@ -142,14 +142,14 @@ def describe_variables(
 
 def describe_choice(name: str, value: str, choice: places.Choice | None) -> Fact:
     """Describe the value of a setting, and who chose it; `choice` is None for a default."""
-    shown = quantities.one_line(value, _MAX_CHARACTERS)
+    short_value = quantities.one_line(value, _MAX_CHARACTERS)
     if choice is None:
-        return Fact(name, f"{shown} ({place_words.BY_DEFAULT})")
+        return Fact(name, f"{short_value} ({place_words.BY_DEFAULT})")
     author = quantities.one_line(choice.author, _MAX_CHARACTERS)
     origin = place_words.choice_origin(
         _find_scope_kind(choice.scope), author, is_fixed=choice.is_fixed
     )
-    return Fact(name, f"{shown} ({origin})")
+    return Fact(name, f"{short_value} ({origin})")
 
 
 def describe_note(note: places.Note, *, format_time: Callable[[float], str]) -> Fact:

@@ -22,7 +22,7 @@ TOKEN_CODES: Final = frozenset(
         *("team_access_not_granted", "token_expired", "token_revoked"),
     }
 )
-# Codes of calls that may succeed in a moment.
+# Codes of temporary failures: the same call may succeed in a moment.
 TEMPORARY_CODES: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
@@ -32,7 +32,7 @@ _CONTENT_PREFIXES: Final = (
     *("metadata_", "msg_", "no_text", "only_one_table", "too_many_"),
 )
 RATE_LIMIT_CODES: Final = frozenset({"ratelimited", "rate_limited"})
-# Codes of features that the workspace lacks everywhere.
+# These codes mean that a feature is missing in the whole workspace.
 MISSING_FEATURE_CODES: Final = frozenset(
     {
         *("access_denied", "enterprise_is_restricted", "feature_not_enabled", "missing_scope"),

@@ -227,7 +227,7 @@ class Listeners:
         if code.strip():
             work = self._interactions.run_code(place.workspace, place.user, place.channel, code)
         else:
-            view = home_and_modal_views.run_form({"channel": place.channel})
+            view = home_and_modal_views.make_run_form({"channel": place.channel})
             work = self._buttons.open_form(place, str(command["trigger_id"]), view)
         self._in_flight.spawn(work, "/py", refuse=button_actions.text_sender(args.respond))
 
@@ -285,7 +285,7 @@ class Listeners:
         await args.ack()
         body = args.body
         place = await self._make_place(args, str(body["channel"]["id"]))
-        view = home_and_modal_views.ask_form(
+        view = home_and_modal_views.make_ask_form(
             {"channel": place.channel, "ts": str(body["message_ts"])}
         )
         work = self._buttons.open_form(place, str(body["trigger_id"]), view)

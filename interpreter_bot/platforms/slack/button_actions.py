@@ -284,11 +284,13 @@ class ButtonActions:
         if isinstance(question, events.ApprovalQuestion):
             if len(question.code) > _MAX_EDITED_CHARACTERS:
                 raise errors.BotError(question_words.TOO_LONG_TO_EDIT)
-            view = home_and_modal_views.edit_form(form_metadata, question)
+            view = home_and_modal_views.make_edit_form(form_metadata, question)
         else:
             label = quantities.one_line(question.prompt, _MAX_LABEL_CHARACTERS)
             is_of_model = question.is_of_model
-            view = home_and_modal_views.answer_form(form_metadata, label, is_of_model=is_of_model)
+            view = home_and_modal_views.make_answer_form(
+                form_metadata, label, is_of_model=is_of_model
+            )
         await self.open_form(place, press.trigger_id, view)
 
     async def open_form(

@@ -1,4 +1,5 @@
-"""Commands on Slack: the place of one, what is permitted there, and how its result is shown."""
+"""Commands on Slack: where a command was given, what is permitted there, and how its result is
+shown."""
 
 from __future__ import annotations
 
@@ -76,8 +77,9 @@ class SlackView:
             dependencies: of the platform.
             key: of the session.
             place: where the command was given.
-            send_text: shows words to the person; None posts them.
-            trigger_id: opens a form, for three seconds; empty if none can be opened.
+            send_text: shows text to the person alone; if None, text is posted.
+            trigger_id: Slack's permission to open one form, valid for three seconds; empty if there
+                is none.
         """
         self.is_private = send_text is not None or place.is_direct
         self._dependencies = dependencies
@@ -134,7 +136,7 @@ class SlackView:
             self._place.workspace,
             "views.open",
             trigger_id=self._trigger_id,
-            view=home_and_modal_views.command_form(metadata, form),
+            view=home_and_modal_views.make_command_form(metadata, form),
         )
 
 
@@ -176,14 +178,14 @@ class SlackCommands:
         )
 
     async def _stop(self, key: values.SessionKey, person: str) -> bool:
-        """Stop the requests of a person in a session; all that runs there if `person` is empty.
+        """Stop a person's requests in a session, or all that run there if `person` is empty.
 
         Raises:
-            BotError: others asked for all of it.
+            BotError: all running requests belong to other people.
         """
         if await self._in_flight.stop(lambda entry: entry.location.session == key, person):
             return True
-        # A request that came another way, as from the page, can be stopped by admins only.
+        # Only admins can stop a request from elsewhere, for example from the page.
         return not person and await self._dependencies.service.stop(key)
 
     def make_view(

@@ -40,31 +40,33 @@ _DEFAULT_MODEL: Final = "(default)"
 View = dict[str, Any]
 
 
-def run_form(metadata: Mapping[str, str]) -> View:
+def make_run_form(metadata: Mapping[str, str]) -> View:
     """Make the editor of `/py`."""
     return _form(RUN_FORM, command_words.RUN_TITLE, command_words.YOUR_CODE, "Run", metadata)
 
 
-def ask_form(metadata: Mapping[str, str]) -> View:
+def make_ask_form(metadata: Mapping[str, str]) -> View:
     """Make the form for a question about a message."""
     return _form(ASK_FORM, command_words.ASK_TITLE, command_words.YOUR_QUESTION, "Ask", metadata)
 
 
-def edit_form(metadata: Mapping[str, str], question: events.ApprovalQuestion) -> View:
+def make_edit_form(metadata: Mapping[str, str], question: events.ApprovalQuestion) -> View:
     """Make the editor of what waits for approval."""
     title, label, button = question_words.edit_form(question.subject)
     initial = question.code[:_MAX_CHARACTERS]
     return _form(EDIT_FORM, title, label, button, metadata, initial=initial)
 
 
-def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False) -> View:
+def make_answer_form(
+    metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False
+) -> View:
     """Make the form for an answer to `input()`, or to the model."""
     title = question_words.ANSWER_LABEL if is_of_model else question_words.INPUT_TITLE
     label = prompt or question_words.ANSWER_LABEL
     return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
 
 
-def command_form(metadata: Mapping[str, Any], form: command_types.Form) -> View:
+def make_command_form(metadata: Mapping[str, Any], form: command_types.Form) -> View:
     """Make the form of a command."""
     return _view(COMMAND_FORM, form.title, "Save", metadata, *map(_input, form.fields))
 
@@ -168,7 +170,7 @@ class Home:
     admin_blocks: Sequence[blocks.Block] = ()
 
 
-def home_view(content: Home) -> View:
+def make_home_view(content: Home) -> View:
     """Make the home tab."""
     home_blocks: list[blocks.Block] = [heading(slack_words.YOUR_SESSIONS)]
     if content.notice:

@@ -145,7 +145,7 @@ class HomeTab:
             notice=service.model_notice,
             admin_blocks=admin_section,
         )
-        await self._publish(workspace, user, home_and_modal_views.home_view(content))
+        await self._publish(workspace, user, home_and_modal_views.make_home_view(content))
 
     async def _admin_section(
         self, workspace: installations.InstalledWorkspace, person: str

@@ -60,7 +60,7 @@ class Tables(Protocol):
         """Create missing tables, and encrypt the columns named; see `store.third_party_tables`."""
 
 
-_STATE_SECONDS: Final = 600
+_MAX_STATE_AGE_SECONDS: Final = 600
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class InstalledWorkspace:
     token: str = dataclasses.field(repr=False)
     enterprise: str = ""
 
-    def has_written(self, message: Mapping[str, Any]) -> bool:
+    def is_author_of(self, message: Mapping[str, Any]) -> bool:
         """Return whether a message is the bot's own; not every server signs it with `bot_id`."""
         is_signed = bool(self.bot) and message.get("bot_id") == self.bot
         return is_signed or message.get("user") == self.bot_user
@@ -259,7 +259,7 @@ async def make_flow(
     config: settings.Slack, tables: Tables, installations: AsyncInstallationStore
 ) -> AsyncOAuthFlow:
     """Make the OAuth flow that serves the browsers of people who install the bot."""
-    states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, tables.engine, logger=_log)
+    states = AsyncSQLAlchemyOAuthStateStore(_MAX_STATE_AGE_SECONDS, tables.engine, logger=_log)
     await tables.create(states.metadata)
     public_url = config.public_url.rstrip("/")
     settings = AsyncOAuthSettings(

@@ -71,7 +71,7 @@ class MissedMessages:
                     key.channel,
                 )
                 for message in messages
-                if not workspace.has_written(message)
+                if not workspace.is_author_of(message)
             ]
         missed_messages.sort(key=lambda message: str(message.content.get("ts")))
         await self._inbox.catch_up(missed_messages)

@@ -194,7 +194,7 @@ class ThreadHistory:
             _parse_message(content, message.channel, self._bots)
             for content in reversed(answer.get("messages", ()))
             if oldest < str(content.get("ts", "")) < message.ts
-            and not workspace.has_written(content)
+            and not workspace.is_author_of(content)
         ]
         # A message that mentions the bot began a conversation of its own.
         return tuple(
@@ -274,7 +274,7 @@ def _parse_thread(
     question_metadata: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
     for content in messages:
-        is_own = workspace.has_written(content)
+        is_own = workspace.is_author_of(content)
         message = None if is_own else _parse_message(content, channel, bots)
         if message is not None and not message.bot:
             people.add(message.user)
@@ -286,11 +286,11 @@ def _parse_thread(
         elif message is not None:
             before.append(message)
             messages_with_files += [message] if message.files else []
-    is_started_by_bot = workspace.has_written(first)
+    is_started_by_bot = workspace.is_author_of(first)
     bot_timestamps = [
         str(content.get("ts", ""))
         for content in messages
-        if workspace.has_written(content)
+        if workspace.is_author_of(content)
         or message_parsing.mentions(str(content.get("text", "")), workspace.bot_user)
     ]
     return Thread(

@@ -378,7 +378,7 @@ class SlackTransport:
             place = dataclasses.replace(place, request_ts=since)
             for message in await message_posting.read_recent(self._api, place, location.thread):
                 ts = str(message["ts"])
-                is_ours = place.workspace.has_written(message) and ts > since
+                is_ours = place.workspace.is_author_of(message) and ts > since
                 if is_ours and ts not in known_ids and self._matches(message, location, key):
                     return _make_posted(location, ts)
         return None

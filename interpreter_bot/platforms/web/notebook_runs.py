@@ -142,7 +142,7 @@ class NotebookRuns:
                 await self._tabs.run_request(request)
                 turn = await self._find_turn(key, request.id)
                 if turn is None:
-                    await self._offer_remaining(
+                    await self._offer_remaining_cells(
                         key, dataclasses.replace(current_progress, begun_count=number - 1)
                     )
                     return
@@ -156,7 +156,7 @@ class NotebookRuns:
         finally:
             self._running_threads.discard(key.thread)
 
-    async def _offer_remaining(
+    async def _offer_remaining_cells(
         self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
     ) -> None:
         """Offer the remaining cells after one that never began: withdrawn, or the bot ends."""

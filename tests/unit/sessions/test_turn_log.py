@@ -58,14 +58,17 @@ def test_parts_stand_in_the_order_in_which_they_came():
 
 def test_the_end_replaces_the_words_of_its_step_alone():
     log = log_of(*WHOLE[:12], END)
-    assert [p.text for p in log.parts if isinstance(p, turn_log.Words)] == ["I will look.", "Done."]
+    assert [p.text for p in log.parts if isinstance(p, turn_log.StepText)] == [
+        "I will look.",
+        "Done.",
+    ]
     assert log.last_words.text == "Done."
     assert log_of(*WHOLE[:12], dataclasses.replace(END, text="")).last_words is None
 
 
 def test_words_after_code_of_the_same_step_are_new_ones():
     log = log_of(*WHOLE[:12], events.TextAdded("So:"))
-    assert [part.text for part in log.parts if isinstance(part, turn_log.Words)][1:] == ["So:"]
+    assert [part.text for part in log.parts if isinstance(part, turn_log.StepText)][1:] == ["So:"]
 
 
 def test_a_draft_goes_once_its_code_runs_or_another_step_begins():
@@ -121,8 +124,8 @@ def test_who_comes_late_gets_the_same_with_fewer_events(count):
     for rest in (*WHOLE, END)[count:]:
         again.apply(rest)
     expected = log_of(*WHOLE, END)
-    assert [p.text for p in again.parts if isinstance(p, turn_log.Words)] == [
-        p.text for p in expected.parts if isinstance(p, turn_log.Words)
+    assert [p.text for p in again.parts if isinstance(p, turn_log.StepText)] == [
+        p.text for p in expected.parts if isinstance(p, turn_log.StepText)
     ]
     assert [*again.events()] == [*expected.events()]
 

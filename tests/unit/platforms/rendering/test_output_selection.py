@@ -16,7 +16,9 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.text import output_screens
 
-CHAT = display_items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
+CHAT = display_items.Capabilities(
+    text_characters=200, text_lines=10, max_table_width=30, max_table_rows=3
+)
 WEB = display_items.Capabilities(
     text_characters=10_000,
     pictures=display_items.RASTER_TYPES | {"image/svg+xml"},
