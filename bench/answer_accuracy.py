@@ -192,7 +192,7 @@ async def open_resources(url: str, name: str, protocol: Any) -> AsyncIterator[Re
         catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
         stack.push_async_callback(catalogue.close)
         pool = await stack.enter_async_context(measured_bots.open_pool(spares=1))
-        yield Resources(pool=pool, llm=await catalogue.llm(), model=model)
+        yield Resources(pool=pool, llm=await catalogue.open_llm(), model=model)
 
 
 async def main(arguments: argparse.Namespace) -> dict[str, Any]:

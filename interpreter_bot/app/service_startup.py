@@ -234,9 +234,9 @@ async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> 
     """
     await asyncio.sleep(_PREOPEN_DELAY_SECONDS)
     with garbage_collection.paused(freezes=freezes):
-        for title in catalogue.first_titles:
+        for title in catalogue.one_title_per_protocol:
             try:
-                await catalogue.llm(title)
+                await catalogue.open_llm(title)
             except Exception:
                 # SDKs raise any exception, and nobody awaits this task.
                 _log.exception("the model %r could not be opened", title)

@@ -66,7 +66,7 @@ class ModelSetup:
                 await catalogue.close()
                 raise
             self.is_chosen = True
-            address = self._catalogue.model().base_url
+            address = self._catalogue.find_model().base_url
             _log.warning("A model at %s was chosen on the page.", address)
             return self._catalogue.titles[0]
 

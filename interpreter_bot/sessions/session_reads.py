@@ -336,7 +336,7 @@ class SessionReads:
         Raises:
             BotError: there is none; the sentence names all models.
         """
-        self._services.catalogue.model(title)
+        self._services.catalogue.find_model(title)
 
     async def usage(
         self, key: values.SessionKey, person: requests.Person

@@ -50,7 +50,7 @@ async def set_model_title(
             preferences = await services.places.choices(request.scope)
             titles = services.catalogue.titles
             model = request.model or turn_inputs.choose_session_model(session, preferences, titles)
-            if services.catalogue.starts_itself(model):
+            if services.catalogue.is_started_locally(model):
                 # The bot's own small model would be busy for a minute, and delay the next question.
                 return False
             limits = quotas.limits_for_person(
@@ -77,14 +77,14 @@ async def _ask_for_title(
     # Negative, so that the recorded usage of the turn itself is counted, too.
     usage_number = -end.turn_id
     reservation = services.daily_usage.open(usage_number, request, limits=limits)
-    model_info = services.catalogue.model(model)
+    model_info = services.catalogue.find_model(model)
     budget = reservation.budget = budgets.Budget(
         services.config.turn, model_info, allowance=reservation.allowance(services.database)
     )
     answer = end.text[:_MAX_INPUT_CHARACTERS]
     try:
         new_title = await model_calls.write_short_text(
-            await services.catalogue.llm(model),
+            await services.catalogue.open_llm(model),
             budget,
             system=prompt_texts.read("title"),
             text=f"The person: {request.text[:_MAX_INPUT_CHARACTERS]}\n\nThe analyst: {answer}",

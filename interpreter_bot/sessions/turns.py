@@ -379,7 +379,7 @@ class _Work:
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
     ) -> events.TurnEnded:
         if self._memory is not None and self._former_progress is not None:
-            model = self._services.catalogue.model(self._former_progress.model)
+            model = self._services.catalogue.find_model(self._former_progress.model)
             return await self._ask(environment, model, self._memory, stop)
         question = await cancellation.run_until_stopped(
             self._prepare_question(environment), stop=stop, seconds=self._seconds_left
@@ -409,7 +409,7 @@ class _Work:
         title = request.model or turn_inputs.choose_session_model(
             self._session, self._choices, titles
         )
-        model = services.catalogue.model(title)
+        model = services.catalogue.find_model(title)
         text, pictures = await self._describe(request, stored, environment, model)
         return turn_inputs.TurnQuestion(
             model=model,
@@ -543,7 +543,7 @@ class _Work:
             services.places, self._request, environment, self.stream
         )
         spec = loops.TurnSpec(
-            llm=await services.catalogue.llm(model.title),
+            llm=await services.catalogue.open_llm(model.title),
             model=model,
             limits=services.config.turn,
             system=await turn_inputs.build_system_prompt(

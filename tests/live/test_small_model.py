@@ -50,7 +50,7 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
         )
         outcome = await loops.run(
             loops.TurnSpec(
-                llm=await catalogue.llm(),
+                llm=await catalogue.open_llm(),
                 model=local.model,
                 limits=settings.TurnLimits(steps=3),
                 system="You are a data analyst with a Python interpreter.",

@@ -1,4 +1,4 @@
-"""The catalogue of models, opened when first used."""
+"""The catalogue of models. Each model is connected when it is first used."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class _Client(Protocol):
 
 
 class Catalogue:
-    """Models by name, each with one connection pool and one memory of its abilities.
+    """All models by title. Each has one connection pool, and remembers what its server refused.
 
     Args:
-        models: in the order people see them; the first is the default.
-        keys: API keys by the name of the environment variable that holds them.
-        patience: how long a server is waited for.
-        servers: by model title, what starts the server of a model that has to be started.
-        unlisted: servers whose models are not known yet; each has a model of its own in `models`.
-        sleep: waits between tries.
+        models: in the order in which people see them; the first is the default.
+        keys: API keys by the name of the environment variable that has them.
+        patience: the timeouts and the number of retries.
+        servers: the servers that are started on demand, by the title of their model.
+        unlisted: servers whose models are not known yet; each has a placeholder in `models`.
+        sleep: waits between retries.
 
     Raises:
-        SettingsError: two models have one title, or one needs a library that is not installed.
+        SettingsError: two models have the same title, or a needed library is not installed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Catalogue:
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, ports.Llm] = {}
-        self._opening: dict[str, asyncio.Task[ports.Llm]] = {}
+        self._open_tasks: dict[str, asyncio.Task[ports.Llm]] = {}
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -79,22 +79,22 @@ class Catalogue:
 
     @property
     def problem(self) -> str:
-        """Return why models of some server are not known yet; empty if all are."""
+        """Return why the models of some server are not known yet; empty if all are known."""
         return " ".join(llm.problem for llm in self._unlisted.values() if llm.problem)
 
     @property
-    def first_titles(self) -> tuple[str, ...]:
-        """Return the title of the first model of each protocol, that of the default first."""
+    def one_title_per_protocol(self) -> tuple[str, ...]:
+        """Return the title of the first model of each protocol; the default model comes first."""
         titles: dict[str, str] = {}
         for title, model in self._models.items():
             titles.setdefault(model.protocol, title)
         return tuple(titles.values())
 
-    def model(self, title: str = "") -> settings.Model:
-        """Return the settings of a model; of the default if no title is given.
+    def find_model(self, title: str = "") -> settings.Model:
+        """Return the settings of a model; without a title, those of the default model.
 
         Raises:
-            UnknownChoiceError: there is none of that title, or none at all.
+            UnknownChoiceError: no model has this title, or there are no models.
         """
         if not self._models:
             raise model_errors.UnknownChoiceError(model_words.NO_MODEL)
@@ -103,42 +103,42 @@ class Catalogue:
             raise model_errors.UnknownChoiceError(model_words.unknown_model(title, self.titles))
         return choice
 
-    async def llm(self, title: str = "") -> ports.Llm:
-        """Return the `Llm` of a model.
+    async def open_llm(self, title: str = "") -> ports.Llm:
+        """Return the `Llm` of a model, which is connected on first use.
 
         Raises:
-            UnknownChoiceError: as above.
+            UnknownChoiceError: no model has this title, or there are no models.
         """
-        model = self.model(title)
+        model = self.find_model(title)
         if (llm := self._llms.get(model.title)) is not None:
             return llm
-        if model.title not in self._opening:
-            opening = asyncio.create_task(self._open(model), name=f"open {model.title}")
-            opening.add_done_callback(lambda _: self._opening.pop(model.title))
-            self._opening[model.title] = opening
-        # Others may wait for it, too.
-        return await asyncio.shield(self._opening[model.title])
+        if model.title not in self._open_tasks:
+            open_task = asyncio.create_task(self._open(model), name=f"open {model.title}")
+            open_task.add_done_callback(lambda _: self._open_tasks.pop(model.title))
+            self._open_tasks[model.title] = open_task
+        # Shielded, because other callers may wait for the same task.
+        return await asyncio.shield(self._open_tasks[model.title])
 
     async def _open(self, model: settings.Model) -> ports.Llm:
-        # To import an SDK takes most of a second, and the first client reads all authorities.
-        speaking: ports.Llm | None = self._unlisted.get(model.title)
-        if speaking is None:
-            speaking = await asyncio.to_thread(self._connect, model)
-        patient = (
-            retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
+        # In a thread, because importing an SDK and reading certificate authorities take a second.
+        llm: ports.Llm | None = self._unlisted.get(model.title)
+        if llm is None:
+            llm = await asyncio.to_thread(self._connect, model)
+        retrying_llm = (
+            retries.RetryingLlm(llm, self._patience, sleep=self._sleep)
             if self._sleep
-            else retries.RetryingLlm(speaking, self._patience)
+            else retries.RetryingLlm(llm, self._patience)
         )
-        self._llms[model.title] = patient
-        return patient
+        self._llms[model.title] = retrying_llm
+        return retrying_llm
 
     async def adopt(self, other: Catalogue) -> None:
-        """Offer the models of another catalogue instead; calls that are under way end as they are.
+        """Replace the models by those of another catalogue; running calls continue unchanged.
 
-        The other one is not to be closed: its connections are this one's from now on.
+        This catalogue takes over the other one's connections, so do not close the other one.
         """
-        # What is still opened would be kept as the other's model of that title.
-        await self._end_openings()
+        # A task that ended later would replace a model of the other catalogue.
+        await self._wait_for_open_tasks()
         self._models, self._keys = other._models, other._keys
         self._servers, self._unlisted = other._servers, other._unlisted
         self._llms = other._llms
@@ -146,31 +146,31 @@ class Catalogue:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._end_openings()
+        await self._wait_for_open_tasks()
         clients, self._clients, self._llms = self._clients, [], {}
         async with contextlib.AsyncExitStack() as stack:
             for client in clients:
                 stack.push_async_callback(client.close)
 
-    async def _end_openings(self) -> None:
+    async def _wait_for_open_tasks(self) -> None:
         """Wait until no model is being opened."""
-        while self._opening:
-            await asyncio.wait(self._opening.values())
+        while self._open_tasks:
+            await asyncio.wait(self._open_tasks.values())
 
-    def starts_itself(self, title: str) -> bool:
-        """Return whether a model's server is one that is started here, on this machine."""
-        return self.model(title).title in self._servers
+    def is_started_locally(self, title: str) -> bool:
+        """Return whether the bot starts the model's server on this machine."""
+        return self.find_model(title).title in self._servers
 
     def _connect(self, model: settings.Model) -> ports.Llm:
         if (server := self._servers.get(model.title)) is not None:
             return self._connect_on_demand(server, model)
-        key = self._key(model)
+        key = self._find_key(model)
         if model.protocol == "anthropic":
             return _NamingServerLlm(self._connect_anthropic(model), model, has_key=bool(key))
         from interpreter_bot.agent.llms import openai_clients
 
-        client = openai_clients.client(model.base_url, key, self._patience)
-        llm = openai_clients.llm(self._register_client(client), model)
+        client = openai_clients.open_client(model.base_url, key, self._patience)
+        llm = openai_clients.make_llm(self._register_client(client), model)
         return _NamingServerLlm(llm, model, has_key=bool(key))
 
     def _connect_on_demand(
@@ -178,26 +178,26 @@ class Catalogue:
     ) -> ports.Llm:
         from interpreter_bot.agent.llms import openai_clients
 
-        def connected(address: retries.ServerAddress) -> ports.Llm:
-            client = openai_clients.local_client(address, self._patience)
-            return openai_clients.llm(self._register_client(client), model)
+        def connect_to(address: retries.ServerAddress) -> ports.Llm:
+            client = openai_clients.open_local_client(address, self._patience)
+            return openai_clients.make_llm(self._register_client(client), model)
 
-        return retries.OnDemandServerLlm(server, connected)
+        return retries.OnDemandServerLlm(server, connect_to)
 
     def _register_client(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
-        """Note what is to be closed."""
+        """Record a client, so that `close` closes it."""
         self._clients.append(client)
         return client
 
     def _connect_anthropic(self, model: settings.Model) -> ports.Llm:
         from interpreter_bot.agent.llms import anthropic_messages, openai_clients
 
-        timeout = openai_clients.timeout(self._patience)
-        client = anthropic_messages.client(model.base_url, self._key(model), timeout)
+        timeout = openai_clients.make_timeout(self._patience)
+        client = anthropic_messages.open_client(model.base_url, self._find_key(model), timeout)
         self._clients.append(client)
         return fallbacks.FallbackLlm(anthropic_messages.MessagesLlm(client, model))
 
-    def _key(self, model: settings.Model) -> str:
+    def _find_key(self, model: settings.Model) -> str:
         key = self._keys.get(model.api_key_variable)
         return key.get_secret_value() if key else ""
 
@@ -212,7 +212,7 @@ def collect_keys(
 
 
 class _NamingServerLlm:
-    """A model whose errors name the server that they are about."""
+    """A model whose errors name its server."""
 
     def __init__(self, llm: ports.Llm, model: settings.Model, *, has_key: bool) -> None:
         self._llm = llm

@@ -110,7 +110,7 @@ class FencedLlm:
             emit, prompt, takes_python=True, habit=self._chat.habit
         )
         return await self._chat.converse(
-            messages, prompt, assembler=assembler, extra={}, stops_at_block=True
+            messages, prompt, assembler=assembler, extra_parameters={}, stops_at_block=True
         )
 
 
@@ -134,7 +134,7 @@ def add_usage(
 def _append(messages: list[dict[str, Any]], message: chat_messages.Message) -> None:
     role, text = _role_and_text(message)
     pictures = () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
-    content = chat_completions.wire_content(text, pictures)
+    content = chat_completions.convert_content(text, pictures)
     last_message = messages[-1]
     # Many of these models accept only a strict alternation of roles.
     if last_message["role"] == role:

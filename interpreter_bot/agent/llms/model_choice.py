@@ -111,7 +111,7 @@ async def require_answer(catalogue: catalogues.Catalogue, title: str) -> None:
         messages=(chat_messages.UserMessage("Say OK."),),
         answer_tokens=_ANSWER_TOKENS,
     )
-    llm = await catalogue.llm(title)
+    llm = await catalogue.open_llm(title)
     await llm.reply(prompt, emit=events.discard)
 
 

@@ -17,7 +17,7 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.agent.llms import reasoning_replay
 
-# A server that ignores the limit on its answer is cut off at this multiple of the limit.
+# A server that ignores its token limit is cut off after this many characters per allowed token.
 _CHARACTERS_PER_TOKEN: Final = 12
 _MAX_CALLS: Final = 64
 
@@ -37,8 +37,8 @@ class ThoughtHabit:
     """Facts about one model, learned from its replies.
 
     Attributes:
-        begins_in_thought: replies begin with thoughts of which only the end is marked, because the
-            template has the opening tag.
+        begins_in_thought: replies begin with thoughts, and only the end of the thoughts is marked,
+            because the opening tag is part of the model's template.
     """
 
     begins_in_thought: bool = False
@@ -48,17 +48,18 @@ class ModelReplyAssembler:
     """Assembles one streamed reply and forwards its text and code.
 
     Args:
-        emit: receives text and code as they come.
+        emit: receives text and code as they arrive.
         prompt: the prompt of the call.
         takes_python: fenced blocks of Python are calls.
         habit: how the model marks its thoughts.
-        origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
+        origin: the model's identifier, see `reasoning_replay.make_origin`; empty if no reasoning is
+            sent back.
 
     Attributes:
-        finish: why the reply ended; None while it has not.
+        finish: why the reply ended; None before its end.
         is_refused: the model or a filter refused to answer.
-        reasoning: to be sent back with later requests.
-        usage: as the server counted it.
+        reasoning: collects the reasoning that later requests send back.
+        usage: the server's token counts.
         has_block: a block of Python is complete.
         has_pictures: the prompt contains pictures.
     """
@@ -75,7 +76,7 @@ class ModelReplyAssembler:
         self.finish: chat_messages.Finish | None = None
         self.usage: values.Usage | None = None
         self.is_refused = False
-        self.has_block = False
+        self.has_code_block = False
         self.has_pictures = picture_selection.has_pictures(prompt.messages)
         self.reasoning = reasoning_replay.Collector()
         self._origin = origin
@@ -90,8 +91,8 @@ class ModelReplyAssembler:
         self._has_ended = False
         self._unreadable_call = ""
         self._remaining_characters = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
-        self._words: list[str] = []
-        self._thoughts: list[str] = []
+        self._text_pieces: list[str] = []
+        self._thought_pieces: list[str] = []
         self._native_calls: list[_PendingCall] = []
         self._calls_by_key: dict[object, _PendingCall] = {}
         self._parsed_calls: list[chat_messages.Call] = []
@@ -99,12 +100,12 @@ class ModelReplyAssembler:
 
     @property
     def has_received(self) -> bool:
-        """Whether anything was received, so that the request must not be repeated."""
+        """Whether any part was received, so that the request must not be repeated."""
         return self._has_received
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether far more has come than was asked for."""
+        """Whether the reply is far longer than its limit."""
         return self._remaining_characters < 0
 
     def add_text(self, delta: str) -> None:
@@ -116,10 +117,10 @@ class ModelReplyAssembler:
         self._apply(self._parser.feed(delta))
 
     def add_thought(self, delta: object) -> None:
-        """Add the reasoning in a chat completion chunk, which is never shown."""
+        """Add the reasoning of a chat completion chunk, which is never shown to people."""
         characters = self.reasoning.collect(delta)
         if characters:
-            # The server itself tells thoughts from words.
+            # The server separates thoughts from text, so the parser need not look for them.
             self._apply(self._parser.stop_waiting())
         self.count_output(characters)
 
@@ -139,7 +140,7 @@ class ModelReplyAssembler:
             arguments: added to the arguments.
         """
         call = self._calls_by_key.get(key)
-        # Some servers give the same key, or none, to all calls, each of which comes whole.
+        # Some servers send each call in one piece, with the same key or no key for all calls.
         is_new_call = call is not None and bool(name) and (not call_id or call.id != call_id)
         if call is None or (is_new_call and call.arguments):
             if len(self._native_calls) >= _MAX_CALLS:
@@ -162,8 +163,8 @@ class ModelReplyAssembler:
         if key in self._calls_by_key and arguments:
             self._calls_by_key[key].arguments = [arguments]
 
-    def reply(self, *, is_whole: bool = True) -> chat_messages.ModelReply:
-        """Build the reply; of one that is not whole, only the text."""
+    def build_reply(self, *, is_whole: bool = True) -> chat_messages.ModelReply:
+        """Build the reply. If it is not whole, it has only the text."""
         finish = chat_messages.Finish.FILTERED if self.is_refused else self.finish
         finish = finish or chat_messages.Finish.STOP
         is_usable = is_whole and finish is chat_messages.Finish.STOP
@@ -172,7 +173,7 @@ class ModelReplyAssembler:
             self._apply(self._parser.finish(is_cut=not is_usable), is_whole=is_whole)
             self._habit.begins_in_thought = self._parser.begins_in_thought
         native_calls = [
-            # Names that are decorated with markup would be refused when they are given back.
+            # A name with markup would be refused when it is sent back.
             chat_messages.Call(
                 call.id,
                 tools.canonical_name(call.name) or call.name,
@@ -181,9 +182,12 @@ class ModelReplyAssembler:
             for call in self._native_calls
         ]
         calls = _make_ids_unique(native_calls or self._parsed_calls) if is_usable else ()
-        # A reply that ends with what seemed to end its thoughts is an answer after all.
-        is_answered = bool(calls) or any(word.strip() for word in self._words)
-        text = "".join(self._words if is_answered else [*self._thoughts, *self._words])
+        # If nothing follows the mark that seemed to end the thoughts, the text before it is the
+        # answer.
+        has_content = bool(calls) or any(word.strip() for word in self._text_pieces)
+        text = "".join(
+            self._text_pieces if has_content else [*self._thought_pieces, *self._text_pieces]
+        )
         unreadable_call = "" if calls or not is_usable else self._unreadable_call
         if is_usable and not calls and self._finds_calls and written_calls.has_unmarked_call(text):
             text, unreadable_call = "", f"{text}{unreadable_call}"
@@ -193,19 +197,21 @@ class ModelReplyAssembler:
             unreadable_call=unreadable_call,
             finish=finish,
             usage=self.usage,
-            reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
+            reasoning=self.reasoning.build_reasoning(self._origin)
+            if is_whole and self._origin
+            else None,
         )
 
     def _apply(self, pieces: list[tool_calls_in_text.Piece], *, is_whole: bool = True) -> None:
         for piece in pieces:
             match piece:
                 case tool_calls_in_text.Words(text):
-                    # After a call, a model goes on to invent what the code would print.
+                    # Text after a call is ignored, because the model invents the code's output.
                     if not self._parsed_calls and not self._unreadable_call:
-                        self._words.append(text)
+                        self._text_pieces.append(text)
                         self._emit(events.TextAdded(text))
                 case tool_calls_in_text.ForgetWords():
-                    self._thoughts, self._words = self._words, []
+                    self._thought_pieces, self._text_pieces = self._text_pieces, []
                     self._parsed_calls.clear()
                     self._unreadable_call = ""
                 case tool_calls_in_text.UnreadableCall(text):
@@ -213,7 +219,7 @@ class ModelReplyAssembler:
                 case tool_calls_in_text.CodeDelta(text):
                     self._emit(events.CodeDrafted(text))
                 case tool_calls_in_text.CodeBlock(code, is_closed) if is_closed or is_whole:
-                    self.has_block = True
+                    self.has_code_block = True
                     arguments = json.dumps({"code": code})
                     self._parsed_calls.append(chat_messages.Call("", tools.RUN_CODE, arguments))
                 case tool_calls_in_text.ParsedCall(name, arguments):
@@ -221,10 +227,10 @@ class ModelReplyAssembler:
 
 
 def _make_ids_unique(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
-    """Give every call a unique id, for some servers give none, or the same to all."""
+    """Give each call a unique id, because some servers send no ids or equal ones."""
     calls_by_id: dict[str, chat_messages.Call] = {}
     for call in calls:
-        is_free = bool(call.id) and call.id not in calls_by_id
-        key = call.id if is_free else f"call_{secrets.token_hex(8)}"
-        calls_by_id[key] = chat_messages.Call(key, call.name, call.arguments)
+        is_unique = bool(call.id) and call.id not in calls_by_id
+        call_id = call.id if is_unique else f"call_{secrets.token_hex(8)}"
+        calls_by_id[call_id] = chat_messages.Call(call_id, call.name, call.arguments)
     return tuple(calls_by_id.values())

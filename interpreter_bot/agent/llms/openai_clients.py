@@ -1,6 +1,6 @@
-"""Models over OpenAI's protocols: connections to their servers, and which protocol each speaks.
+"""Models over OpenAI's protocols: opens connections to servers, and chooses the protocol.
 
-Imported only where a model needs it: its SDK takes most of a second.
+Imported only if a model needs it, because importing the SDK takes most of a second.
 """
 
 from __future__ import annotations
@@ -25,36 +25,39 @@ _CONNECT_SECONDS: Final = 10.0
 _LOCAL_SILENCE_SECONDS: Final = 1200.0
 
 
-def timeout(patience: settings.Patience) -> openai.Timeout:
-    """Return how long a server is waited for."""
+def make_timeout(patience: settings.Patience) -> openai.Timeout:
+    """Make the timeouts of requests to a server."""
     return openai.Timeout(patience.silence_seconds, connect=_CONNECT_SECONDS)
 
 
-def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.AsyncOpenAI:
+def open_client(base_url: str, api_key: str, patience: settings.Patience) -> openai.AsyncOpenAI:
     """Open a connection pool.
 
     Args:
-        base_url: of the server.
+        base_url: the server's URL.
         api_key: empty if the server needs none.
-        patience: how long it is waited for.
+        patience: the timeouts.
     """
-    timeouts = timeout(patience)
+    timeouts = make_timeout(patience)
     return openai.AsyncOpenAI(
         # Local servers need no key, but the SDK does.
         api_key=api_key or "none",
         base_url=base_url,
         max_retries=0,
         timeout=timeouts,
-        # No redirects: keys and people's words go to the address that was set, and to no other.
+        # No redirects: keys and people's words are sent only to the configured address.
         http_client=openai.DefaultAsyncHttpx2Client(
             timeout=timeouts, verify=tls_contexts.shared_context(), follow_redirects=False
         ),
     )
 
 
-def local_client(address: retries.ServerAddress, patience: settings.Patience) -> openai.AsyncOpenAI:
+def open_local_client(
+    address: retries.ServerAddress, patience: settings.Patience
+) -> openai.AsyncOpenAI:
     """Open a connection to a server started by the bot on this machine."""
-    # Its prompts are processed slowly and one after the other, and its end is noticed at once.
+    # A long timeout, because it processes prompts slowly and one by one. A crash closes the
+    # connection, so it is noticed without a timeout.
     seconds = max(patience.silence_seconds, _LOCAL_SILENCE_SECONDS)
     timeouts = openai.Timeout(seconds, connect=_CONNECT_SECONDS)
     return openai.AsyncOpenAI(
@@ -62,7 +65,8 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
         base_url=address.base_url,
         max_retries=0,
         timeout=timeouts,
-        # It closes idle connections, often at the moment they are used again.
+        # One connection per request, because the server may close an idle connection at the moment
+        # when it is used again.
         default_headers={"Connection": "close"},
         # Proxies and authorities of the environment are for other machines, so they are ignored.
         # This server does not use TLS, so no certificate is trusted.
@@ -72,8 +76,8 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
     )
 
 
-def llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
-    """Return a model that speaks the protocol of its settings."""
+def make_llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
+    """Make a model that uses the protocol of its settings."""
     if model.protocol == "responses":
         return fallbacks.FallbackLlm(responses_api.ResponsesLlm(client, model))
     chat = chat_completions.ChatCompletionsLlm(client, model)

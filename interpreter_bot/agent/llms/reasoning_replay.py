@@ -1,8 +1,10 @@
-"""A model's reasoning as its provider sent it, to be sent back with the model's message.
+"""Collects a model's reasoning, and sends it back with the model's message in later requests.
 
-Chat completions carry it in fields beside the text, and Gemini signs each call. Responses has items
-of its own and Anthropic blocks, whose order among the calls counts. Without it a model starts to
-think anew at every step, and some servers refuse the request. Only the same model gets it back.
+Without its reasoning, a model starts to think anew at each step, and some servers refuse the
+request. Reasoning is sent back only to the model that wrote it.
+
+Chat Completions has reasoning in fields beside the text, and Gemini adds a signature to each call.
+Responses has items for it and Anthropic has blocks, which must keep their order among the calls.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ _TEXT_FIELDS: Final = ("reasoning_content", "reasoning")
 _DETAILS_FIELD: Final = "reasoning_details"
 _EXTRA_FIELD: Final = "extra_content"
 FIELDS: Final = (*_TEXT_FIELDS, _DETAILS_FIELD, _EXTRA_FIELD)
-"""The fields of chat completions that carry it."""
-# The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
-# whole.
+"""The fields of chat completions that have reasoning."""
+# The limit for one reply. Longer reasoning is dropped as a whole, because servers refuse a part.
 _MAX_CHARACTERS: Final = 512 * 1024
 _STREAMED_FIELDS: Final = ("text", "summary")
 
-# The stand-ins that a server accepts in place of reasoning that another model never wrote.
+# Some servers require reasoning in each message. They accept these stand-ins in messages of other
+# models.
 _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
     "thought_signature": (
         _EXTRA_FIELD,
@@ -35,8 +37,8 @@ _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
 }
 
 
-def origin(protocol: str, model: settings.Model) -> str:
-    """Return an identifier of a model and protocol; hashed, for the address may hold secrets."""
+def make_origin(protocol: str, model: settings.Model) -> str:
+    """Make an identifier of a model and protocol. It is a hash, because a URL may have secrets."""
     name = f"{protocol} {model.base_url} {model.name}"
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -52,8 +54,8 @@ class Collector:
         self._remaining_characters = _MAX_CHARACTERS
 
     def collect(self, delta: object) -> int:
-        """Collect from a chunk of a chat completion; return the number of characters found."""
-        left_before = self._remaining_characters
+        """Collect the reasoning of a chat completion chunk; return its number of characters."""
+        characters_before = self._remaining_characters
         for name in _TEXT_FIELDS:
             if (text := getattr(delta, name, None)) and isinstance(text, str) and self._fits(text):
                 self._texts.setdefault(name, []).append(text)
@@ -62,57 +64,63 @@ class Collector:
             if isinstance(detail, dict) and self._fits(detail):
                 self._add_detail(detail)
         self.collect_call("", delta)
-        return left_before - self._remaining_characters
+        return characters_before - self._remaining_characters
 
     def collect_call(self, number: int | str, piece: object) -> None:
-        """Collect the signature of a call of a chat completion, by its number in the reply."""
+        """Collect the signature of a call, by the call's number in a chat completion."""
         extra = getattr(piece, _EXTRA_FIELD, None)
         if extra and isinstance(extra, dict) and self._fits(extra):
             self._extras[str(number)] = extra
 
     def add_item(self, item: Mapping[str, Any]) -> None:
-        """Collect an item of a Responses reply, or a block of Anthropic's, in order; those we can
-        rewrite ourselves by name only."""
+        """Collect the next item of a Responses reply, or the next block of an Anthropic reply.
+
+        Texts and calls are in the transcript, so their items only mark their places in the order.
+        """
         if self._fits(item):
             self._items.append(dict(item))
 
-    def collected(self, origin: str) -> chat_messages.Reasoning | None:
-        """Return the collected reasoning; None if there was none, or too much."""
+    def build_reasoning(self, origin: str) -> chat_messages.Reasoning | None:
+        """Build the reasoning of the reply; None if there was none, or too much."""
         if self._remaining_characters < 0:
             return None
         if any("reasoning" in item for item in self._items):
-            return chat_messages.Reasoning(origin, _json({"items": self._items}))
+            return chat_messages.Reasoning(origin, _dump_json({"items": self._items}))
         fields: dict[str, Any] = {name: "".join(parts) for name, parts in self._texts.items()}
         if self._details:
             fields[_DETAILS_FIELD] = self._details
         if not fields and not self._extras:
             return None
         value = {"fields": fields, "calls": self._extras}
-        return chat_messages.Reasoning(origin, _json(value))
+        return chat_messages.Reasoning(origin, _dump_json(value))
 
     def _fits(self, piece: object) -> bool:
-        self._remaining_characters -= len(piece if isinstance(piece, str) else _json(piece))
+        self._remaining_characters -= len(piece if isinstance(piece, str) else _dump_json(piece))
         return self._remaining_characters >= 0
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
-        """Append a detail, or extend the last one: details come in pieces."""
-        last = self._details[-1] if self._details else {}
-        is_more = all(detail.get(name) == last.get(name) for name in ("type", "index"))
-        if not is_more or not any(isinstance(last.get(name), str) for name in _STREAMED_FIELDS):
+        """Append a detail, or extend the last one, because details are streamed in pieces."""
+        last_detail = self._details[-1] if self._details else {}
+        continues_last = all(
+            detail.get(name) == last_detail.get(name) for name in ("type", "index")
+        )
+        if not continues_last or not any(
+            isinstance(last_detail.get(name), str) for name in _STREAMED_FIELDS
+        ):
             self._details.append(dict(detail))
             return
         for name, value in detail.items():
             if (
                 name in _STREAMED_FIELDS
                 and isinstance(value, str)
-                and isinstance(last.get(name), str)
+                and isinstance(last_detail.get(name), str)
             ):
-                last[name] += value
+                last_detail[name] += value
             elif value is not None:
-                last[name] = value
+                last_detail[name] = value
 
 
-def _json(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -124,26 +132,28 @@ def _read_reasoning(message: chat_messages.AssistantMessage, origin: str) -> Map
     return value
 
 
-def fields(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
+def read_fields(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
     """Return the reasoning fields of a chat completions message."""
     value = _read_reasoning(message, origin)
     extra = value.get("calls", {}).get("")
     return {**value.get("fields", {}), **({_EXTRA_FIELD: extra} if extra else {})}
 
 
-def signatures(message: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
+def read_signatures(message: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
     """Return the reasoning fields of each call of a chat completions message."""
     extras = _read_reasoning(message, origin).get("calls", {})
     numbers = map(str, range(len(message.calls)))
     return [{_EXTRA_FIELD: extras[number]} if number in extras else {} for number in numbers]
 
 
-def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
-    """Return the order of a message's parts among the items, or blocks, of a reply.
+def read_ordered_parts(
+    message: chat_messages.AssistantMessage, origin: str
+) -> Iterator[Mapping[str, Any]]:
+    """Return a message's parts in their original order; empty if that is not known.
 
     Returns:
-        For each item its `reasoning_replay`; or `message`, which stands for the text; or `call`,
-        the number of one; empty if the order is not known.
+        Mappings with one of these keys: `reasoning` (an item or block to send back), `message` (the
+        place of the text) or `call` (the number of a call).
     """
     order: list[dict[str, Any]] = list(_read_reasoning(message, origin).get("items", ()))
     parts = [
@@ -153,7 +163,7 @@ def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapp
         or ("message" in part and message.text)
         or ("call" in part and part["call"] < len(message.calls))
     ]
-    # Reasoning without a following item is refused: its call may have been left out since.
+    # Servers refuse reasoning at the end. Its call may not be in the transcript any more.
     while parts and "reasoning" in parts[-1]:
         parts.pop()
     yield from parts
@@ -163,18 +173,18 @@ def add_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dict
     """Add a stand-in for missing reasoning to chat completions messages.
 
     Args:
-        messages: as they go over the wire.
-        name: what the server wants; see `server_quirks.Quirks.requires`.
+        messages: the messages in the wire format.
+        name: the required reasoning, see `server_quirks.Quirks.requires`.
     """
     field, stand_in = _STAND_INS[name]
-    result = []
+    new_messages = []
     for message in messages:
-        completed = dict(message)
-        if name == "reasoning_content" and completed["role"] == "assistant":
-            completed.setdefault(field, stand_in)
-        if name == "thought_signature" and completed.get("tool_calls"):
-            # Of parallel calls, only the first is ever signed.
-            first_call, *other_calls = completed["tool_calls"]
-            completed["tool_calls"] = [{field: stand_in, **first_call}, *other_calls]
-        result.append(completed)
-    return result
+        new_message = dict(message)
+        if name == "reasoning_content" and new_message["role"] == "assistant":
+            new_message.setdefault(field, stand_in)
+        if name == "thought_signature" and new_message.get("tool_calls"):
+            # Only the first of parallel calls has a signature.
+            first_call, *other_calls = new_message["tool_calls"]
+            new_message["tool_calls"] = [{field: stand_in, **first_call}, *other_calls]
+        new_messages.append(new_message)
+    return new_messages

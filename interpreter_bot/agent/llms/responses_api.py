@@ -1,4 +1,4 @@
-"""The Responses API. Nothing is stored at the server: every request carries the transcript."""
+"""The Responses API. The server stores nothing, so each request has the whole transcript."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ class ResponsesLlm:
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
-        # The SDK imports it when it is first read: here, in the thread that opens the model.
+        # The SDK imports this attribute on first access. Access it here, in the thread that opens
+        # the model, so that the import does not block the event loop.
         self._responses = client.responses
         self._model = model
         self._quirks = server_quirks.find_quirks(model)
-        self._origin = reasoning_replay.origin("responses", model)
-        # llama.cpp accepts no pictures in tool outputs, and others may do as it does.
-        self._shows_outputs = model.base_url.startswith(chat_completions.OFFICIAL_URL)
+        self._origin = reasoning_replay.make_origin("responses", model)
+        # llama.cpp accepts no pictures in tool outputs, and other servers may not either.
+        self._accepts_output_pictures = model.base_url.startswith(chat_completions.OFFICIAL_URL)
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
-        parameters = self._parameters(prompt)
+        parameters = self._build_parameters(prompt)
         if prompt.omits_optional_parameters:
             parameters = server_quirks.drop_optional_parameters(parameters)
         return await self._stream_reply(self._quirks.adapt(parameters), assembler)
@@ -45,9 +46,12 @@ class ResponsesLlm:
         self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
     ) -> chat_messages.ModelReply:
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
-            stream = await server_quirks.send_well_formed(self._open, parameters)
-            # Closes the connection also on cancellation, so that the server stops at once.
-            async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as events:
+            stream = await server_quirks.send_well_formed(self._open_stream, parameters)
+            # A cancellation also closes the connection, so that the server stops at once.
+            async with (
+                stream,
+                contextlib.aclosing(chat_completions.iterate_chunks(stream)) as events,
+            ):
                 async for event in events:
                     failure = _receive_event(event, assembler)
                     if failure:
@@ -59,27 +63,31 @@ class ResponsesLlm:
             raise sdk_errors.make_incomplete_reply_error(
                 assembler, fallback=model_errors.MalformedResponseError()
             )
-        return assembler.reply()
+        return assembler.build_reply()
 
-    async def _open(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
-        # Passed this way for the reason given in `chat_completions`.
+    async def _open_stream(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
+        # As `extra_body`, for the reason given in `chat_completions`.
         stream = await self._responses.create(stream=True, extra_body=parameters)
         return cast("openai.AsyncStream[Any]", stream)
 
-    def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
+    def _build_parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "model": self._model.name,
             "instructions": prompt.system,
             "input": list(
-                wire_items(prompt.messages, self._origin, shows_outputs=self._shows_outputs)
+                convert_transcript(
+                    prompt.messages,
+                    self._origin,
+                    accepts_output_pictures=self._accepts_output_pictures,
+                )
             ),
             "max_output_tokens": prompt.answer_tokens,
             "store": False,
-            # Nothing is stored there, so the reasoning has to come to us to be given back.
+            # The server stores nothing, so it has to send the reasoning, which is sent back later.
             "include": ["reasoning.encrypted_content"],
         }
         if prompt.tools:
-            parameters["tools"] = [wire_tool(tool) for tool in prompt.tools]
+            parameters["tools"] = [convert_tool(tool) for tool in prompt.tools]
             parameters["tool_choice"] = "auto" if prompt.may_call else "none"
         if prompt.temperature is not None:
             parameters["temperature"] = prompt.temperature
@@ -91,53 +99,51 @@ class ResponsesLlm:
 def _receive_event(
     event: object, assembler: model_reply_assembly.ModelReplyAssembler
 ) -> model_errors.ModelError | None:
-    """Process one stream event. The SDK checks no shapes, so nothing is taken for granted."""
+    """Process one stream event. The SDK does not validate events, so every field is checked."""
     item = getattr(event, "item", None)
     key = getattr(event, "output_index", None)
     match getattr(event, "type", None):
         case "response.output_text.delta" | "response.refusal.delta" as kind:
-            assembler.add_text(_text_attribute(event, "delta"))
+            assembler.add_text(_read_text(event, "delta"))
             if kind == "response.refusal.delta":
                 assembler.is_refused = True
-        case "response.output_item.added" if _text_attribute(item, "type") == "function_call":
+        case "response.output_item.added" if _read_text(item, "type") == "function_call":
             assembler.add_call(
-                key, call_id=_text_attribute(item, "call_id"), name=_text_attribute(item, "name")
+                key, call_id=_read_text(item, "call_id"), name=_read_text(item, "name")
             )
         case "response.function_call_arguments.delta":
-            assembler.add_call(key, arguments=_text_attribute(event, "delta"))
+            assembler.add_call(key, arguments=_read_text(event, "delta"))
         case "response.function_call_arguments.done":
-            assembler.set_arguments(key, _text_attribute(event, "arguments"))
-        case "response.output_item.done" if _text_attribute(item, "type") == "function_call":
+            assembler.set_arguments(key, _read_text(event, "arguments"))
+        case "response.output_item.done" if _read_text(item, "type") == "function_call":
             number = assembler.add_call(
-                key, call_id=_text_attribute(item, "call_id"), name=_text_attribute(item, "name")
+                key, call_id=_read_text(item, "call_id"), name=_read_text(item, "name")
             )
-            assembler.set_arguments(key, _text_attribute(item, "arguments"))
-            assembler.reasoning.add_item({"call": number, "id": _text_attribute(item, "id")})
-        case "response.output_item.done" if _text_attribute(item, "type") == "message":
-            fields = {
-                name: text for name in ("id", "phase") if (text := _text_attribute(item, name))
-            }
+            assembler.set_arguments(key, _read_text(item, "arguments"))
+            assembler.reasoning.add_item({"call": number, "id": _read_text(item, "id")})
+        case "response.output_item.done" if _read_text(item, "type") == "message":
+            fields = {name: text for name in ("id", "phase") if (text := _read_text(item, name))}
             assembler.reasoning.add_item({"message": fields})
-        case "response.output_item.done" if _text_attribute(item, "type") == "reasoning":
-            if thought := _convert_reasoning(item):
-                assembler.reasoning.add_item({"reasoning": thought})
+        case "response.output_item.done" if _read_text(item, "type") == "reasoning":
+            if reasoning := _convert_reasoning(item):
+                assembler.reasoning.add_item({"reasoning": reasoning})
         case "response.completed" | "response.incomplete":
             _receive_end(getattr(event, "response", None), assembler)
         case "response.failed":
             error = getattr(getattr(event, "response", None), "error", None)
             return sdk_errors.translate_code(
-                _text_attribute(error, "code"), _text_attribute(error, "message")
+                _read_text(error, "code"), _read_text(error, "message")
             )
         case "error":
             return sdk_errors.translate_code(
-                _text_attribute(event, "code"), _text_attribute(event, "message")
+                _read_text(event, "code"), _read_text(event, "message")
             )
     return None
 
 
 def _receive_end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     details = getattr(response, "incomplete_details", None)
-    assembler.finish = sdk_errors.read_finish(_text_attribute(details, "reason") or "stop")
+    assembler.finish = sdk_errors.read_finish(_read_text(details, "reason") or "stop")
     usage = getattr(response, "usage", None)
     names = ("input_tokens", "output_tokens", "input_tokens_details")
     input_tokens, output_tokens, details = (getattr(usage, name, None) for name in names)
@@ -145,14 +151,14 @@ def _receive_end(response: object, assembler: model_reply_assembly.ModelReplyAss
 
 
 def _convert_reasoning(item: object) -> dict[str, Any] | None:
-    """Convert an item of reasoning to be given back; None if only its server could find it."""
+    """Convert a reasoning item to send it back; None if it has only an id, which is not stored."""
     if not isinstance(item, openai.BaseModel):
         return None
     fields = item.to_dict(mode="json", warnings=False)
     reasoning = {
         name: fields[name] for name in ("type", "id", "encrypted_content") if fields.get(name)
     }
-    # Open reasoning is given back only if it did not come sealed as well.
+    # Readable reasoning is sent back only if there is no encrypted reasoning.
     if "encrypted_content" not in reasoning:
         if not fields.get("content"):
             return None
@@ -160,13 +166,13 @@ def _convert_reasoning(item: object) -> dict[str, Any] | None:
     return {**reasoning, "summary": fields.get("summary") or []}
 
 
-def _text_attribute(thing: object, name: str) -> str:
-    value = getattr(thing, name, None)
+def _read_text(item: object, name: str) -> str:
+    value = getattr(item, name, None)
     return value if isinstance(value, str) else ""
 
 
-def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
-    """Convert a tool. Not strict: that would forbid optional arguments."""
+def convert_tool(tool: chat_messages.Tool) -> dict[str, Any]:
+    """Convert a tool. It is not strict, because strict tools have no optional arguments."""
     return {
         "type": "function",
         "name": tool.name,
@@ -176,65 +182,68 @@ def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
     }
 
 
-def wire_items(
-    transcript: Iterable[chat_messages.Message], origin: str, *, shows_outputs: bool
+def convert_transcript(
+    transcript: Iterable[chat_messages.Message], origin: str, *, accepts_output_pictures: bool
 ) -> Iterable[dict[str, Any]]:
     """Convert a transcript to input items.
 
     Args:
         transcript: the messages.
-        origin: the name that `reasoning_replay` gives to the receiving model.
-        shows_outputs: pictures may be part of a tool output; if not, they follow all of a step.
+        origin: the identifier of the receiving model, see `reasoning_replay.make_origin`.
+        accepts_output_pictures: pictures are part of their tool output; otherwise they come after
+            all outputs of the step.
     """
     pictures: list[chat_messages.Picture] = []
     for message in transcript:
         if pictures and not isinstance(message, chat_messages.ToolResult):
             yield {
                 "role": "user",
-                "content": _content(chat_completions.PICTURES_OF_OUTPUT, tuple(pictures)),
+                "content": _convert_content(chat_completions.OUTPUT_PICTURES_TEXT, tuple(pictures)),
             }
             pictures = []
         match message:
             case chat_messages.UserMessage():
-                yield {"role": "user", "content": _content(message.text, message.pictures)}
+                yield {"role": "user", "content": _convert_content(message.text, message.pictures)}
             case chat_messages.AssistantMessage():
-                yield from _assistant_items(message, list(reasoning_replay.items(message, origin)))
+                yield from _convert_assistant_message(
+                    message, list(reasoning_replay.read_ordered_parts(message, origin))
+                )
             case chat_messages.ToolResult():
-                own_pictures = message.pictures if shows_outputs else ()
-                output = _content(message.text, own_pictures)
+                inline_pictures = message.pictures if accepts_output_pictures else ()
+                output = _convert_content(message.text, inline_pictures)
                 yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
-                pictures += () if shows_outputs else message.pictures
+                pictures += () if accepts_output_pictures else message.pictures
     if pictures:
         yield {
             "role": "user",
-            "content": _content(chat_completions.PICTURES_OF_OUTPUT, tuple(pictures)),
+            "content": _convert_content(chat_completions.OUTPUT_PICTURES_TEXT, tuple(pictures)),
         }
 
 
-def _assistant_items(
-    message: chat_messages.AssistantMessage, parts_in_order: list[Mapping[str, Any]]
+def _convert_assistant_message(
+    message: chat_messages.AssistantMessage, ordered_parts: list[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
-    """Convert a model's message; in the order in which its parts came, as far as that is known."""
-    has_text_place = any("message" in part for part in parts_in_order)
-    if message.text and not has_text_place:
+    """Convert a model's message, with its parts in the original order if that is known."""
+    is_text_pending = any("message" in part for part in ordered_parts)
+    if message.text and not is_text_pending:
         yield {"role": "assistant", "content": message.text}
     calls = dict(enumerate(message.calls))
-    for part in parts_in_order:
+    for part in ordered_parts:
         if "reasoning" in part:
             yield part["reasoning"]
         elif "call" in part and part["call"] in calls:
             yield {
-                **_call_item(calls.pop(part["call"])),
+                **_convert_call(calls.pop(part["call"])),
                 **({"id": part["id"]} if part["id"] else {}),
             }
-        elif "message" in part and has_text_place:
-            # The transcript has one text, which takes the place of the first of several.
-            has_text_place = False
-            yield _text_item(message.text, part["message"])
-    yield from map(_call_item, calls.values())
+        elif "message" in part and is_text_pending:
+            # The transcript has only the joined text, which takes the place of the first message.
+            is_text_pending = False
+            yield _convert_text(message.text, part["message"])
+    yield from map(_convert_call, calls.values())
 
 
-def _text_item(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def _convert_text(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
     if "id" not in fields:
         return {"role": "assistant", "content": text, **fields}
     content = [{"type": "output_text", "text": text, "annotations": []}]
@@ -244,7 +253,7 @@ def _text_item(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _call_item(call: chat_messages.Call) -> dict[str, Any]:
+def _convert_call(call: chat_messages.Call) -> dict[str, Any]:
     return {
         "type": "function_call",
         "call_id": call.id,
@@ -253,14 +262,16 @@ def _call_item(call: chat_messages.Call) -> dict[str, Any]:
     }
 
 
-def _content(text: str, pictures: tuple[chat_messages.Picture, ...]) -> str | list[dict[str, Any]]:
+def _convert_content(
+    text: str, pictures: tuple[chat_messages.Picture, ...]
+) -> str | list[dict[str, Any]]:
     if not pictures:
         return text
     parts: list[dict[str, Any]] = [{"type": "input_text", "text": text}]
     for picture in pictures:
         parts += [
-            {"type": "input_text", "text": text} for text in chat_completions.caption(picture)
+            {"type": "input_text", "text": text} for text in chat_completions.make_captions(picture)
         ]
-        url = chat_completions.data_url(picture)
+        url = chat_completions.make_data_url(picture)
         parts.append({"type": "input_image", "image_url": url, "detail": "auto"})
     return parts

@@ -88,7 +88,7 @@ def make_incomplete_reply_error(
     """Make an `IncompleteReplyError` with the partial reply; `fallback` if none was received."""
     if not assembler.has_received or isinstance(fallback, model_errors.RefusedError):
         return fallback
-    return model_errors.IncompleteReplyError(assembler.reply(is_whole=False))
+    return model_errors.IncompleteReplyError(assembler.build_reply(is_whole=False))
 
 
 def _translate_error(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:

@@ -121,7 +121,7 @@ class Stage:
     async def run(self, *, stop=None, allowance=None, approve=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
         job = loops.TurnSpec(
-            llm=await self.catalogue.llm(),
+            llm=await self.catalogue.open_llm(),
             model=self.model,
             limits=self.limits,
             system=self.system,

@@ -409,7 +409,9 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     tries = 3 if failure is model_errors.RequestRefusedError else 1
     async with scripts.stage([reply] * tries) as stage:
         outcome = await stage.run()
-    assert outcome.sentence == str(model_errors.name_server(failure(), stage.catalogue.model()))
+    assert outcome.sentence == str(
+        model_errors.name_server(failure(), stage.catalogue.find_model())
+    )
     assert outcome.usage.money == 0
     assert stage.waits == []
 
@@ -431,7 +433,7 @@ async def test_passing_failures_are_retried_and_then_said(protocol, reply, failu
     patience = {"retries": 2}
     async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
         outcome = await stage.run()
-    expected = model_errors.name_server(failure(), stage.catalogue.model())
+    expected = model_errors.name_server(failure(), stage.catalogue.find_model())
     assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
     assert len(stage.waits) == 2
     assert stage.waits[1] > stage.waits[0]

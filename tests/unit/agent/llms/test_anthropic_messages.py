@@ -148,10 +148,10 @@ def test_words_and_thoughts_between_calls_stay_where_they_were():
     kept = chat_messages.Reasoning("o", json.dumps({"items": order}))
     calls = tuple(chat_messages.Call(name, "list_files", "{}") for name in "ab")
     said = chat_messages.AssistantMessage("One.Two", calls, kept)
-    (message,) = anthropic_blocks.wire_messages([said], "o")
+    (message,) = anthropic_blocks.convert_transcript([said], "o")
     kinds = [one.get("text") or one.get("id") or one["type"] for one in message["content"]]
     assert kinds == ["thinking", "One.", "redacted_thinking", "a", "Two", "b"]
-    (message,) = anthropic_blocks.wire_messages([said], "of another model")
+    (message,) = anthropic_blocks.convert_transcript([said], "of another model")
     kinds = [one.get("text") or one["id"] for one in message["content"]]
     assert kinds == ["One.Two", "a", "b"]
 
@@ -186,7 +186,7 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     tries = tries_of.get(failure, 1)
     async with staged([reply] * tries, patience={"retries": 0}) as stage:
         outcome = await stage.run()
-        expected = model_errors.name_server(failure(), stage.catalogue.model())
+        expected = model_errors.name_server(failure(), stage.catalogue.find_model())
     assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
 
 
@@ -213,7 +213,7 @@ async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
     for protocol, is_there in (("chat", False), ("anthropic", True)):
         model = settings.Model(name="x", protocol=protocol)
         catalogue = catalogues.Catalogue([model], keys={}, patience=settings.Patience())
-        await catalogue.llm()
+        await catalogue.open_llm()
         assert (name in sys.modules) == is_there
         await catalogue.close()
 

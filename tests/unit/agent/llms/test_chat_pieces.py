@@ -18,7 +18,7 @@ def _reply(**delta):
     assembler = model_reply_assembly.ModelReplyAssembler(events.discard, prompt)
     choice = SimpleNamespace(delta=SimpleNamespace(**delta), finish_reason="stop")
     chat_completions._receive_chunk(SimpleNamespace(choices=[choice]), assembler)
-    return assembler.reply()
+    return assembler.build_reply()
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ async def ask(catalogue):
     prompt = chat_messages.Prompt(
         system="Be short.", messages=(chat_messages.UserMessage("Hello?"),)
     )
-    llm = await catalogue.llm()
+    llm = await catalogue.open_llm()
     return await llm.reply(prompt, emit=events.discard)
 
 
@@ -180,7 +180,7 @@ async def test_a_model_that_is_being_opened_does_not_take_the_place_of_an_adopte
             discovery = await model_discovery.discover(environment)
             opened.append(catalogue_of(discovery, environment))
         catalogue, other = opened
-        opening = asyncio.create_task(catalogue.llm())
+        opening = asyncio.create_task(catalogue.open_llm())
         await asyncio.sleep(0)
         await catalogue.adopt(other)
         await opening

@@ -281,7 +281,7 @@ def _has(one):
 def test_reasoning_of_wrong_shapes_is_passed_over(delta):
     collector = reasoning_replay.Collector()
     collector.collect(types.SimpleNamespace(**delta))
-    assert collector.collected("o") is None
+    assert collector.build_reasoning("o") is None
 
 
 async def test_nothing_of_it_is_shown_or_logged(caplog):

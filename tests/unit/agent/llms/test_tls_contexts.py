@@ -22,9 +22,9 @@ async def test_authorities_are_read_once_for_all_clients_and_proxies(monkeypatch
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     url, patience = "https://models.invalid/v1", settings.Patience()
     async with (
-        openai_clients.client(url, "key", patience),
-        openai_clients.client(url, "key", patience),
-        anthropic_messages.client(url, "key", 1.0),
+        openai_clients.open_client(url, "key", patience),
+        openai_clients.open_client(url, "key", patience),
+        anthropic_messages.open_client(url, "key", 1.0),
     ):
         (shared,) = read
     assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -34,5 +34,5 @@ async def test_a_server_of_this_machine_needs_no_authorities(monkeypatch):
     tls_contexts.shared_context.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
     local = retries.ServerAddress("http://127.0.0.1:9/v1", "key")
-    async with openai_clients.local_client(local, settings.Patience()):
+    async with openai_clients.open_local_client(local, settings.Patience()):
         pass

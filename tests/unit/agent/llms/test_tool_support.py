@@ -441,17 +441,17 @@ async def test_models_are_chosen_by_title():
     models = [settings.Model(name="a"), settings.Model(name="b", label="Bee")]
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
     assert catalogue.titles == ("a", "Bee")
-    assert catalogue.model().name == "a"
-    assert catalogue.model("Bee").name == "b"
+    assert catalogue.find_model().name == "a"
+    assert catalogue.find_model("Bee").name == "b"
     with pytest.raises(model_errors.UnknownChoiceError, match="There are: a; Bee"):
-        await catalogue.llm("c")
+        await catalogue.open_llm("c")
     await catalogue.close()
 
 
 async def test_who_asks_a_model_at_the_same_time_asks_the_same_one():
     models = [settings.Model(name="a"), settings.Model(name="b")]
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
-    one, same, another = await asyncio.gather(*map(catalogue.llm, ("a", "", "b")))
+    one, same, another = await asyncio.gather(*map(catalogue.open_llm, ("a", "", "b")))
     assert one is same is not another
     await catalogue.close()
 
@@ -459,17 +459,17 @@ async def test_who_asks_a_model_at_the_same_time_asks_the_same_one():
 async def test_a_model_that_is_open_waits_for_no_other(monkeypatch):
     models = [settings.Model(name="a"), settings.Model(name="b")]
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
-    known = await catalogue.llm("a")
-    may_open, client = threading.Event(), openai_clients.client
+    known = await catalogue.open_llm("a")
+    may_open, client = threading.Event(), openai_clients.open_client
 
     def slow(*arguments):
         assert may_open.wait(30)
         return client(*arguments)
 
-    monkeypatch.setattr(openai_clients, "client", slow)
-    waiting = [asyncio.create_task(catalogue.llm("b")) for _ in range(3)]
+    monkeypatch.setattr(openai_clients, "open_client", slow)
+    waiting = [asyncio.create_task(catalogue.open_llm("b")) for _ in range(3)]
     await asyncio.sleep(0.05)
-    assert await catalogue.llm("a") is known
+    assert await catalogue.open_llm("a") is known
     # One that gives up takes it from nobody else.
     waiting[0].cancel()
     await asyncio.wait({waiting[0]})
@@ -487,8 +487,8 @@ async def test_one_that_could_not_be_opened_is_opened_by_who_asks_next(monkeypat
     with monkeypatch.context() as patched:
         patched.setenv("SSL_CERT_FILE", "/nonexistent")
         with pytest.raises(OSError, match="No such file"):
-            await catalogue.llm()
-    assert await catalogue.llm() is await catalogue.llm("a")
+            await catalogue.open_llm()
+    assert await catalogue.open_llm() is await catalogue.open_llm("a")
     await catalogue.close()
 
 
@@ -498,13 +498,13 @@ def test_the_first_model_of_each_protocol_is_opened_early_that_of_the_default_fi
         settings.Model(name=f"{number}", protocol=one) for number, one in enumerate(protocols)
     ]
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
-    assert catalogue.first_titles == ("0", "1", "3")
+    assert catalogue.one_title_per_protocol == ("0", "1", "3")
 
 
 def test_no_model_is_said():
     catalogue = catalogues.Catalogue([], keys={}, patience=settings.Patience())
     with pytest.raises(model_errors.UnknownChoiceError, match="No model is set up"):
-        catalogue.model()
+        catalogue.find_model()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ async def catalogued(local):
         [local.model], keys={}, patience=patience, servers={local.model.title: local}
     )
     try:
-        yield await catalogue.llm()
+        yield await catalogue.open_llm()
     finally:
         await catalogue.close()
 
