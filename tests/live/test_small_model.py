@@ -40,7 +40,7 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
     told = observations.describe_file("paid.csv", 40, kind="text/csv", details=details)
     transcript = transcripts.Transcript()
     transcript.add_user_message(f"{told}\n\nWhat is the sum of paid?")
-    observer, environment = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))
+    observer, environment = scripts.Observer(), scripts.Workbench(scripts.print_step("7193\n"))
     async with on_demand_model.OnDemandModel.open(chosen, tmp_path) as local:
         catalogue = catalogues.Catalogue(
             [local.model],

@@ -1,4 +1,4 @@
-"""A workbench that plays back, a watcher that writes down, and a turn between them."""
+"""Turns with a scripted environment, a scripted model server and an observer of events."""
 
 import asyncio
 import contextlib
@@ -18,52 +18,52 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (640).to_bytes(4) + (480).to_bytes(4) +
 JPEG = b"\xff\xd8\xff\xe0rest"
 
 
-def printed(text):
+def print_step(text):
     return [values.Text("stdout", text)], OK
 
 
-def raised(name="NameError", message="name 'x' is not defined"):
+def error_step(name="NameError", message="name 'x' is not defined"):
     error = values.Error(name, message, f"Traceback\n{name}: {message}")
     return [error], FAILED
 
 
 class Workbench:
-    """Plays back (outputs, finished); a script that runs out raises."""
+    """An environment that plays back steps of (outputs, finished); it raises if none is left."""
 
     def __init__(self, *script, files=None):
         self.script = list(script)
-        self.ran = []
-        self.interrupted = 0
-        self.scaled_down = []
+        self.executed_codes = []
+        self.interruption_count = 0
+        self.scaled_pictures = []
         self.files = files or {}
         self.emit = events.discard
 
     async def run(self, code, *, show, seconds=None):
-        self.ran.append(code)
+        self.executed_codes.append(code)
         if not self.script:
             raise AssertionError(f"the workbench's script has run out at {code!r}")
         step = self.script.pop(0)
         if isinstance(step, Exception):
             raise step
         outputs, finished = step
-        self.emit(events.CodeStarted(len(self.ran) - 1, code))
+        self.emit(events.CodeStarted(len(self.executed_codes) - 1, code))
         for output in outputs:
-            self.emit(events.OutputShown(len(self.ran) - 1, output))
+            self.emit(events.OutputShown(len(self.executed_codes) - 1, output))
             show(output)
         if finished is None:
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                self.interrupted += 1
+                self.interruption_count += 1
                 raise
-        self.emit(events.CodeFinished(len(self.ran) - 1, finished))
+        self.emit(events.CodeFinished(len(self.executed_codes) - 1, finished))
         return finished
 
     async def list_files(self):
         return [values.FileInfo(name, len(data), 0) for name, data in self.files.items()]
 
     async def scale_pictures(self, contents):
-        self.scaled_down += contents
+        self.scaled_pictures += contents
         return [chat_messages.Picture("image/jpeg", JPEG) for _ in contents]
 
     async def view(self, name):
@@ -78,25 +78,25 @@ class Workbench:
         return self.files[name][start : start + max_bytes]
 
 
-class Watcher:
-    """Writes everything down, in order."""
+class Observer:
+    """Records all events, in order."""
 
     def __init__(self):
-        self.seen = []
+        self.events = []
         self.arrival = asyncio.Event()
 
     def emit(self, event):
-        self.seen.append(replies.describe_event(event))
+        self.events.append(replies.describe_event(event))
         self.arrival.set()
 
     def contents(self, kind):
-        return [what for seen, what in self.seen if seen == kind]
+        return [content for event_kind, content in self.events if event_kind == kind]
 
     @property
     def all_text(self):
         return "".join(self.contents("text"))
 
-    async def until(self, kind):
+    async def wait_for(self, kind):
         async with asyncio.timeout(30):
             while not self.contents(kind):
                 self.arrival.clear()
@@ -104,12 +104,12 @@ class Watcher:
 
 
 @dataclasses.dataclass
-class Stage:
-    """Everything of one turn."""
+class ScriptedTurn:
+    """A turn and everything that it uses."""
 
     server: openai_server.Server
     catalogue: catalogues.Catalogue
-    observer: Watcher
+    observer: Observer
     environment: Workbench
     transcript: transcripts.Transcript
     model: settings.Model
@@ -120,7 +120,7 @@ class Stage:
 
     async def run(self, *, stop=None, allowance=None, approve=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
-        job = loops.TurnSpec(
+        spec = loops.TurnSpec(
             llm=await self.catalogue.open_llm(),
             model=self.model,
             limits=self.limits,
@@ -132,24 +132,25 @@ class Stage:
             cache_key=self.cache_key,
             approve=approve,
         )
-        return await loops.run(job, stop=stop)
+        return await loops.run(spec, stop=stop)
 
 
 @contextlib.asynccontextmanager
-async def stage(
+async def open_turn(
     script,
-    *played,
+    *steps,
     question="How many?",
     files=None,
     patience=None,
     turn=None,
-    serving=None,
+    server_options=None,
     **model,
 ):
     """Set up a turn against a scripted server that speaks the real protocol.
 
     Args:
-        serving: what the server is like; see `openai_server.Server`.
+        steps: results of the executions, or exceptions.
+        server_options: options of `openai_server.Server`.
     """
     waits = []
 
@@ -158,20 +159,20 @@ async def stage(
         await asyncio.sleep(0)
 
     model = {"name": "scripted", **model}
-    serving = {"models": (model["name"],), **(serving or {})}
-    is_anthropics = model.get("protocol") == "anthropic"
-    played_by = anthropic_server if is_anthropics else openai_server
-    async with played_by.Server(script, **serving) as server:
+    server_options = {"models": (model["name"],), **(server_options or {})}
+    is_anthropic = model.get("protocol") == "anthropic"
+    fake_server = anthropic_server if is_anthropic else openai_server
+    async with fake_server.Server(script, **server_options) as server:
         model = settings.Model(**{"base_url": server.base_url, **model})
         patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
         keys = {model.api_key_variable: pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
         transcript = transcripts.Transcript()
         transcript.add_user_message(question)
-        observer, environment = Watcher(), Workbench(*played, files=files)
+        observer, environment = Observer(), Workbench(*steps, files=files)
         environment.emit = observer.emit
         try:
-            yield Stage(
+            yield ScriptedTurn(
                 server,
                 catalogue,
                 observer,

@@ -32,8 +32,8 @@ CACHED = {"cached_tokens": 600, "cache_write_tokens": 100}
 )
 async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
     reply = server.text("ok", usage=(read, 50), usage_fields=counted)
-    async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([reply], protocol=protocol, **PRICES) as turn:
+        outcome = await turn.run()
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
     money = decimal.Decimal("0.00106")
     assert outcome.usage == values.Usage(1000, 50, False, 600, 100, steps=1, money=money)
@@ -42,8 +42,8 @@ async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
 @pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
 async def test_cached_tokens_by_other_names_are_read(name):
     reply = server.text("ok", usage=(1000, 50), usage_fields={name: 400})
-    async with scripts.stage([reply], input_price="1", cached_price="0.5") as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([reply], input_price="1", cached_price="0.5") as turn:
+        outcome = await turn.run()
     assert outcome.usage.cached_tokens == 400
     assert outcome.usage.money == decimal.Decimal("0.0008")
 
@@ -51,16 +51,16 @@ async def test_cached_tokens_by_other_names_are_read(name):
 async def test_cached_tokens_cost_what_others_do_where_no_price_is_set():
     counted = {"prompt_tokens_details": CACHED}
     reply = server.text("ok", usage=(1000, 0), usage_fields=counted)
-    async with scripts.stage([reply], input_price="1") as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([reply], input_price="1") as turn:
+        outcome = await turn.run()
     assert outcome.usage.money == decimal.Decimal("0.001")
 
 
 async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
-    async with scripts.stage(
+    async with scripts.open_turn(
         [], input_price="0", cache_write_price="1000000", turn={"money": "1"}
-    ) as stage:
-        outcome = await stage.run()
+    ) as turn:
+        outcome = await turn.run()
     assert outcome.sentence == "This would cost more than 1, the most for one request."
 
 
@@ -81,8 +81,8 @@ async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
 async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, details):
     name = "prompt_tokens_details" if protocol == "chat" else "input_tokens_details"
     reply = server.text("ok", usage=(1000, 0), usage_fields={name: details})
-    async with scripts.stage([reply], protocol=protocol, input_price="1") as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([reply], protocol=protocol, input_price="1") as turn:
+        outcome = await turn.run()
     usage = outcome.usage
     assert not usage.is_estimated
     assert 0 <= usage.cached_tokens <= usage.cached_tokens + usage.cache_write_tokens <= 1000
@@ -93,8 +93,8 @@ async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, 
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
     reply = server.text("ok", usage=usage)
-    async with scripts.stage([reply], protocol=protocol) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([reply], protocol=protocol) as turn:
+        outcome = await turn.run()
     assert outcome.text == "ok"
     assert outcome.usage.is_estimated
     assert 0 < outcome.usage.tokens < 100_000
@@ -103,21 +103,21 @@ async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 async def test_every_prompt_of_a_conversation_names_its_cache(protocol):
     replies = [server.code("1"), server.text("ok")]
-    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
-        stage.cache_key = "abc"
-        await stage.run()
-        assert [one.body["prompt_cache_key"] for one in stage.server.requests] == ["abc"] * 2
+    async with scripts.open_turn(replies, scripts.print_step("1"), protocol=protocol) as turn:
+        turn.cache_key = "abc"
+        await turn.run()
+        assert [one.body["prompt_cache_key"] for one in turn.server.requests] == ["abc"] * 2
 
 
 async def test_old_outputs_are_shortened_several_at_a_time():
     """What was sent before stays as it was for some steps, also where it gets too long."""
     replies = [server.code(f"print({n})") for n in range(36)] + [server.text("ok")]
-    played = [scripts.printed(f"{n} " + "x" * 6000) for n in range(36)]
-    async with scripts.stage(
-        replies, *played, context_tokens=40_000, answer_tokens=1000, turn={"steps": 50}
-    ) as stage:
-        await stage.run()
-        sent = [one.messages for one in stage.server.requests]
+    steps = [scripts.print_step(f"{n} " + "x" * 6000) for n in range(36)]
+    async with scripts.open_turn(
+        replies, *steps, context_tokens=40_000, answer_tokens=1000, turn={"steps": 50}
+    ) as turn:
+        await turn.run()
+        sent = [one.messages for one in turn.server.requests]
     broken = [
         json.dumps(after[: len(before)]) != json.dumps(before)
         for before, after in itertools.pairwise(sent)

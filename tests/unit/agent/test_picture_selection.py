@@ -39,22 +39,22 @@ async def test_plots_of_earlier_turns_are_seen_again(protocol):
     replies = [server.code("1"), server.text("a"), server.text("b")]
     if protocol == "fenced":
         replies[0] = server.text("```python\n1\n```")
-    async with scripts.stage(replies, plotted(), protocol=protocol) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("and what is in the plot?")
-        await stage.run()
-        for request in stage.server.requests[1:]:
+    async with scripts.open_turn(replies, plotted(), protocol=protocol) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("and what is in the plot?")
+        await turn.run()
+        for request in turn.server.requests[1:]:
             assert server.decode_pictures(request.body) == [drawn().data]
-        assert WORDS in json.dumps(stage.server.requests[2].body)
+        assert WORDS in json.dumps(turn.server.requests[2].body)
 
 
 @PROTOCOLS
 async def test_pictures_that_people_send_are_seen(protocol):
-    async with scripts.stage([server.text("A cat.")], protocol=protocol) as stage:
+    async with scripts.open_turn([server.text("A cat.")], protocol=protocol) as turn:
         seen = chat_messages.Picture("image/png", drawn().data, "cat.png")
-        stage.transcript.add_user_message("What is this?", [seen])
-        await stage.run()
-        (request,) = stage.server.requests
+        turn.transcript.add_user_message("What is this?", [seen])
+        await turn.run()
+        (request,) = turn.server.requests
         assert server.decode_pictures(request.body) == [drawn().data]
         assert "The file 'cat.png' as a picture." in json.dumps(request.body)
 
@@ -70,45 +70,45 @@ async def test_a_server_that_refuses_pictures_is_sent_words(protocol, status, wo
     replies = [server.code("1"), server.text("a"), server.code("2"), server.text("b")]
     if protocol == "fenced":
         replies[::2] = [server.text(f"```python\n{code}\n```") for code in "12"]
-    async with scripts.stage(
-        replies, plotted(), plotted(1), protocol=protocol, serving={"blind": (status, words)}
-    ) as stage:
-        assert (await stage.run()).text.endswith("a")
-        stage.transcript.add_user_message("again")
-        assert (await stage.run()).text.endswith("b")
+    async with scripts.open_turn(
+        replies, plotted(), plotted(1), protocol=protocol, server_options={"blind": (status, words)}
+    ) as turn:
+        assert (await turn.run()).text.endswith("a")
+        turn.transcript.add_user_message("again")
+        assert (await turn.run()).text.endswith("b")
         # Once for each plot, for another may be accepted.
-        assert len(stage.server.refusals) == 2
-        assert WORDS in json.dumps(stage.server.requests[-1].body)
-    assert len(stage.observer.contents("announcement")) == 2
-    assert stage.waits == []
+        assert len(turn.server.refusals) == 2
+        assert WORDS in json.dumps(turn.server.requests[-1].body)
+    assert len(turn.observer.contents("announcement")) == 2
+    assert turn.waits == []
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 async def test_a_picture_that_cannot_be_read_makes_no_model_blind(protocol):
     replies = [server.code("1"), server.text("a"), server.text("b")]
-    async with scripts.stage(
-        replies, plotted(), protocol=protocol, serving={"decodes": True}
-    ) as stage:
-        assert (await stage.run()).text == "a"
-        stage.transcript.add_user_message("again")
-        assert (await stage.run()).text == "b"
-        assert len(stage.server.refusals) == 1
-    assert not picture_selection.has_pictures(stage.transcript.entries)
+    async with scripts.open_turn(
+        replies, plotted(), protocol=protocol, server_options={"decodes": True}
+    ) as turn:
+        assert (await turn.run()).text == "a"
+        turn.transcript.add_user_message("again")
+        assert (await turn.run()).text == "b"
+        assert len(turn.server.refusals) == 1
+    assert not picture_selection.has_pictures(turn.transcript.entries)
 
 
 async def test_outputs_are_words_to_a_server_that_takes_nothing_else():
     calls = [("run_code", '{"code": "1"}'), ("run_code", '{"code": "2"}')]
     replies = [server.Reply(calls=calls, finish="tool_calls"), server.code("3"), server.text("ok")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
         *(plotted(number) for number in range(3)),
         protocol="responses",
-        serving={"text_outputs": True},
-    ) as stage:
-        assert (await stage.run()).text == "ok"
-        assert stage.server.refusals == []
-        kinds = [one.get("type", one.get("role")) for one in stage.server.requests[-1].messages]
-        seen = server.decode_pictures(stage.server.requests[-1].body)
+        server_options={"text_outputs": True},
+    ) as turn:
+        assert (await turn.run()).text == "ok"
+        assert turn.server.refusals == []
+        kinds = [one.get("type", one.get("role")) for one in turn.server.requests[-1].messages]
+        seen = server.decode_pictures(turn.server.requests[-1].body)
     step = ["function_call"] * 2 + ["function_call_output"] * 2 + ["user"]
     assert kinds == ["user", *step, "function_call", "function_call_output", "user"]
     assert seen == [drawn(number).data for number in range(3)]
@@ -118,17 +118,15 @@ async def test_outputs_are_words_to_a_server_that_takes_nothing_else():
 async def test_old_pictures_go_several_at_a_time(protocol):
     steps = 22
     replies = [server.code(f"print({n})") for n in range(steps)] + [server.text("ok")]
-    async with scripts.stage(replies, *map(plotted, range(steps)), protocol=protocol) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("again")
-        stored = [chat_messages.to_dict(one) for one in stage.transcript.entries]
-        sent = [one.messages for one in stage.server.requests]
-        counts = [len(server.decode_pictures(one.body)) for one in stage.server.requests]
-        last = server.decode_pictures(stage.server.requests[-1].body)
-        words = json.dumps(stage.server.requests[-1].body).count("not shown here any more")
-        held = [
-            one for one in picture_selection.list_pictures(stage.transcript.entries) if one.data
-        ]
+    async with scripts.open_turn(replies, *map(plotted, range(steps)), protocol=protocol) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("again")
+        stored = [chat_messages.to_dict(one) for one in turn.transcript.entries]
+        sent = [one.messages for one in turn.server.requests]
+        counts = [len(server.decode_pictures(one.body)) for one in turn.server.requests]
+        last = server.decode_pictures(turn.server.requests[-1].body)
+        words = json.dumps(turn.server.requests[-1].body).count("not shown here any more")
+        held = [one for one in picture_selection.list_pictures(turn.transcript.entries) if one.data]
     broken = sum(
         json.dumps(after[: len(before)]) != json.dumps(before)
         for before, after in itertools.pairwise(sent)
@@ -159,11 +157,11 @@ async def test_a_picture_is_viewed_when_the_model_wants_to_and_what_it_reads_the
         server.text("It is 73.2."),
     ]
     question = "[The person sent the file 'bill.png'; it is at /mnt/data/bill.png.] How much?"
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies, files={"bill.png": drawn().data}, protocol=protocol, question=question
-    ) as stage:
-        outcome = await stage.run()
-        bodies = [one.body for one in stage.server.requests]
+    ) as turn:
+        outcome = await turn.run()
+        bodies = [one.body for one in turn.server.requests]
     assert [server.decode_pictures(body) for body in bodies] == [[], [drawn().data]]
     assert "The file 'bill.png' as a picture." in json.dumps(bodies[1])
     assert outcome.text == "It is 73.2."
@@ -172,9 +170,9 @@ async def test_a_picture_is_viewed_when_the_model_wants_to_and_what_it_reads_the
 async def test_what_is_no_picture_is_said():
     calls = [("view_image", f'{{"name": "{name}"}}') for name in ("a.csv", "none.png")]
     replies = [server.Reply(calls=calls, finish="tool_calls"), server.text("ok")]
-    async with scripts.stage(replies, files={"a.csv": b"a,b"}) as stage:
-        await stage.run()
-        told = [one["content"] for one in stage.server.requests[1].messages[-2:]]
+    async with scripts.open_turn(replies, files={"a.csv": b"a,b"}) as turn:
+        await turn.run()
+        told = [one["content"] for one in turn.server.requests[1].messages[-2:]]
     assert told[0].startswith("['a.csv' is no picture that can be shown to you")
     assert told[1].startswith("[This could not be done: There is no such file")
 
@@ -186,21 +184,23 @@ def tool_names(request):
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 async def test_a_blind_model_is_offered_no_look_at_a_picture(protocol):
     replies = [server.call("view_image", {"name": "a.png"}), server.text("ok")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies, files={"a.png": drawn().data}, protocol=protocol, can_see_images=False
-    ) as stage:
-        await stage.run()
-        assert "view_image" not in tool_names(stage.server.requests[0])
-        assert "no tool named 'view_image'" in json.dumps(stage.server.requests[1].messages)
+    ) as turn:
+        await turn.run()
+        assert "view_image" not in tool_names(turn.server.requests[0])
+        assert "no tool named 'view_image'" in json.dumps(turn.server.requests[1].messages)
 
 
 async def test_large_plots_are_scaled_down_elsewhere_and_the_others_left_alone():
     shown = [drawn(1, size=(9000, 9000)), drawn(2), drawn(3, size=(0, 5))]
     shown.append(values.Image(mime="image/gif", data=b"GIF89a..."))
-    async with scripts.stage([server.code("1"), server.text("ok")], (shown, scripts.OK)) as stage:
-        await stage.run()
-        seen = server.decode_pictures(stage.server.requests[-1].body)
-    assert stage.environment.scaled_down == [shown[0].data, shown[2].data, shown[3].data]
+    async with scripts.open_turn(
+        [server.code("1"), server.text("ok")], (shown, scripts.OK)
+    ) as turn:
+        await turn.run()
+        seen = server.decode_pictures(turn.server.requests[-1].body)
+    assert turn.environment.scaled_pictures == [shown[0].data, shown[2].data, shown[3].data]
     assert seen == [scripts.JPEG, shown[1].data, scripts.JPEG, scripts.JPEG]
 
 
@@ -235,6 +235,6 @@ def test_what_a_sandbox_claims_to_have_scaled_is_looked_at_from_outside(mime, da
 
 async def test_a_refused_picture_ends_in_no_loop():
     refusals = [server.failure(400, "image: no")] * 5
-    async with scripts.stage([server.code("1"), *refusals], plotted()) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([server.code("1"), *refusals], plotted()) as turn:
+        outcome = await turn.run()
     assert outcome.kind is OutcomeKind.UNREACHABLE

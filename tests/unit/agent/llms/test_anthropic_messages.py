@@ -18,8 +18,8 @@ from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
 
-def staged(replies, *played, **more):
-    return scripts.stage(replies, *played, protocol="anthropic", **more)
+def open_anthropic_turn(replies, *steps, **more):
+    return scripts.open_turn(replies, *steps, protocol="anthropic", **more)
 
 
 def breakpoints(body):
@@ -41,11 +41,11 @@ def bare(value):
 
 async def test_what_is_sent_again_is_cached_up_to_the_last_word_but_one_and_never_changed():
     replies = [server.code(f"print({n})") for n in range(4)] + [server.text("ok")]
-    played = [scripts.printed(str(n)) for n in range(4)]
-    async with staged(replies, *played, turn={"steps": 5}) as stage:
-        stage.cache_key = "k"
-        await stage.run()
-        bodies = [one.body for one in stage.server.requests]
+    steps = [scripts.print_step(str(n)) for n in range(4)]
+    async with open_anthropic_turn(replies, *steps, turn={"steps": 5}) as turn:
+        turn.cache_key = "k"
+        await turn.run()
+        bodies = [one.body for one in turn.server.requests]
     assert list(map(breakpoints, bodies)) == [
         ["system", 0],
         ["system", 0, 2],
@@ -62,29 +62,31 @@ async def test_what_is_sent_again_is_cached_up_to_the_last_word_but_one_and_neve
 
 async def test_a_summary_that_is_asked_for_once_is_not_written_into_a_cache():
     replies = [server.text("They wanted apples."), server.text("Pears.")]
-    async with staged(
+    async with open_anthropic_turn(
         replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
-    ) as stage:
-        stage.cache_key = "k"
-        stage.transcript.add_reply("Apples it is.")
-        stage.transcript.add_user_message("And now pears?")
-        await stage.run()
-        assert [breakpoints(one.body) for one in stage.server.requests] == [[], ["system", 0]]
+    ) as turn:
+        turn.cache_key = "k"
+        turn.transcript.add_reply("Apples it is.")
+        turn.transcript.add_user_message("And now pears?")
+        await turn.run()
+        assert [breakpoints(one.body) for one in turn.server.requests] == [[], ["system", 0]]
 
 
 async def test_pictures_stand_in_the_output_that_showed_them():
     image = values.Image(mime="image/png", data=scripts.PNG)
-    async with staged([server.code("1"), server.text("ok")], ([image], scripts.OK)) as stage:
-        await stage.run()
-        (result,) = stage.server.requests[1].messages[-1]["content"]
+    async with open_anthropic_turn(
+        [server.code("1"), server.text("ok")], ([image], scripts.OK)
+    ) as turn:
+        await turn.run()
+        (result,) = turn.server.requests[1].messages[-1]["content"]
     assert [one["type"] for one in result["content"]] == ["text", "image"]
 
 
 async def test_code_is_streamed_while_it_is_written_and_a_call_without_arguments_is_whole():
     replies = [server.call("list_files", "{}"), server.text("ok")]
-    async with staged(replies) as stage:
-        assert (await stage.run()).text == "ok"
-        body = stage.server.requests[1].body
+    async with open_anthropic_turn(replies) as turn:
+        assert (await turn.run()).text == "ok"
+        body = turn.server.requests[1].body
     assert [one.get("eager_input_streaming") for one in body["tools"]][:2] == [True, None]
     assert body["messages"][1]["content"][0]["input"] == {}
 
@@ -102,38 +104,42 @@ async def test_code_is_streamed_while_it_is_written_and_a_call_without_arguments
     ],
 )
 async def test_what_a_server_does_not_know_is_left_out_from_then_on(name, words):
-    serving = {"refused_names": {name: words}}
+    options = {"refused_names": {name: words}}
     replies = [server.code("1"), server.text("ok")]
-    async with staged(replies, scripts.printed("1"), serving=serving) as stage:
-        stage.cache_key = "k"
-        assert (await stage.run()).text == "ok"
-        assert len(stage.server.refusals) == 1
+    async with open_anthropic_turn(
+        replies, scripts.print_step("1"), server_options=options
+    ) as turn:
+        turn.cache_key = "k"
+        assert (await turn.run()).text == "ok"
+        assert len(turn.server.refusals) == 1
 
 
 @pytest.mark.parametrize(("thinks", "kind"), [(True, "adaptive"), (False, "disabled")])
 async def test_a_model_thinks_unless_the_settings_say_otherwise(thinks, kind):
-    serving = {"reasoning": anthropic_server.Claude()}
-    async with staged([server.text("ok")], thinks=thinks, serving=serving) as stage:
-        await stage.run()
-        assert stage.server.requests[0].body["thinking"]["type"] == kind
-    kept = stage.transcript.entries[-1].reasoning
+    options = {"reasoning": anthropic_server.Claude()}
+    async with open_anthropic_turn(
+        [server.text("ok")], thinks=thinks, server_options=options
+    ) as turn:
+        await turn.run()
+        assert turn.server.requests[0].body["thinking"]["type"] == kind
+    kept = turn.transcript.entries[-1].reasoning
     assert (kept is not None) == thinks
-    assert stage.observer.all_text == "ok"
+    assert turn.observer.all_text == "ok"
 
 
 async def test_history_of_other_servers_is_made_fit():
     odd = ("functions.run_code:0", "same", "same", "")
     names = ("run_code", "run code!", "x" * 300, "")
     given = ('{"a": NaN}', "print(1)", '{"b": [1, 2]}', "[]")
-    async with staged([server.text("ok")]) as stage:
+    async with open_anthropic_turn([server.text("ok")]) as turn:
         for number, (key, name, arguments) in enumerate(zip(odd, names, given, strict=True)):
             call = chat_messages.Call(key, name, arguments)
-            stage.transcript.add_reply(" \n" if number else "See.", (call,))
-            stage.transcript.add_tool_result(call, "\n" if number else "1")
-        stage.transcript.add_note(chat_messages.Note(" "))
-        stage.transcript.add_reply("  ")
-        stage.transcript.add_user_message("and?")
-        assert (await stage.run()).text == "ok"
+            turn.transcript.add_reply(" \n" if number else "See.", (call,))
+            turn.transcript.add_tool_result(call, "\n" if number else "1")
+        turn.transcript.add_note(chat_messages.Note(" "))
+        turn.transcript.add_reply("  ")
+        turn.transcript.add_user_message("and?")
+        assert (await turn.run()).text == "ok"
 
 
 def test_words_and_thoughts_between_calls_stay_where_they_were():
@@ -184,23 +190,23 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     reply = server.failure(status, words, type=kind)
     tries_of = {model_errors.ContextTooLongError: 3, model_errors.RequestRefusedError: 2}
     tries = tries_of.get(failure, 1)
-    async with staged([reply] * tries, patience={"retries": 0}) as stage:
-        outcome = await stage.run()
-        expected = model_errors.name_server(failure(), stage.catalogue.find_model())
+    async with open_anthropic_turn([reply] * tries, patience={"retries": 0}) as turn:
+        outcome = await turn.run()
+        expected = model_errors.name_server(failure(), turn.catalogue.find_model())
     assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
 
 
 async def test_what_stops_a_reply_at_the_end_of_the_window_is_gone_on_with():
     replies = [server.text("It is", finish="model_context_window_exceeded"), server.text(" 42.")]
-    async with staged(replies) as stage:
-        assert (await stage.run()).text == "It is 42."
+    async with open_anthropic_turn(replies) as turn:
+        assert (await turn.run()).text == "It is 42."
 
 
 async def test_the_key_is_in_no_sentence_and_no_log(caplog):
     caplog.set_level(0)
-    async with staged([]) as stage:
-        stage.server.api_key = "another-key"
-        outcome = await stage.run()
+    async with open_anthropic_turn([]) as turn:
+        turn.server.api_key = "another-key"
+        outcome = await turn.run()
     assert "refused the API key" in outcome.sentence
     assert "Incorrect API key provided: [redacted]" in caplog.text
     assert "test-key-0123456789" not in caplog.text
@@ -221,10 +227,12 @@ async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
 async def test_a_setting_beyond_what_the_model_can_write_is_bounded_by_its_server():
     listed = [{"id": "scripted", "type": "model", "max_tokens": 4000}]
     replies = [server.text("It is 42."), server.text("Yes.")]
-    async with staged(replies, serving={"model_list": listed}, answer_tokens=20_000) as stage:
-        outcome = await stage.run()
-        stage.transcript.add_user_message("Sure?")
-        await stage.run()
-        answered = [one.body["max_tokens"] for one in stage.server.requests]
+    async with open_anthropic_turn(
+        replies, server_options={"model_list": listed}, answer_tokens=20_000
+    ) as turn:
+        outcome = await turn.run()
+        turn.transcript.add_user_message("Sure?")
+        await turn.run()
+        answered = [one.body["max_tokens"] for one in turn.server.requests]
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
     assert answered == [4000, 4000]

@@ -45,30 +45,30 @@ async def test_what_a_model_thought_is_given_back_at_each_step_and_after_a_resta
     protocol, model_type
 ):
     replies = [*TWO, server.code("3"), server.text("Again.")]
-    played = [scripts.printed(text) for text in "123"]
-    async with scripts.stage(
-        replies, *played, protocol=protocol, serving={"reasoning": model_type()}
-    ) as stage:
-        await stage.run()
-        stage.transcript = stored(stage.transcript)
-        stage.transcript.add_user_message("And again?")
-        outcome = await stage.run()
-        assert stage.server.refusals == []
+    steps = [scripts.print_step(text) for text in "123"]
+    async with scripts.open_turn(
+        replies, *steps, protocol=protocol, server_options={"reasoning": model_type()}
+    ) as turn:
+        await turn.run()
+        turn.transcript = stored(turn.transcript)
+        turn.transcript.add_user_message("And again?")
+        outcome = await turn.run()
+        assert turn.server.refusals == []
     assert outcome.text == "Again."
 
 
 @REASONING_MODELS
 async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, model_type):
     replies = [*TWO, server.code("3"), server.text("Again.")]
-    played = [scripts.printed(text) for text in "123"]
-    async with scripts.stage(
-        replies, *played, protocol=protocol, serving={"reasoning": model_type()}
-    ) as stage:
-        await stage.run()
-        stage.transcript = stored(stage.transcript)
-        stage.transcript.add_user_message("And again?")
-        await stage.run()
-        bodies = [one.body for one in stage.server.requests]
+    steps = [scripts.print_step(text) for text in "123"]
+    async with scripts.open_turn(
+        replies, *steps, protocol=protocol, server_options={"reasoning": model_type()}
+    ) as turn:
+        await turn.run()
+        turn.transcript = stored(turn.transcript)
+        turn.transcript.add_user_message("And again?")
+        await turn.run()
+        bodies = [one.body for one in turn.server.requests]
         for before, after in itertools.pairwise(bodies):
             for name in ("messages", "input"):
                 if name in before:
@@ -88,30 +88,28 @@ async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, model_t
 )
 async def test_another_model_is_given_nothing_and_the_first_its_own_again(protocol, model_type):
     replies = [server.code("1"), server.text("a"), server.text("b"), server.text("c")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
-        scripts.printed("1"),
+        scripts.print_step("1"),
         protocol=protocol,
-        serving={"reasoning": model_type(), "models": ("scripted", "other")},
+        server_options={"reasoning": model_type(), "models": ("scripted", "other")},
         requires="reasoning_content" if protocol == "chat" else "",
-    ) as stage:
-        await stage.run()
-        first, model = stage.catalogue, stage.model
-        stage.model = model.model_copy(update={"name": "other"})
-        keys = {model.api_key_variable: pydantic.SecretStr(stage.server.api_key)}
-        stage.catalogue = catalogues.Catalogue(
-            [stage.model], keys=keys, patience=settings.Patience()
-        )
-        stage.transcript.add_user_message("more")
-        await stage.run()
-        await stage.catalogue.close()
-        stage.catalogue, stage.model = first, model
-        stage.transcript.add_user_message("more")
-        await stage.run()
-        others, own = (json.dumps(one.messages) for one in stage.server.requests[-2:])
-    assert stage.transcript.entries[-1].text == "c"
+    ) as turn:
+        await turn.run()
+        first, model = turn.catalogue, turn.model
+        turn.model = model.model_copy(update={"name": "other"})
+        keys = {model.api_key_variable: pydantic.SecretStr(turn.server.api_key)}
+        turn.catalogue = catalogues.Catalogue([turn.model], keys=keys, patience=settings.Patience())
+        turn.transcript.add_user_message("more")
+        await turn.run()
+        await turn.catalogue.close()
+        turn.catalogue, turn.model = first, model
+        turn.transcript.add_user_message("more")
+        await turn.run()
+        others, own = (json.dumps(one.messages) for one in turn.server.requests[-2:])
+    assert turn.transcript.entries[-1].text == "c"
     thoughts = ("(scripted", "+scripted", "gAAAscripted", "fc_", "msg_")
-    assert stage.server.refusals == []
+    assert turn.server.refusals == []
     if protocol != "chat":
         assert not any(thought in others for thought in thoughts)
         mark = "gAAA" if protocol == "responses" else "Signed+"
@@ -134,30 +132,30 @@ async def test_another_model_is_given_nothing_and_the_first_its_own_again(protoc
 async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, model_type):
     model = model_type()
     replies = [server.code("1"), server.text("a"), server.code("2"), server.text("b")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
-        *map(scripts.printed, "12"),
+        *map(scripts.print_step, "12"),
         protocol=protocol,
-        serving={"reasoning": model},
+        server_options={"reasoning": model},
         requires="thought_signature" if protocol == "chat" else "",
-    ) as stage:
-        await stage.run()
+    ) as turn:
+        await turn.run()
         model.is_forgetful = True
-        stage.transcript.add_user_message("more")
-        emit = stage.observer.emit
+        turn.transcript.add_user_message("more")
+        emit = turn.observer.emit
 
         def forget_first(event):
             if isinstance(event, events.StepStarted):
                 model.is_forgetful = event.number == 1
             emit(event)
 
-        stage.observer.emit = forget_first
-        outcome = await stage.run()
-        assert len(stage.server.refusals) == 1
+        turn.observer.emit = forget_first
+        outcome = await turn.run()
+        assert len(turn.server.refusals) == 1
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "b")
     kept = [
         one.reasoning
-        for one in stage.transcript.entries
+        for one in turn.transcript.entries
         if isinstance(one, chat_messages.AssistantMessage)
     ]
     assert kept[:2] == [None, None]
@@ -168,37 +166,40 @@ async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, model_
 async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(event):
     model = reasoning_models.OpenAI()
     replies = [server.code("1"), server.text("a"), server.text("b")]
-    async with scripts.stage(
-        replies, scripts.printed("1"), protocol="responses", serving={"reasoning": model}
-    ) as stage:
-        await stage.run()
+    async with scripts.open_turn(
+        replies,
+        scripts.print_step("1"),
+        protocol="responses",
+        server_options={"reasoning": model},
+    ) as turn:
+        await turn.run()
         model.is_forgetful, model.refuses_in_stream = True, event
-        stage.transcript.add_user_message("more")
-        outcome = await stage.run()
-        assert len(stage.server.refusals) == 1
+        turn.transcript.add_user_message("more")
+        outcome = await turn.run()
+        assert len(turn.server.refusals) == 1
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "b")
     kept = [
         one.reasoning
-        for one in stage.transcript.entries
+        for one in turn.transcript.entries
         if isinstance(one, chat_messages.AssistantMessage)
     ]
     assert kept[:2] == [None, None]
 
 
 async def test_history_of_no_model_is_taken_by_one_that_wants_signatures():
-    async with scripts.stage(
+    async with scripts.open_turn(
         [server.text("ok"), server.text("ok")],
-        serving={"reasoning": reasoning_models.Gemini()},
+        server_options={"reasoning": reasoning_models.Gemini()},
         requires="thought_signature",
-    ) as stage:
+    ) as turn:
         call = chat_messages.Call("call_x", "run_code", '{"code": "1"}')
-        stage.transcript.add_reply("", (call,))
-        stage.transcript.add_tool_result(call, "1")
-        stage.transcript.add_user_message("and?")
-        await stage.run()
-        stage.transcript.add_user_message("and?")
-        await stage.run()
-        assert stage.server.refusals == []
+        turn.transcript.add_reply("", (call,))
+        turn.transcript.add_tool_result(call, "1")
+        turn.transcript.add_user_message("and?")
+        await turn.run()
+        turn.transcript.add_user_message("and?")
+        await turn.run()
+        assert turn.server.refusals == []
 
 
 @pytest.mark.parametrize("is_pydantic", [False, True])
@@ -208,49 +209,51 @@ async def test_a_server_that_does_not_know_a_field_is_asked_without_it_for_good(
         def refusal(self, body):
             return None
 
-    serving = {"reasoning": Plain(), "unknown": [name], "is_pydantic": is_pydantic}
+    options = {"reasoning": Plain(), "unknown": [name], "is_pydantic": is_pydantic}
     replies = [server.code("1"), server.code("2"), server.text("ok")]
-    async with scripts.stage(replies, *map(scripts.printed, "12"), serving=serving) as stage:
-        stage.cache_key = "k"
-        assert (await stage.run()).text == "ok"
+    async with scripts.open_turn(
+        replies, *map(scripts.print_step, "12"), server_options=options
+    ) as turn:
+        turn.cache_key = "k"
+        assert (await turn.run()).text == "ok"
         # A server that only forgot a key would refuse reasoning once.
-        assert len(stage.server.refusals) == (2 if name == "reasoning_content" else 1)
-        assert all(f'"{name}":' not in json.dumps(one.body) for one in stage.server.requests)
+        assert len(turn.server.refusals) == (2 if name == "reasoning_content" else 1)
+        assert all(f'"{name}":' not in json.dumps(one.body) for one in turn.server.requests)
 
 
 async def test_a_model_whose_reasoning_is_not_sealed_is_asked_without():
     replies = [server.code("1"), server.text("ok")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
-        scripts.printed("1"),
+        scripts.print_step("1"),
         protocol="responses",
-        serving={"reasoning": reasoning_models.OpenAI(seals=False)},
-    ) as stage:
-        assert (await stage.run()).text == "ok"
-        assert len(stage.server.refusals) == 1
-        assert all("include" not in one.body for one in stage.server.requests)
+        server_options={"reasoning": reasoning_models.OpenAI(seals=False)},
+    ) as turn:
+        assert (await turn.run()).text == "ok"
+        assert len(turn.server.refusals) == 1
+        assert all("include" not in one.body for one in turn.server.requests)
 
 
 async def test_reasoning_of_many_megabytes_is_not_kept():
     replies = [server.code("1"), server.text("ok")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
-        scripts.printed("1"),
-        serving={"reasoning": reasoning_models.DeepSeek("x" * 3_000_000)},
+        scripts.print_step("1"),
+        server_options={"reasoning": reasoning_models.DeepSeek("x" * 3_000_000)},
         answer_tokens=1_000_000,
         context_tokens=9_000_000,
         turn={"tokens": 99_000_000},
-    ) as stage:
-        assert (await stage.run()).text == "ok"
-    assert all(getattr(one, "reasoning", None) is None for one in stage.transcript.entries)
+    ) as turn:
+        assert (await turn.run()).text == "ok"
+    assert all(getattr(one, "reasoning", None) is None for one in turn.transcript.entries)
 
 
 async def test_endless_reasoning_is_hung_up_on():
     model = reasoning_models.DeepSeek("x" * 3_000_000)
-    async with scripts.stage(
-        [server.text("a")] * 3, serving={"reasoning": model}, answer_tokens=1000
-    ) as stage:
-        assert (await stage.run()).kind is OutcomeKind.CUT
+    async with scripts.open_turn(
+        [server.text("a")] * 3, server_options={"reasoning": model}, answer_tokens=1000
+    ) as turn:
+        assert (await turn.run()).kind is OutcomeKind.CUT
 
 
 def test_a_conversation_keeps_a_bounded_amount_of_it():
@@ -287,8 +290,8 @@ def test_reasoning_of_wrong_shapes_is_passed_over(delta):
 async def test_nothing_of_it_is_shown_or_logged(caplog):
     sealed = "gAAA" + "Q" * 5000
     refusal = server.failure(400, f"this {sealed} and data:image/png;base64,{'iVBOR' * 500}")
-    async with scripts.stage([refusal] * 3) as stage:
-        assert (await stage.run()).kind is OutcomeKind.UNREACHABLE
+    async with scripts.open_turn([refusal] * 3) as turn:
+        assert (await turn.run()).kind is OutcomeKind.UNREACHABLE
     assert "a model failed" in caplog.text
     assert "QQQQ" not in caplog.text
     assert "iVBORiVBOR" not in caplog.text

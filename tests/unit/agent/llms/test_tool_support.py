@@ -30,113 +30,113 @@ FENCED = "Let me see.\n```python\nprint(42)\n```\nThis prints 41."
 
 async def test_fenced_block_is_run_and_what_follows_is_dropped():
     replies = [server.text(*FENCED, fault="stall"), server.text("It is 42.")]
-    async with scripts.stage(replies, scripts.printed("42"), protocol="fenced") as stage:
-        outcome = await stage.run()
-        await stage.server.wait_until_closed()
+    async with scripts.open_turn(replies, scripts.print_step("42"), protocol="fenced") as turn:
+        outcome = await turn.run()
+        await turn.server.wait_until_closed()
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
-    assert stage.observer.all_text == "Let me see.\nIt is 42."
-    assert "tools" not in stage.server.requests[0].body
-    roles = [one["role"] for one in stage.server.requests[1].messages]
+    assert turn.observer.all_text == "Let me see.\nIt is 42."
+    assert "tools" not in turn.server.requests[0].body
+    roles = [one["role"] for one in turn.server.requests[1].messages]
     assert roles == ["system", "user", "assistant", "user"]
-    assert stage.server.requests[1].messages[2]["content"] == (
+    assert turn.server.requests[1].messages[2]["content"] == (
         "Let me see.\n\n```python\nprint(42)\n```"
     )
-    assert "[Output of the code:]\n42" in stage.server.requests[1].messages[3]["content"]
+    assert "[Output of the code:]\n42" in turn.server.requests[1].messages[3]["content"]
 
 
 CALL = '```json\n{"name": "run_code", "arguments": {"code": """print(42)"""}}\n```'
 SHOWN = 'Only to be read:\n```python\nos.remove("important.csv")\n```\n'
 
 
-def offered(stage):
-    return ["tools" in one.body for one in stage.server.requests]
+def offered(turn):
+    return ["tools" in one.body for one in turn.server.requests]
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses", "anthropic"])
 async def test_call_as_text_is_run_as_a_call(protocol):
     replies = [server.text("Now:\n", *CALL), server.text("It is 42."), server.text("Yes.")]
-    async with scripts.stage(replies, scripts.printed("42"), protocol=protocol) as stage:
-        outcome = await stage.run()
-        stage.transcript.add_user_message("Sure?")
-        await stage.run()
+    async with scripts.open_turn(replies, scripts.print_step("42"), protocol=protocol) as turn:
+        outcome = await turn.run()
+        turn.transcript.add_user_message("Sure?")
+        await turn.run()
     assert outcome.text == "It is 42."
-    assert stage.environment.ran == ["print(42)"]
-    assert offered(stage) == [True] * 3
-    assert stage.observer.contents("announcement") == []
-    assert stage.observer.all_text == "Now:\nIt is 42.Yes."
+    assert turn.environment.executed_codes == ["print(42)"]
+    assert offered(turn) == [True] * 3
+    assert turn.observer.contents("announcement") == []
+    assert turn.observer.all_text == "Now:\nIt is 42.Yes."
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses", "anthropic"])
 async def test_call_in_an_unknown_markup_is_not_run_and_the_model_is_told(protocol):
     unknown = '<|strange|>{"tool": "run_code", "code": oops}'
     replies = [server.text(*unknown), server.code("1"), server.text("Done.")]
-    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies, scripts.print_step("1"), protocol=protocol) as turn:
+        outcome = await turn.run()
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "Done.")
-    assert stage.environment.ran == ["1"]
-    assert "nothing was run" in json.dumps(stage.server.requests[1].messages[-1])
+    assert turn.environment.executed_codes == ["1"]
+    assert "nothing was run" in json.dumps(turn.server.requests[1].messages[-1])
 
 
 async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
     replies = [server.text("<call:run_code>print(1)</call>")] * 4
-    async with scripts.stage(replies) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies) as turn:
+        outcome = await turn.run()
     assert (outcome.kind, outcome.text) == (OutcomeKind.MALFORMED, "")
     assert (
         outcome.sentence
         == "The model tried to run code in a form that the bot cannot read. Ask again."
     )
-    assert stage.observer.all_text == ""
+    assert turn.observer.all_text == ""
 
 
 async def test_thoughts_of_a_model_whose_server_opens_them_are_seen_by_nobody():
     thinking = "Okay, the user wants 6*7.\n```python\nprint(1)\n```\n</think>\n\n"
     replies = [server.text(*thinking, *"It is 42."), server.text(*thinking, *"Yes.")]
-    async with scripts.stage(replies, name="Qwen3-30B-A3B-Thinking-2507") as stage:
-        outcome = await stage.run()
-        stage.transcript.add_user_message("Sure?")
-        await stage.run()
+    async with scripts.open_turn(replies, name="Qwen3-30B-A3B-Thinking-2507") as turn:
+        outcome = await turn.run()
+        turn.transcript.add_user_message("Sure?")
+        await turn.run()
     assert outcome.text == "It is 42."
-    assert stage.observer.all_text == "It is 42.Yes."
+    assert turn.observer.all_text == "It is 42.Yes."
 
 
 async def test_thoughts_of_a_model_that_nobody_declared_are_no_part_of_its_answer():
     replies = [server.text(*"Okay.\n</think>\n\nIt is 42."), server.text(*"Hm.\n</think>Yes.")]
-    async with scripts.stage(replies) as stage:
-        outcome = await stage.run()
-        stage.transcript.add_user_message("Sure?")
-        await stage.run()
+    async with scripts.open_turn(replies) as turn:
+        outcome = await turn.run()
+        turn.transcript.add_user_message("Sure?")
+        await turn.run()
     assert outcome.text == "It is 42."
-    assert stage.observer.all_text == "Okay.\nIt is 42.Yes.", "it is known from the first reply on"
+    assert turn.observer.all_text == "Okay.\nIt is 42.Yes.", "it is known from the first reply on"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
 async def test_code_that_a_new_model_only_shows_is_never_run(protocol):
     replies = [server.text(*SHOWN), server.text(*SHOWN), server.code("1"), server.text("Done.")]
-    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies, scripts.print_step("1"), protocol=protocol) as turn:
+        outcome = await turn.run()
         for _ in range(2):
-            stage.transcript.add_user_message("And how else? Do not run it.")
-            await stage.run()
+            turn.transcript.add_user_message("And how else? Do not run it.")
+            await turn.run()
     assert outcome.text == SHOWN.strip()
-    assert stage.environment.ran == ["1"]
-    assert offered(stage) == [True] * 4
-    assert stage.observer.contents("announcement") == []
+    assert turn.environment.executed_codes == ["1"]
+    assert offered(turn) == [True] * 4
+    assert turn.observer.contents("announcement") == []
 
 
 async def test_code_that_a_model_shows_after_it_has_called_is_never_run():
     replies = [server.code("1"), server.text(*SHOWN)]
-    async with scripts.stage(replies, scripts.printed("1")) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies, scripts.print_step("1")) as turn:
+        outcome = await turn.run()
     assert outcome.text == SHOWN.strip()
-    assert stage.environment.ran == ["1"]
+    assert turn.environment.executed_codes == ["1"]
 
 
 async def test_answer_that_ends_in_a_stray_tag_is_an_answer():
-    async with scripts.stage([server.text("Hello."), server.text("It is 42.</think>")]) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("Sure?")
-        outcome = await stage.run()
+    async with scripts.open_turn([server.text("Hello."), server.text("It is 42.</think>")]) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("Sure?")
+        outcome = await turn.run()
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
 
 
@@ -144,12 +144,12 @@ async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
     monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
     refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
     replies = [refused] * 2 + [server.text("Hello."), server.code("1"), server.text("It is 1.")]
-    async with scripts.stage(replies, scripts.printed("1")) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("Again.")
-        await stage.run()
-    assert offered(stage) == [True, True, False, True, True]
-    assert stage.observer.contents("announcement")[1:] == [
+    async with scripts.open_turn(replies, scripts.print_step("1")) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("Again.")
+        await turn.run()
+    assert offered(turn) == [True, True, False, True, True]
+    assert turn.observer.contents("announcement")[1:] == [
         "This model's server accepts tools again. Code blocks in its answers are only shown."
     ]
 
@@ -157,10 +157,10 @@ async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
 async def test_server_that_refuses_tools_is_asked_without():
     refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
     replies = [refused] * 2 + [server.text("```python\nprint(42)\n```"), server.text("42")]
-    async with scripts.stage(replies, scripts.printed("42")) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies, scripts.print_step("42")) as turn:
+        outcome = await turn.run()
     assert outcome.text == "42"
-    assert "does not accept tools" in stage.observer.contents("announcement")[0]
+    assert "does not accept tools" in turn.observer.contents("announcement")[0]
 
 
 @pytest.mark.parametrize(
@@ -181,50 +181,52 @@ def test_size_of_a_model_is_read_from_its_name(name, is_small):
 async def test_small_model_writes_blocks_from_the_start_unless_the_settings_say_otherwise(
     protocol, has_tools
 ):
-    async with scripts.stage([server.text("Hi.")], name="tiny-1.5b", protocol=protocol) as stage:
-        await stage.run()
-    assert offered(stage) == [has_tools]
-    assert stage.observer.contents("announcement") == []
+    async with scripts.open_turn([server.text("Hi.")], name="tiny-1.5b", protocol=protocol) as turn:
+        await turn.run()
+    assert offered(turn) == [has_tools]
+    assert turn.observer.contents("announcement") == []
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "temperature", "stream_options"])
 async def test_server_that_refuses_a_parameter_gets_plain_requests_from_then_on(name):
     replies = [server.text("Hi."), server.text("Ho.")]
-    serving = {"unknown": [name]}
-    async with scripts.stage(replies, protocol="chat", temperature=0.2, serving=serving) as stage:
-        assert (await stage.run()).text == "Hi."
-        stage.transcript.add_user_message("again")
-        assert (await stage.run()).text == "Ho."
-        assert len(stage.server.refusals) == 1
+    options = {"unknown": [name]}
+    async with scripts.open_turn(
+        replies, protocol="chat", temperature=0.2, server_options=options
+    ) as turn:
+        assert (await turn.run()).text == "Hi."
+        turn.transcript.add_user_message("again")
+        assert (await turn.run()).text == "Ho."
+        assert len(turn.server.refusals) == 1
 
 
 async def test_server_that_refused_once_is_soon_asked_for_all_again(monkeypatch):
     monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
     replies = [server.failure(400, "no"), server.text("Hi."), server.text("Ho.")]
-    async with scripts.stage(replies, protocol="chat", temperature=0.2) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("again")
-        await stage.run()
-        asked = ["stream_options" in request.body for request in stage.server.requests]
+    async with scripts.open_turn(replies, protocol="chat", temperature=0.2) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("again")
+        await turn.run()
+        asked = ["stream_options" in request.body for request in turn.server.requests]
     assert asked == [True, False, True]
 
 
 async def test_server_that_refuses_everything_is_asked_a_few_times():
     replies = [server.failure(400, "no")] * 3
-    async with scripts.stage(replies) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(replies) as turn:
+        outcome = await turn.run()
     assert outcome.kind is OutcomeKind.UNREACHABLE
-    assert offered(stage) == [True, True, False]
+    assert offered(turn) == [True, True, False]
 
 
 @pytest.mark.parametrize("call_id", ["", "same"])
 async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
     calls = [("run_code", '{"code": "1"}'), ("list_files", "{}")]
     both = server.Reply(calls=calls, finish="tool_calls", call_id=call_id, has_index=bool(call_id))
-    async with scripts.stage([both, server.text("ok")], scripts.printed("1")) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn([both, server.text("ok")], scripts.print_step("1")) as turn:
+        outcome = await turn.run()
     assert outcome.text == "ok"
-    ids = [one["id"] for one in stage.server.requests[1].messages[2]["tool_calls"]]
+    ids = [one["id"] for one in turn.server.requests[1].messages[2]["tool_calls"]]
     assert len(set(ids)) == 2
 
 
@@ -235,18 +237,18 @@ DATA = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nHow man
 
 async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
     replies = [server.text("```python\nprint(42)\n```"), server.text("42"), server.text("Hello!")]
-    async with scripts.stage(
-        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("Thanks.")
-        await stage.run()
-    said = [one.messages[-1]["content"] for one in stage.server.requests]
+    async with scripts.open_turn(
+        replies, scripts.print_step(TABLE), protocol="fenced", name="tiny-1b", question=DATA
+    ) as turn:
+        await turn.run()
+        turn.transcript.add_user_message("Thanks.")
+        await turn.run()
+    said = [one.messages[-1]["content"] for one in turn.server.requests]
     reminder = prompt_texts.read("reminder").format(way="reads the file")
     assert [reminder in one for one in said] == [True, False, False]
     # "Thanks." wants no code, and a model that is told of a way out takes it.
     assert [prompt_texts.read("reminder_talk") in one for one in said] == [False, False, True]
-    stored = json.dumps([chat_messages.to_dict(one) for one in stage.transcript.entries])
+    stored = json.dumps([chat_messages.to_dict(one) for one in turn.transcript.entries])
     assert "python block now" not in stored
 
 
@@ -257,17 +259,17 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
         server.text("Let me see.\n", "```python\nprint(4.5)\n```\n", "Then.", fault="stall"),
         server.text("It is 4.5."),
     ]
-    async with scripts.stage(
-        replies, scripts.printed("4.5"), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        outcome = await stage.run()
+    async with scripts.open_turn(
+        replies, scripts.print_step("4.5"), protocol="fenced", name="tiny-1b", question=DATA
+    ) as turn:
+        outcome = await turn.run()
     assert outcome.text == "It is 4.5."
     # Three prompts of 100 tokens; the second, with the first answer in it, was not counted.
     usage = outcome.usage
     assert (usage.input_tokens, usage.is_estimated) == (100 + 120 + 100, True)
     assert 20 + 20 < usage.output_tokens < 100
-    assert stage.observer.all_text == "Let me see.\nIt is 4.5."
-    first, second, third = (one.messages for one in stage.server.requests)
+    assert turn.observer.all_text == "Let me see.\nIt is 4.5."
+    first, second, third = (one.messages for one in turn.server.requests)
     assert [one["content"] for one in second[len(first) :]] == [
         "The mean is 15.3.",
         prompt_texts.read("guessed"),
@@ -279,23 +281,23 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
 async def test_question_about_data_is_not_answered_before_code_ran(answer):
     told = "[a.csv is at /mnt/data/a.csv. 42 rows.]\nFirst rows:\n42,Harbour\n\nWhich branch is it?"
     replies = [server.text(answer), server.text("```python\n1\n```"), server.text("It is Castle.")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies,
-        scripts.printed("branch\nCastle  2"),
+        scripts.print_step("branch\nCastle  2"),
         protocol="fenced",
         name="tiny-1b",
         question=told,
-    ) as stage:
-        assert (await stage.run()).text == stage.observer.all_text == "It is Castle."
+    ) as turn:
+        assert (await turn.run()).text == turn.observer.all_text == "It is Castle."
 
 
 async def test_model_that_must_answer_sees_what_it_found():
     replies = [server.text("```python\nprint(a)\n```")] * 3 + [server.text("There are 0.")]
-    async with scripts.stage(
-        replies, scripts.printed("0"), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == "There are 0."
-    assert "[Output of the code:]\n0" in json.dumps(stage.server.requests[3].messages)[1:].replace(
+    async with scripts.open_turn(
+        replies, scripts.print_step("0"), protocol="fenced", name="tiny-1b", question=DATA
+    ) as turn:
+        assert (await turn.run()).text == "There are 0."
+    assert "[Output of the code:]\n0" in json.dumps(turn.server.requests[3].messages)[1:].replace(
         "\\n", "\n"
     )
 
@@ -315,23 +317,23 @@ def test_small_model_reads_less():
 
 async def test_one_that_insists_on_its_figures_is_heard():
     replies = [server.text("It is 5."), server.text("I say 5.")]
-    async with scripts.stage(replies, protocol="fenced", name="tiny-1b", question=DATA) as stage:
-        assert (await stage.run()).text == stage.observer.all_text == "I say 5."
+    async with scripts.open_turn(replies, protocol="fenced", name="tiny-1b", question=DATA) as turn:
+        assert (await turn.run()).text == turn.observer.all_text == "I say 5."
 
 
 async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
     stop = asyncio.Event()
     slow = server.text("The mean ", "is 15.", fault="stall")
-    async with scripts.stage([slow], protocol="fenced", name="tiny-1b", question=DATA) as stage:
-        running = asyncio.create_task(stage.run(stop=stop))
+    async with scripts.open_turn([slow], protocol="fenced", name="tiny-1b", question=DATA) as turn:
+        running = asyncio.create_task(turn.run(stop=stop))
         async with asyncio.timeout(30):
-            await stage.server.stalled.wait()
+            await turn.server.stalled.wait()
         # What was sent has arrived by then: both ends are on this event loop.
         await asyncio.sleep(0.2)
-        assert len(stage.server.requests) == 1
-        assert stage.observer.all_text == ""
+        assert len(turn.server.requests) == 1
+        assert turn.observer.all_text == ""
         stop.set()
-        assert (await running).text == stage.observer.all_text == "The mean is 15."
+        assert (await running).text == turn.observer.all_text == "The mean is 15."
 
 
 @pytest.mark.parametrize(
@@ -347,16 +349,16 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
 async def test_who_wants_a_picture_is_to_get_one(words, name):
     question = f"[The file draw.csv is at /mnt/data/draw.csv.]\n\n{words}"
     block = server.text("```python\n1\n```")
-    async with scripts.stage(
+    async with scripts.open_turn(
         [block, server.text("ok")],
-        scripts.printed(TABLE),
+        scripts.print_step(TABLE),
         protocol="fenced",
         name="tiny-1b",
         question=question,
-    ) as stage:
-        await stage.run()
+    ) as turn:
+        await turn.run()
     reminder = prompt_texts.read(name).format(way="reads the file")
-    assert stage.server.requests[0].messages[-1]["content"].endswith(reminder)
+    assert turn.server.requests[0].messages[-1]["content"].endswith(reminder)
 
 
 QUERY = 'connections["shop"].query("SELECT …")'
@@ -364,21 +366,21 @@ SHOP = code_activity.Offer("connections", "shop", "orders", "  orders(id, region
 
 
 async def test_a_small_model_is_told_how_the_database_is_asked():
-    async with scripts.stage(
+    async with scripts.open_turn(
         [server.text("```python\n1\n```"), server.text("42")],
-        scripts.printed(TABLE),
+        scripts.print_step(TABLE),
         protocol="fenced",
         name="tiny-1b",
         question="How many orders by region, as a chart?",
-    ) as stage:
-        stage.system = prompt_texts.build_system_prompt(
+    ) as turn:
+        turn.system = prompt_texts.build_system_prompt(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
             reach=code_activity.Reach(offers=(SHOP,)),
             is_small=True,
         )
-        await stage.run()
-    assert f"asks {QUERY}" in stage.server.requests[0].messages[-1]["content"]
+        await turn.run()
+    assert f"asks {QUERY}" in turn.server.requests[0].messages[-1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -390,44 +392,44 @@ async def test_a_small_model_is_told_how_the_database_is_asked():
     ],
 )
 async def test_no_model_is_told_of_a_database_that_is_not_meant(question, has_connection):
-    async with scripts.stage(
+    async with scripts.open_turn(
         [*(server.text(f"```python\n{number}\n```") for number in range(3)), server.text("42")],
-        *[scripts.raised()] * 2,
-        scripts.printed(TABLE),
+        *[scripts.error_step()] * 2,
+        scripts.print_step(TABLE),
         protocol="fenced",
         name="tiny-1b",
         question=question,
-    ) as stage:
-        stage.system = prompt_texts.build_system_prompt(
+    ) as turn:
+        turn.system = prompt_texts.build_system_prompt(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
             reach=code_activity.Reach(offers=(SHOP,) * has_connection),
             is_small=True,
         )
-        await stage.run()
-    assert QUERY not in str([one.messages[1:] for one in stage.server.requests])
+        await turn.run()
+    assert QUERY not in str([one.messages[1:] for one in turn.server.requests])
 
 
 async def test_model_without_tools_is_left_alone_where_there_is_no_data():
-    async with scripts.stage([server.text("Hi.")], protocol="fenced", question="Hello") as stage:
-        await stage.run()
-    assert stage.server.requests[0].messages[-1]["content"] == "Hello"
+    async with scripts.open_turn([server.text("Hi.")], protocol="fenced", question="Hello") as turn:
+        await turn.run()
+    assert turn.server.requests[0].messages[-1]["content"] == "Hello"
 
 
 async def test_picture_and_words_for_a_model_without_tools_are_one_message():
     image = values.Image(mime="image/png", data=scripts.PNG)
     replies = [server.text("```python\nplt.show()\n```"), server.text("Look."), server.text("Yes.")]
-    async with scripts.stage(
+    async with scripts.open_turn(
         replies, ([image], scripts.OK), protocol="fenced", can_see_images=True
-    ) as stage:
-        await stage.run()
-        stage.transcript.add_user_message(
+    ) as turn:
+        await turn.run()
+        turn.transcript.add_user_message(
             "And this?", [chat_messages.Picture("image/png", scripts.PNG)]
         )
-        await stage.run()
-    roles = [one["role"] for one in stage.server.requests[2].messages]
+        await turn.run()
+    roles = [one["role"] for one in turn.server.requests[2].messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
-    shown = stage.server.requests[2].messages[-1]["content"]
+    shown = turn.server.requests[2].messages[-1]["content"]
     assert [part["type"] for part in shown] == ["text", "image_url"]
 
 

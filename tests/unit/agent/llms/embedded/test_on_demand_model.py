@@ -68,7 +68,7 @@ async def gone(pid):
 
 async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path, notes):
     path = model(says="I am small.")
-    observer = scripts.Watcher()
+    observer = scripts.Observer()
     async with opened(path, tmp_path) as local, catalogued(local) as llm:
         assert local.unavailable_reason == ""
         assert not (tmp_path / "notes").exists()
@@ -85,7 +85,7 @@ async def test_a_proxy_of_the_environment_does_not_stand_between(model, tmp_path
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with opened(model(), tmp_path) as local, catalogued(local) as llm:
-        assert (await llm.reply(PROMPT, emit=scripts.Watcher().emit)).text == "Hello."
+        assert (await llm.reply(PROMPT, emit=scripts.Observer().emit)).text == "Hello."
 
 
 async def test_its_process_knows_no_secret_and_its_key_stands_nowhere(
@@ -131,12 +131,12 @@ async def test_a_server_that_runs_is_there_at_once(model, tmp_path):
 async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes):
     async with opened(model(), tmp_path) as local, catalogued(local) as llm:
         for _ in range(2):
-            await llm.reply(PROMPT, emit=scripts.Watcher().emit)
+            await llm.reply(PROMPT, emit=scripts.Observer().emit)
             os.kill(notes()[-1]["pid"], signal.SIGKILL)
             await gone(notes()[-1]["pid"])
         for _ in range(2):
             with pytest.raises(model_errors.ModelError, match="keeps crashing"):
-                await llm.reply(PROMPT, emit=scripts.Watcher().emit)
+                await llm.reply(PROMPT, emit=scripts.Observer().emit)
         assert local.unavailable_reason
     assert len(notes()) == 2
 
@@ -268,5 +268,5 @@ async def test_a_model_is_reached_where_its_server_now_is():
     met = []
     llm = retries.OnDemandServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
     for _ in range(4):
-        await llm.reply(PROMPT, emit=scripts.Watcher().emit)
+        await llm.reply(PROMPT, emit=scripts.Observer().emit)
     assert met == ["http://127.0.0.1:0", "http://127.0.0.1:1", "http://127.0.0.1:2"]
