@@ -1,4 +1,4 @@
-"""A small Debian with the bot in it, made from the distribution's own packages."""
+"""A small Debian with the bot installed, made from the distribution's own packages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HOME = "opt/interpreter-bot"
 USER = "interpreter-bot"
 _PACKAGES = "systemd-sysv,dbus,python3,passwd"
 _BOOT_SECONDS = 180
-# Containers want version 2 of the control groups; in a mount namespace of our own that disturbs
-# nobody. What still runs at its end is killed with the process namespace.
-_APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+# Containers need version 2 of the control groups; mounting it in a new mount namespace does not
+# disturb the machine. Processes that still run at the end are killed with the process namespace.
+_UNSHARE_COMMAND = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _SCRIPT = """
     if [ "$(stat -fc %T /sys/fs/cgroup)" != cgroup2fs ]; then
         umount -l /sys/fs/cgroup/* 2>/dev/null
@@ -30,16 +30,16 @@ _SCRIPT = """
 """
 
 
-def need(*programs: str) -> None:
-    """Skip the test where one of Debian's programs is not installed."""
-    if missing := [name for name in programs if shutil.which(name) is None]:
-        pytest.skip(f"{', '.join(missing)} is not installed")
+def require_programs(*programs: str) -> None:
+    """Skip the test if one of Debian's programs is not installed."""
+    if missing_programs := [name for name in programs if shutil.which(name) is None]:
+        pytest.skip(f"{', '.join(missing_programs)} is not installed")
 
 
-def apart(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that boots or contains something."""
+def run_in_namespaces(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that boots a system or runs a container, in new namespaces."""
     return subprocess.run(
-        [*_APART, "sh", "-c", _SCRIPT, "apart", *command],
+        [*_UNSHARE_COMMAND, "sh", "-c", _SCRIPT, "apart", *command],
         env=os.environ | variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -52,12 +52,12 @@ def apart(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="session")
 def system(request, tmp_path_factory) -> pathlib.Path:
-    """The root directory of a Debian like ours, with the bot where its unit looks for it."""
+    """The root directory of a Debian of this release, with the bot where its unit expects it."""
     if "deploy" not in request.config.option.markexpr:
         pytest.skip("takes minutes; `make test-deploy` runs it")
     if os.geteuid():
         pytest.skip("making a Debian takes root")
-    need("mmdebstrap", "unshare")
+    require_programs("mmdebstrap", "unshare")
     release = platform.freedesktop_os_release()
     if release["ID"] != "debian":
         pytest.skip("mmdebstrap here would make another distribution than this one")
@@ -68,7 +68,7 @@ def system(request, tmp_path_factory) -> pathlib.Path:
     if not (root / "usr/bin" / version).exists():
         pytest.skip(f"this Debian has no {version}, which the libraries here are made for")
     _install(root, version)
-    # Where others may not look, neither may the bot's own user.
+    # The bot's own user must be able to read it.
     root.chmod(0o755)
     return root
 
@@ -92,14 +92,14 @@ def _install(root: pathlib.Path, version: str) -> None:
 
 
 def _copy(source: pathlib.Path, environment: pathlib.Path, version: str) -> pathlib.Path:
-    """Make an environment of the root's own Python; returns where its packages are."""
+    """Make an environment of the root's own Python; return the directory of its packages."""
     packages = pathlib.Path("lib", version, "site-packages")
     shutil.copytree(
         source / packages,
         environment / packages,
         symlinks=True,
-        copy_function=_linked,
-        # The checkout takes its place.
+        copy_function=_link_or_copy,
+        # The package is copied from the checkout instead.
         ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot"),
     )
     (environment / "bin").mkdir()
@@ -108,8 +108,8 @@ def _copy(source: pathlib.Path, environment: pathlib.Path, version: str) -> path
     return environment / packages
 
 
-def _linked(source: str, target: str) -> None:
-    """Take no room for what is only read."""
+def _link_or_copy(source: str, target: str) -> None:
+    """Hard-link a file, to save space; copy it if that fails."""
     try:
         os.link(source, target)
     except OSError:

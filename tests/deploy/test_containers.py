@@ -24,7 +24,7 @@ VARIABLES = {
 @pytest.fixture
 def doctor(system, short_path):
     """Let the doctor look at what a container with these flags has; returns all it said."""
-    systems.need("podman", "crun")
+    systems.require_programs("podman", "crun")
     configuration = short_path / "containers.conf"
     configuration.write_text(LIMITS)
     places = ["--root", short_path / "store", "--runroot", short_path / "run"]
@@ -37,7 +37,7 @@ def doctor(system, short_path):
         options = [*common.split(), *rights.split(), *flags, *variables]
         command = [*engine, "run", *options, "--rootfs", f"{system}:O"]
         program = f"/{systems.HOME}/.venv/bin/interpreter-bot"
-        done = systems.apart(
+        done = systems.run_in_namespaces(
             *map(str, command), program, "doctor", CONTAINERS_CONF=str(configuration)
         )
         return done.stdout

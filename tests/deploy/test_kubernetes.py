@@ -20,7 +20,7 @@ RELEASE = "1.36"
 
 
 def rendered(place):
-    systems.need("kubectl")
+    systems.require_programs("kubectl")
     done = subprocess.run(
         ["kubectl", "kustomize", place], capture_output=True, text=True, check=False
     )
@@ -37,7 +37,7 @@ def manifests():
 
 @pytest.fixture(scope="module")
 def on_ray():
-    systems.need("kubectl")
+    systems.require_programs("kubectl")
     asked = ["kubectl", "version", "--client", "-o", "json"]
     known = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)
     # Debian's own is of 1.20, and knows neither components of today nor replacements.

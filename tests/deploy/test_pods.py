@@ -53,7 +53,7 @@ else:
 @pytest.fixture
 def pods(system, short_path, tmp_path):
     """A script that runs both, in the words of a shell."""
-    systems.need("podman", "crun", "kubectl")
+    systems.require_programs("podman", "crun", "kubectl")
     rendered = subprocess.run(["kubectl", "kustomize", PLACE], stdout=subprocess.PIPE, check=True)
     manifests = {
         f"{one['kind']}/{one['metadata']['name']}": one
@@ -140,7 +140,7 @@ def test_a_bot_has_code_run_by_a_host_over_tls_and_the_host_drains(pods, short_p
     names = short_path / "hosts"
     names.write_text(f"127.0.0.1 localhost {NAME}\n")
     configuration.write_text(f'{test_containers.LIMITS}base_hosts_file="{names}"\n')
-    done = systems.apart("sh", "-c", pods, CONTAINERS_CONF=str(configuration))
+    done = systems.run_in_namespaces("sh", "-c", pods, CONTAINERS_CONF=str(configuration))
     told = done.stdout
     assert "failed:" not in told, told
     assert "level: standard" in told

@@ -49,7 +49,7 @@ ExecStopPost=systemctl poweroff --no-block
 
 @pytest.mark.parametrize("given", [UNIT, HOST_UNIT], ids=["bot", "host"])
 def test_systemd_can_read_the_unit_and_calls_it_well_confined(given, tmp_path):
-    systems.need("systemd-analyze")
+    systems.require_programs("systemd-analyze")
     unit = tmp_path / given.name
     # Programs that are there: others would be complained about.
     text = given.read_text().replace("/opt/interpreter-bot/.venv/bin/interpreter-bot", "/bin/true")
@@ -64,7 +64,7 @@ def test_systemd_can_read_the_unit_and_calls_it_well_confined(given, tmp_path):
 @pytest.mark.deploy
 @pytest.mark.timeout(900)
 def test_the_unit_starts_logs_and_stops_under_systemd(system):
-    systems.need("systemd-nspawn")
+    systems.require_programs("systemd-nspawn")
     told = _booted(system)
     lines = told.splitlines()
     facts = dict(line.split(": ", 1) for line in lines if ": " in line)
@@ -96,7 +96,7 @@ def _booted(system: pathlib.Path) -> str:
     # No model: what is not there would be downloaded.
     settings.write_text("INTERPRETER_BOT_LOCAL__ENABLED=false\n")
     options = "--register=no --keep-unit --private-network --resolv-conf=off --console=pipe --boot"
-    done = systems.apart(
+    done = systems.run_in_namespaces(
         *("systemd-nspawn", "-D", str(system), *options.split()),
         SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="1",
     )
