@@ -94,7 +94,7 @@ async def _send_all(
     other_lease: pools.Lease,
     figures: dict[str, Any],
 ) -> None:
-    from tests.attacks import speaking
+    from tests.attacks import raw_messages
 
     other_kernel = await other_lease.kernel()
     for _ in range(_IDLE_TRIPS):
@@ -106,9 +106,9 @@ async def _send_all(
         outputs: list[values.Output] = []
         async with pool.lease(name) as lease:
             kernel = await lease.kernel()
-            await measured_bots.execute(kernel, f"{speaking.PRELUDE}{preparation}")
+            await measured_bots.execute(kernel, f"{raw_messages.PRELUDE}{preparation}")
             async with measured_bots.running_meanwhile(measured_bots.record_lags(lags)):
-                code = f"{speaking.PRELUDE}{attack}"
+                code = f"{raw_messages.PRELUDE}{attack}"
                 execution = asyncio.create_task(
                     kernel.execute(code, show=outputs.append, seconds=20)
                 )

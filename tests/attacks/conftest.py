@@ -1,4 +1,4 @@
-"""A bot for all attacks, and sessions that are new for each."""
+"""One bot for all attacks, and new sessions for each test."""
 
 import os
 import pathlib
@@ -7,31 +7,31 @@ import tempfile
 import pytest
 import pytest_asyncio
 
-from tests.attacks import boxes
+from tests.attacks import harness
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_bot():
-    """One bot that has to survive everything, in a directory with a short path."""
+    """The bot that has to survive all attacks, in a directory with a short path."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("INTERPRETER_BOT_")]:
             patch.delenv(name)
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
             os.chmod(directory, 0o755)
-            async with boxes.Bot.open(pathlib.Path(directory)) as bot:
+            async with harness.Bot.open(pathlib.Path(directory)) as bot:
                 yield bot
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def bot(shared_bot, request):
-    """The bot; after every attack a kernel that nobody used before still answers.
+    """The bot; after every attack a new kernel must still answer.
 
-    That is what the next case of the same test begins with; after the last one it is asked.
+    The next case of the same test uses a new kernel anyway, so only the last case checks it here.
     """
     yield shared_bot
     items = request.session.items
-    following = items[items.index(request.node) + 1 :][:1]
-    if not any(item.function is request.function for item in following):
+    next_items = items[items.index(request.node) + 1 :][:1]
+    if not any(item.function is request.function for item in next_items):
         answer = await shared_bot.run("1 + 1", key=f"after {request.node.nodeid}")
         assert answer.plain == "2", answer
     await shared_bot.forget_all()
@@ -52,23 +52,23 @@ def attempt(shared_bot):
     """Try an expression that leaves nothing behind, in a session that all such attempts share."""
 
     async def attempt_one(expression, prelude=""):
-        text = boxes.code(prelude) + "\n" + boxes.attempt(expression)
+        text = harness.code(prelude) + "\n" + harness.attempt(expression)
         return (await shared_bot.run(text, key="attempts")).word
 
     return attempt_one
 
 
 @pytest.fixture
-def key_of(request):
+def session_key(request):
     """The pool's name for a session of `run`."""
     return lambda key="": f"{request.node.nodeid} {key}"
 
 
 @pytest.fixture
-def files(bot, key_of):
+def files(bot, session_key):
     """The workspace of the test's session."""
 
     async def workspace():
-        return await bot.pool.workspace(key_of())
+        return await bot.pool.workspace(session_key())
 
     return workspace

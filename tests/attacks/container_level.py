@@ -1,4 +1,4 @@
-"""What the attacks on the level `container` share: a bot that demands it, and who is there."""
+"""Shared by the attacks on the level `container`: a bot at this level, and its processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest_asyncio
 
 from interpreter_bot import errors
 from tests import machine
-from tests.attacks import boxes
+from tests.attacks import harness
 
 IS_PLAIN = os.geteuid() != 0
-"""Whether all sessions have the bot's user id; else each has one of its own."""
+"""Whether all sessions have the bot's user id; otherwise each has its own id."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shared_bot():
-    """A bot at this level; in a directory with a short path."""
+    """A bot at this level, in a directory with a short path."""
     if machine.offers_namespaces():
         pytest.skip("the level container is tried by `make test-in-container`")
     with pytest.MonkeyPatch.context() as patch:
@@ -28,7 +28,7 @@ async def shared_bot():
             patch.delenv(name)
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
             os.chmod(directory, 0o755)
-            opening = boxes.Bot.open(pathlib.Path(directory), groups="off", level="container")
+            opening = harness.Bot.open(pathlib.Path(directory), groups="off", level="container")
             async with contextlib.AsyncExitStack() as stack:
                 try:
                     bot = await stack.enter_async_context(opening)
@@ -37,43 +37,47 @@ async def shared_bot():
                 yield bot
 
 
-def commands() -> list[str]:
-    """The command lines of all processes here."""
-    found = []
+def list_command_lines() -> list[str]:
+    """Return the command lines of all processes of this container."""
+    command_lines = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            found.append(pathlib.Path(f"/proc/{name}/cmdline").read_text().replace("\0", " "))
-    return found
+            command_lines.append(
+                pathlib.Path(f"/proc/{name}/cmdline").read_text().replace("\0", " ")
+            )
+    return command_lines
 
 
-def parent_of(pid: int) -> int:
-    """The parent of a process."""
-    return int(boxes.status(pid)["PPid"])
+def read_parent_pid(pid: int) -> int:
+    """Return the parent of a process."""
+    return int(harness.read_status(pid)["PPid"])
 
 
-def directory_of(bot: boxes.Bot, key: str) -> pathlib.Path:
-    """Where the sockets of a session's kernel are."""
+def find_socket_directory(bot: harness.Bot, key: str) -> pathlib.Path:
+    """Return the directory of the sockets of a session's kernel."""
     name = bot.pool.kernels[key].id[:8]
     return next(bot.settings.paths.runtime.glob(f"*/{name}"))
 
 
-async def spare_of(bot: boxes.Bot) -> int:
-    """A kernel that waits, with everything imported and not confined, for a session."""
-    taken = {pid for key in bot.pool.kernels for pid in bot.pids(key)}
-    found: list[int] = []
+async def wait_for_spare(bot: harness.Bot) -> int:
+    """Wait for a spare kernel, which has imported everything and is not confined yet."""
+    leased_pids = {pid for key in bot.pool.kernels for pid in bot.pids(key)}
+    spare_pids: list[int] = []
 
-    def look() -> list[int]:
-        servers = [child for task in os.listdir("/proc/self/task") for child in children_of(task)]
-        keepers = [keeper for server in servers for keeper in children_of(server)]
-        found[:] = {kernel for keeper in keepers for kernel in children_of(keeper)} - taken
-        return found
+    def find_spares() -> list[int]:
+        servers = [child for task in os.listdir("/proc/self/task") for child in list_children(task)]
+        keepers = [keeper for server in servers for keeper in list_children(server)]
+        spare_pids[:] = {
+            kernel for keeper in keepers for kernel in list_children(keeper)
+        } - leased_pids
+        return spare_pids
 
-    assert await boxes.until(look), "no spare kernel waits"
-    return found[0]
+    assert await harness.wait_until(find_spares), "no spare kernel waits"
+    return spare_pids[0]
 
 
-def children_of(task: int | str) -> list[int]:
-    """The children that a thread has; of a process, its first thread's."""
+def list_children(task: int | str) -> list[int]:
+    """Return the children of a thread; for a process id, those of its first thread."""
     with contextlib.suppress(OSError):
         return list(
             map(int, pathlib.Path(f"/proc/{task}/task/{task}/children").read_text().split())
@@ -81,11 +85,11 @@ def children_of(task: int | str) -> list[int]:
     return []
 
 
-def shared_files() -> list[str]:
-    """The names of what lies in shared memory."""
+def list_shared_files() -> list[str]:
+    """Return the names of the files in shared memory."""
     return os.listdir("/dev/shm")
 
 
 def remove_shared_file(name: str) -> None:
-    """Remove what a session left there."""
+    """Remove a file that a session left in shared memory."""
     os.unlink(f"/dev/shm/{name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import secrets
@@ -122,8 +123,11 @@ class Execution:
 
     @property
     def plain(self) -> str:
-        """All outputs as plain text, whatever their kind."""
-        return "\n".join(o.plain for o in self.outputs)
+        """All outputs as plain text; the pieces of printed text are joined."""
+        groups = itertools.groupby(
+            self.outputs, key=lambda o: "text" if isinstance(o, values.Text) else id(o)
+        )
+        return "\n".join("".join(o.plain for o in outputs) for _, outputs in groups)
 
     @property
     def notices(self) -> list[str]:

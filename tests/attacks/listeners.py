@@ -1,4 +1,4 @@
-"""Ears on the host's loopback, in its /tmp and in its abstract socket names."""
+"""Listening sockets of the host: on its loopback, in its /tmp and in its abstract names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import select
 import socket
 
 
-class Ears:
-    """Listens on the host; `heard` says which of them anybody reached."""
+class HostListeners:
+    """Listening sockets on the host; `list_reached` returns those that were reached."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.path = directory / "ear"
-        self.abstract = f"interpreter-bot-ear-{directory.name}"
+        self.path = directory / "listener"
+        self.abstract = f"interpreter-bot-listener-{directory.name}"
         self.sockets = {
             "tcp": socket.create_server(("127.0.0.1", 0)),
             "udp": socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
@@ -29,25 +29,25 @@ class Ears:
             self.sockets[name].getsockname()[1] for name in ("tcp", "udp")
         )
 
-    def heard(self, seconds: float = 0.1) -> set[str]:
-        """Which of them have a connection or a datagram waiting."""
+    def list_reached(self, seconds: float = 0.1) -> set[str]:
+        """Return the names of the sockets with a waiting connection or datagram."""
         ready, _, _ = select.select(list(self.sockets.values()), [], [], seconds)
-        return {name for name, ear in self.sockets.items() if ear in ready}
+        return {name for name, listener in self.sockets.items() if listener in ready}
 
-    def reach(self) -> None:
-        """Reach every one of them, as a process of the host can."""
+    def connect_to_all(self) -> None:
+        """Connect or send to every socket, as a process of the host can."""
         addresses = {
             "tcp": (socket.AF_INET, ("127.0.0.1", self.tcp_port)),
             "unix": (socket.AF_UNIX, str(self.path)),
             "abstract": (socket.AF_UNIX, f"\0{self.abstract}"),
         }
         for family, address in addresses.values():
-            with socket.socket(family) as mouth:
-                mouth.connect(address)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
-            mouth.sendto(b"x", ("127.0.0.1", self.udp_port))
+            with socket.socket(family) as client:
+                client.connect(address)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.sendto(b"x", ("127.0.0.1", self.udp_port))
 
     def close(self) -> None:
-        """Close them all."""
-        for ear in self.sockets.values():
-            ear.close()
+        """Close all sockets."""
+        for listener in self.sockets.values():
+            listener.close()

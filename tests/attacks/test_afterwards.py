@@ -8,7 +8,7 @@ import pytest
 
 from interpreter_bot import values
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 WAIT_SECONDS = 3
@@ -58,14 +58,14 @@ WAYS = {
 
 def code(what, name, way):
     later = AFTERWARDS.format(seconds=WAIT_SECONDS)
-    return boxes.code(textwrap.dedent(what + later + way.format(what=name)))
+    return harness.code(textwrap.dedent(what + later + way.format(what=name)))
 
 
-async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_itself(bot, key_of):
+async def test_memory_taken_long_after_the_cell_is_limited_like_the_cells_own(bot, session_key):
     async def attack(name):
-        ran = await bot.run(code(*WAYS[name]), key=key_of(name))
+        ran = await bot.run(code(*WAYS[name]), key=session_key(name))
         assert ran.ending is values.Ending.OK, ran
-        kernel = bot.pool.kernels[key_of(name)]
+        kernel = bot.pool.kernels[session_key(name)]
         before = kernel.provisioner.usage().oom_kills()
         await asyncio.sleep(WAIT_SECONDS)
         is_by_group = name.startswith("memory") and bot.has_groups
@@ -74,9 +74,9 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
             is_killed = is_by_group and kernel.provisioner.usage().oom_kills() > before
             return is_killed or not kernel.is_alive
 
-        assert await boxes.until(is_caught, PATIENCE_SECONDS), name
+        assert await harness.wait_until(is_caught, PATIENCE_SECONDS), name
         if not is_by_group:
-            limits = boxes.LIMITS
+            limits = harness.LIMITS
             reasons = {
                 "memory": run_words.over_memory(limits.memory_bytes),
                 "disk": run_words.workspace_full(limits),
@@ -86,13 +86,13 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
     await asyncio.gather(*map(attack, WAYS))
 
 
-async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, key_of, files):
-    await bot.run(code(FORK, "fork", BY_THREAD), key=key_of())
-    kernel = bot.pool.kernels[key_of()]
-    if boxes.SHARE_ONE_ID:
+async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, session_key, files):
+    await bot.run(code(FORK, "fork", BY_THREAD), key=session_key())
+    kernel = bot.pool.kernels[session_key()]
+    if harness.SHARE_ONE_ID:
         # The kernel counts by user, so it is the bot that looks, and ends the session.
-        assert await boxes.until(lambda: not kernel.is_alive, PATIENCE_SECONDS)
-        assert kernel.loss_reason.startswith(run_words.too_many_processes(boxes.LIMITS))
+        assert await harness.wait_until(lambda: not kernel.is_alive, PATIENCE_SECONDS)
+        assert kernel.loss_reason.startswith(run_words.too_many_processes(harness.LIMITS))
         return
     workspace = await files()
 
@@ -100,7 +100,7 @@ async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, key_
         return os.path.exists(workspace.directory / "over")
 
     await asyncio.sleep(WAIT_SECONDS)
-    assert await boxes.until(is_over, PATIENCE_SECONDS)
-    count = len(bot.pids(key_of()))
-    assert boxes.LIMITS.processes // 2 < count <= boxes.LIMITS.processes + 2
+    assert await harness.wait_until(is_over, PATIENCE_SECONDS)
+    count = len(bot.pids(session_key()))
+    assert harness.LIMITS.processes // 2 < count <= harness.LIMITS.processes + 2
     assert kernel.is_alive

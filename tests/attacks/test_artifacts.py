@@ -6,10 +6,10 @@ import pytest
 
 from interpreter_bot import errors, values
 from tests import machine
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
-MAX_BYTES = boxes.MIB
+MAX_BYTES = harness.MIB
 # What it is: (code that makes it, in the workspace; its name).
 REFUSED = {
     "a link to a host file": "os.symlink({host!r}, 'x')",
@@ -42,14 +42,14 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     )
     workspace = await files()
     mark = await workspace.mark_files()
-    made = await run(boxes.code(expression))
+    made = await run(harness.code(expression))
     if what == "a socket" and not machine.offers_namespaces():
         assert "PermissionError" in str(made.errors)
         return
     assert not made.errors
 
     with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
-        await boxes.content(workspace, "x", max_bytes=MAX_BYTES)
+        await harness.read_file(workspace, "x", max_bytes=MAX_BYTES)
     changes = await workspace.changes_since(mark)
 
     is_file = what in ("a large file", "a sparse file")
@@ -69,14 +69,14 @@ async def test_fifo_that_is_there_all_the_same_keeps_nobody_waiting(run, files):
     os.mkfifo(workspace.directory / "x")
 
     with pytest.raises(errors.FileMissingError):
-        await boxes.content(workspace, "x")
+        await harness.read_file(workspace, "x")
     assert await workspace.list() == ()
 
 
 @pytest.mark.parametrize("where", LINKED_DIRECTORIES)
 async def test_linked_directory_is_not_entered(bot, run, files, where):
     made = await run(
-        boxes.code(LINKED_DIRECTORIES[where].format(host=str(bot.canaries.public.parent)))
+        harness.code(LINKED_DIRECTORIES[where].format(host=str(bot.canaries.public.parent)))
     )
     assert not made.errors
 
@@ -92,7 +92,7 @@ async def test_linked_directory_is_not_entered(bot, run, files, where):
 async def test_file_swapped_for_a_link_never_shows_the_host(bot, run, files):
     host = str(bot.canaries.public)
     await run(
-        boxes.code(f"""
+        harness.code(f"""
         def swap():
             while not os.path.exists("/tmp/over"):
                 put("new", "harmless", os.O_WRONLY | os.O_CREAT)
@@ -130,7 +130,7 @@ async def test_file_swapped_for_a_link_never_shows_the_host(bot, run, files):
 
 async def test_file_that_grows_while_it_is_read_ends_all_the_same(run, files):
     await run(
-        boxes.code("""
+        harness.code("""
         def grow():
             with open("x", "ab", 0) as file:
                 while not os.path.exists("/tmp/over"):
@@ -143,15 +143,15 @@ async def test_file_that_grows_while_it_is_read_ends_all_the_same(run, files):
     )
     workspace = await files()
 
-    content = await boxes.collected(workspace, "x", max_bytes=boxes.LIMITS.file_bytes)
+    content = await harness.read_artifact(workspace, "x", max_bytes=harness.LIMITS.file_bytes)
     await run("open('/tmp/over', 'w').close(); growing.join()")
 
-    assert 0 < len(content) <= boxes.LIMITS.file_bytes
+    assert 0 < len(content) <= harness.LIMITS.file_bytes
     assert set(content) == {ord("x")}
 
 
 async def test_file_cut_while_it_is_read_ends_all_the_same(run, files):
-    await run(boxes.code("put('x', 'x' * 1_000_000, os.O_WRONLY | os.O_CREAT)"))
+    await run(harness.code("put('x', 'x' * 1_000_000, os.O_WRONLY | os.O_CREAT)"))
     workspace = await files()
 
     async with workspace.read("x") as content:
@@ -163,7 +163,7 @@ async def test_file_cut_while_it_is_read_ends_all_the_same(run, files):
 
 async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
     await run(
-        boxes.code("""
+        harness.code("""
         for number in range(100_000):
             try: os.symlink("x", str(number))
             except BaseException: break
@@ -179,9 +179,9 @@ async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
 
 
 @pytest.mark.parametrize("depth", [100, 400])
-async def test_depth_is_bounded_and_can_be_removed(bot, run, files, key_of, depth):
+async def test_depth_is_bounded_and_can_be_removed(bot, run, files, session_key, depth):
     made = await run(
-        boxes.code(f"""
+        harness.code(f"""
         for _ in range({depth}):
             os.mkdir("d" * 20)
             os.chdir("d" * 20)
@@ -195,16 +195,16 @@ async def test_depth_is_bounded_and_can_be_removed(bot, run, files, key_of, dept
     path = workspace.directory
 
     assert await workspace.list() == ()
-    await bot.pool.forget(key_of())
+    await bot.pool.forget(session_key())
 
     assert not path.parent.exists()
 
 
-async def test_files_closed_by_their_modes_can_still_be_removed(bot, run, files, key_of):
+async def test_files_closed_by_their_modes_can_still_be_removed(bot, run, files, session_key):
     await run("import os\nos.mkdir('d'); open('d/x', 'w').close(); os.chmod('d', 0)")
     path = (await files()).directory
 
-    await bot.pool.forget(key_of())
+    await bot.pool.forget(session_key())
 
     assert not path.parent.exists()
 
@@ -244,7 +244,7 @@ async def test_upload_does_not_follow_what_waits_under_its_name(bot, run, files)
 
 async def test_workspace_itself_cannot_be_replaced(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         os.chdir("/")
         attempt(lambda: os.rename("/mnt/data", "/mnt/other"))
         attempt(lambda: os.rmdir("/mnt/data"))

@@ -11,7 +11,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels.provisioning import provisioners
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 # Place: (what the victim does, how the thief looks, how it is refused).
@@ -64,7 +64,7 @@ PLACES = {
     ),
 }
 # Where a kernel finds the directory of its saved variables.
-VARIABLES = "/proc/self/fd/901" if boxes.IN_CONTAINER else "/var/lib/variables"
+VARIABLES = "/proc/self/fd/901" if harness.IN_CONTAINER else "/var/lib/variables"
 # System V: what makes one, and finds it.
 SYSTEM_V = {
     "memory": "call('shmget', 99, 4096, 0o1666)",
@@ -82,17 +82,17 @@ SYSTEM_V = {
     ],
 )
 async def test_nothing_of_another_session_is_in_sight(run, place):
-    if boxes.SHARE_ONE_ID and place == "shared memory":
+    if harness.SHARE_ONE_ID and place == "shared memory":
         pytest.skip("what has a known name in /dev/shm is everybody's where all have one user id")
-    if boxes.IN_CONTAINER and "socket" in place:
+    if harness.IN_CONTAINER and "socket" in place:
         pytest.skip("no socket listens there")
     leave, look, refusal = PLACES[place]
-    left = await run(boxes.code(leave), key="victim")
+    left = await run(harness.code(leave), key="victim")
     assert left.ending is values.Ending.OK, "there has to be something to steal"
 
-    ran = await run(boxes.attempt(look), key="thief")
+    ran = await run(harness.attempt(look), key="thief")
 
-    refusals = {refusal, *boxes.REFUSED} if boxes.IN_CONTAINER else {refusal}
+    refusals = {refusal, *harness.REFUSED} if harness.IN_CONTAINER else {refusal}
     assert ran.word in refusals
 
 
@@ -107,7 +107,7 @@ async def test_processes_of_another_session_are_not_there(run):
     await run("import subprocess; held = subprocess.Popen(['/bin/sleep', '99'])", key="victim")
 
     ran = await run(
-        boxes.attempt(
+        harness.attempt(
             "[open(f'/proc/{p}/cmdline').read().split(chr(0))[0]"
             " for p in os.listdir('/proc') if p.isdigit() and p not in ('1', str(os.getpid()))]"
         ),
@@ -117,16 +117,16 @@ async def test_processes_of_another_session_are_not_there(run):
     assert ran.word == "allowed: []"
 
 
-async def test_host_pids_of_another_session_mean_nothing(bot, run, key_of):
+async def test_host_pids_of_another_session_mean_nothing(bot, run, session_key):
     await run("x = 5", key="victim")
-    pids = bot.pids(key_of("victim"))
+    pids = bot.pids(session_key("victim"))
 
     ran = await run(
-        boxes.code(f"for pid in {pids}: attempt(lambda: os.kill(pid, signal.SIGKILL))"),
+        harness.code(f"for pid in {pids}: attempt(lambda: os.kill(pid, signal.SIGKILL))"),
         key="thief",
     )
 
-    assert set(ran.text.split()) == {"EPERM" if boxes.IN_CONTAINER else "ESRCH"}
+    assert set(ran.text.split()) == {"EPERM" if harness.IN_CONTAINER else "ESRCH"}
     assert (await run("x", key="victim")).plain == "5"
 
 
@@ -149,7 +149,7 @@ async def test_no_open_file_is_shared(run):
     """
     seen = []
     for key in "ab":
-        ran = await run(boxes.code(code), key=key)
+        ran = await run(harness.code(code), key=key)
         seen.append({tuple(entry) for entry in json.loads(ran.text)})
 
     assert seen[0]
@@ -170,9 +170,9 @@ async def test_no_descriptor_carries_a_message(run):
         except OSError: pass
     """
     await run("1", key="thief")
-    await run(boxes.code(send), key="victim")
+    await run(harness.code(send), key="victim")
 
-    ran = await run(boxes.code(receive), key="thief")
+    ran = await run(harness.code(receive), key="thief")
 
     assert "stolen" not in ran.text
 
@@ -193,22 +193,22 @@ RANDOM = {
 
 @pytest.mark.parametrize("kind", RANDOM)
 async def test_random_state_is_not_shared(run, kind):
-    drawn = [await run(boxes.code(f"print({RANDOM[kind]})"), key=key) for key in "abcd"]
+    drawn = [await run(harness.code(f"print({RANDOM[kind]})"), key=key) for key in "abcd"]
 
     assert all(ran.word for ran in drawn)
     assert len({ran.word for ran in drawn}) == len(drawn)
 
 
-async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run, key_of):
+async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run, session_key):
     await run(
-        boxes.code(f"""
+        harness.code(f"""
         x = 5
         variables = {VARIABLES!r}
         for folder in (tempfile.gettempdir(), "/dev/shm", "/mnt/data", variables):
             put(folder + "/left", "x", {"os.O_WRONLY | os.O_CREAT"})
         """)
     )
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
     ran = await run(
         "import os, tempfile; print('x' in globals(), *(os.path.exists(f + '/left')"
@@ -216,22 +216,22 @@ async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run
     )
 
     # Nobody can tell whose a file in /dev/shm is where all sessions have one user id.
-    is_left = str(boxes.SHARE_ONE_ID)
+    is_left = str(harness.SHARE_ONE_ID)
     assert ran.text.split() == ["False", "False", is_left, "True"]
 
 
-async def test_forgotten_session_leaves_no_file_to_the_next_of_its_name(bot, run, key_of):
+async def test_forgotten_session_leaves_no_file_to_the_next_of_its_name(bot, run, session_key):
     await run("open('/mnt/data/left', 'w').write('x')")
-    await bot.pool.forget(key_of())
+    await bot.pool.forget(session_key())
 
     ran = await run("import os; print(os.listdir('/mnt/data'))")
 
     assert ran.word == "[]"
 
 
-async def test_file_of_a_former_kernel_can_be_used_by_the_next(bot, run, key_of):
+async def test_file_of_a_former_kernel_can_be_used_by_the_next(bot, run, session_key):
     await run("import os; os.mkdir('d'); open('d/f', 'w').write('x'); os.chmod('d', 0o700)")
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
     ran = await run("open('d/f', 'a').write('y'); print(open('d/f').read())")
 
@@ -280,7 +280,7 @@ for key in found: print(hashlib.sha256(key).hexdigest())
 """
 
 
-async def test_key_of_an_earlier_kernel_is_nowhere_in_memory(bot, run, key_of, monkeypatch):
+async def test_key_of_an_earlier_kernel_is_nowhere_in_memory(bot, run, session_key, monkeypatch):
     kind, digests = provisioners.ForkProvisioner, {}
     launch = kind.launch
 
@@ -291,13 +291,13 @@ async def test_key_of_an_earlier_kernel_is_nowhere_in_memory(bot, run, key_of, m
 
     monkeypatch.setattr(kind, "launch", launch_and_tell)
     # The first are spares from before, and those between may be as old as the next.
-    for number in range(2 * boxes.SPARES + 2):
+    for number in range(2 * harness.SPARES + 2):
         await run("1", key=str(number))
-    own = digests.pop(bot.pool.kernels[key_of(str(number))].id)
-    ran = await run(boxes.code(KEYS_IN_MEMORY), key=str(number))
+    own = digests.pop(bot.pool.kernels[session_key(str(number))].id)
+    ran = await run(harness.code(KEYS_IN_MEMORY), key=str(number))
 
     assert own in ran.text, "its own is there to be found"
-    assert len(digests) > boxes.SPARES
+    assert len(digests) > harness.SPARES
     assert not [digest for digest in digests.values() if digest in ran.text]
 
 
@@ -324,16 +324,16 @@ print(os.__doc__[:3])
 
 
 async def test_memory_that_all_sessions_begin_with_cannot_be_changed_for_others(run):
-    ran = await run(boxes.code(PRELOADED), key="thief")
+    ran = await run(harness.code(PRELOADED), key="thief")
 
     assert ran.word == "xxx"
     ran = await run("import os; print(os.__doc__[:3])", key="victim")
     assert ran.word == "OS"
 
 
-@pytest.mark.skipif(not boxes.HAS_OWN_IDS, reason="sessions are the bot's own user")
+@pytest.mark.skipif(not harness.HAS_OWN_IDS, reason="sessions are the bot's own user")
 async def test_what_the_host_counts_by_user_is_each_sessions_own(run):
-    ran = await run(boxes.code(IN_FLIGHT))
+    ran = await run(harness.code(IN_FLIGHT))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
     try:
@@ -352,8 +352,8 @@ async def test_descriptors_in_flight_keep_nobody_from_a_kernel(short_path):
     # As a shell sets it.
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        async with boxes.Bot.open(short_path, settings.Limits(), preload=(), spares=0) as bot:
-            ran = await bot.run(boxes.code(IN_FLIGHT), key="thief")
+        async with harness.Bot.open(short_path, settings.Limits(), preload=(), spares=0) as bot:
+            ran = await bot.run(harness.code(IN_FLIGHT), key="thief")
             refusal, sent = ran.text.split()
             assert refusal == "ETOOMANYREFS"
             assert int(sent) > 1024

@@ -18,7 +18,7 @@ import pytest_asyncio
 from interpreter_bot import settings, values
 from interpreter_bot.hosts import cancellable_executions, local_startup
 from tests import machine
-from tests.attacks import boxes, listeners
+from tests.attacks import harness, listeners
 
 pytestmark = [
     pytest.mark.attack,
@@ -36,7 +36,7 @@ def address(port, host="127.0.0.1"):
 def raw(descriptor, place, size=16):
     return call(42, descriptor, place, size)
 """
-# What is tried: (expression, how it ends). `{ear}` is a port where the host itself listens.
+# Attempt: (expression, how it ends). `{ear}` is a port of a listener of the host.
 REFUSED = {
     "UDP": ("socket.socket(2, 2)", "ENETUNREACH"),
     "raw": ("socket.socket(2, 3, 255)", "ENETUNREACH"),
@@ -101,7 +101,7 @@ found = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self
          if os.path.lexists(f"/proc/self/fd/{name}")]
 print([one for one in found if "seccomp" in one])
 """
-# While one thread connects, another changes what the address says.
+# While one thread connects, another changes the address.
 FLIP = """
 place = ctypes.create_string_buffer(address(61080), 16)
 door, ear = address(61080)[2:8], address({ear})[2:8]
@@ -123,7 +123,7 @@ goes_on = False
 thread.join()
 print(reached > 0, refused < 0)
 """
-# While one thread connects, another puts other files in the place of the socket.
+# While one thread connects, another replaces the socket by other files.
 SWAP = """
 goes_on = True
 def swap():
@@ -142,7 +142,7 @@ goes_on = False
 thread.join()
 print(open("/mnt/data/kept").read(), os.listdir("/mnt/data"))
 """
-# A connected socket is one of the container's network, too: nothing is to become of it.
+# A connected socket belongs to the container's network, so it must not be usable otherwise.
 AGAIN = """
 with tcp() as one:
     one.connect(DOOR)
@@ -152,7 +152,7 @@ with tcp() as one:
     attempt(lambda: one.listen())
     attempt(lambda: one.connect(("127.0.0.1", {ear})))
 """
-# The ports of all connections here are to be seen, and lead nowhere.
+# Code sees the ports of all connections of the container, but cannot connect to any.
 PORTS = """
 ports = set()
 for line in open("/proc/net/tcp").read().splitlines()[1:]:
@@ -164,7 +164,7 @@ libc.prctl(4, 0, 0, 0, 0)
 attempt(lambda: tcp().connect(DOOR))
 _ = libc.prctl(4, 1, 0, 0, 0)
 """
-HELD = """
+CONNECT_AND_SEND = """
 import socket
 one = socket.socket()
 one.connect(("127.0.0.1", 61080))
@@ -173,44 +173,44 @@ one.send(b"held")
 
 
 class Place:
-    """A host whose sessions have doors; who comes through them is kept."""
+    """A host whose sessions have doors, and listeners that no session may reach."""
 
-    def __init__(self, host, ears):
+    def __init__(self, host, host_listeners):
         self.host = host
-        self.ears = ears
+        self.listeners = host_listeners
 
     async def run(self, text: str, key: str = "web/a") -> str:
-        shown: list[values.Output] = []
+        outputs: list[values.Output] = []
         async with self.host.lease(key) as lease:
             kernel = await lease.kernel()
-            await cancellable_executions.run(self.host, kernel, text, show=shown.append)
-        return "".join(output.plain for output in shown).strip()
+            await cancellable_executions.run(self.host, kernel, text, show=outputs.append)
+        return "".join(output.plain for output in outputs).strip()
 
     async def attack(self, text: str, key: str = "web/a") -> str:
-        return await self.run(boxes.code(PRELUDE + text), key)
+        return await self.run(harness.code(PRELUDE + text), key)
 
     @contextlib.asynccontextmanager
     async def listening(self, key: str):
-        """Listen at a session's doors; yields the connections that came, by door."""
+        """Listen at a session's doors; yield the accepted connections by door."""
         await self.run("1", key)
         kernel_id = (await self.host.statuses())[key].kernel_id
         doors = await self.host.doors(kernel_id)
-        came: dict[int, list] = {0: [], 1: []}
+        connections: dict[int, list] = {0: [], 1: []}
 
-        async def take(door):
+        async def accept_all(door):
             while True:
-                came[door].append(await doors.accept(door))
+                connections[door].append(await doors.accept(door))
 
-        tasks = [asyncio.create_task(take(door)) for door in came]
+        tasks = [asyncio.create_task(accept_all(door)) for door in connections]
         await asyncio.sleep(0)
         try:
-            yield came
+            yield connections
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             doors.close()
-            for endpoint in came[0] + came[1]:
+            for endpoint in connections[0] + connections[1]:
                 endpoint.close()
 
 
@@ -223,93 +223,99 @@ async def place():
             kernels=settings.Kernels(preload=(), spares=0, doors=True),
             limits=settings.Limits(execution_seconds=60),
         )
-        ears = listeners.Ears(pathlib.Path(name))
+        host_listeners = listeners.HostListeners(pathlib.Path(name))
         async with local_startup.open_host(config) as host:
-            yield Place(host, ears)
-        ears.close()
+            yield Place(host, host_listeners)
+        host_listeners.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def silent(place):
-    """The place; the host's own listeners must have heard nothing."""
+    """The place; no test may reach a listener of the host."""
     yield place
-    assert place.ears.heard() == set()
+    assert place.listeners.list_reached() == set()
 
 
-async def received(endpoint) -> bytes:
+async def receive(endpoint) -> bytes:
     return await asyncio.get_running_loop().sock_recv(endpoint, 99)
 
 
 @pytest.mark.parametrize("way", REFUSED)
 async def test_what_is_no_door_is_refused(silent, way):
     expression, ending = REFUSED[way]
-    async with silent.listening("web/a") as came:
-        text = f"attempt(lambda: {expression.format(ear=silent.ears.tcp_port)})"
+    async with silent.listening("web/a") as connections:
+        text = f"attempt(lambda: {expression.format(ear=silent.listeners.tcp_port)})"
         assert await silent.attack(text) == ending
-        assert came == {0: [], 1: []}
+        assert connections == {0: [], 1: []}
 
 
 async def test_a_door_leads_to_the_bot_and_is_the_sessions_own(silent):
-    async with silent.listening("web/a") as mine, silent.listening("web/b") as others:
-        shown = await silent.attack(
+    async with (
+        silent.listening("web/a") as connections,
+        silent.listening("web/b") as other_connections,
+    ):
+        output = await silent.attack(
             "for port in 61080, 61081:\n"
             "    one = tcp(); one.connect(('127.0.0.1', port)); one.send(b'%d' % port)\n"
             "    print(one.family.name, one.getpeername()[0]); one.close()"
         )
-        assert shown.split() == ["AF_INET", "127.0.0.1"] * 2
-        assert [await received(mine[door][0]) for door in (0, 1)] == [b"61080", b"61081"]
-        assert others == {0: [], 1: []}
+        assert output.split() == ["AF_INET", "127.0.0.1"] * 2
+        assert [await receive(connections[door][0]) for door in (0, 1)] == [b"61080", b"61081"]
+        assert other_connections == {0: [], 1: []}
         await silent.attack("one = tcp(); one.connect(DOOR); one.send(b'b')", "web/b")
-        assert await received(others[0][0]) == b"b"
-        assert len(mine[0]) == 1
+        assert await receive(other_connections[0][0]) == b"b"
+        assert len(connections[0]) == 1
 
 
 async def test_nobody_comes_through_anothers_door_by_the_ports_of_its_connections(silent):
-    async with silent.listening("web/a") as mine, silent.listening("web/b") as others:
-        await silent.run(HELD)
-        assert await received(mine[0][0]) == b"held"
-        shown = await silent.attack(PORTS, "web/b")
-        assert shown == "True {111}"
-        assert others == {0: [], 1: []}
-        assert (len(mine[0]), len(mine[1])) == (1, 0)
+    async with (
+        silent.listening("web/a") as connections,
+        silent.listening("web/b") as other_connections,
+    ):
+        await silent.run(CONNECT_AND_SEND)
+        assert await receive(connections[0][0]) == b"held"
+        output = await silent.attack(PORTS, "web/b")
+        assert output == "True {111}"
+        assert other_connections == {0: [], 1: []}
+        assert (len(connections[0]), len(connections[1])) == (1, 0)
 
 
 async def test_one_port_of_the_container_leads_to_the_session_and_to_nobody_else(silent):
-    connected = "one = tcp(); one.connect(DOOR); one.send(b'own'); print(one.getpeername()[1]); "
-    async with silent.listening("web/a") as came:
-        ports = set((await silent.attack(f"for _ in range(300): {connected} one.close()")).split())
+    connect = "one = tcp(); one.connect(DOOR); one.send(b'own'); print(one.getpeername()[1]); "
+    async with silent.listening("web/a") as connections:
+        ports = set((await silent.attack(f"for _ in range(300): {connect} one.close()")).split())
         assert len(ports) == 1
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as stack:
             strangers = [
-                opened.enter_context(socket.create_connection(("127.0.0.1", int(port)), 20))
+                stack.enter_context(socket.create_connection(("127.0.0.1", int(port)), 20))
                 for port in [*ports] * 3
             ]
-            await silent.attack(connected)
-            assert [await received(endpoint) for endpoint in came[0]] == [b"own"] * 301
+            await silent.attack(connect)
+            assert [await receive(endpoint) for endpoint in connections[0]] == [b"own"] * 301
             assert [stranger.recv(1) for stranger in strangers] == [b""] * 3
 
 
 async def test_a_door_is_shut_before_the_bot_listens_and_gone_with_its_session(silent):
     assert await silent.attack("attempt(lambda: tcp().connect(DOOR))", "web/new") == "ECONNREFUSED"
-    async with silent.listening("web/new") as came:
-        await silent.run(HELD, "web/new")
-        (endpoint,) = came[0]
+    async with silent.listening("web/new") as connections:
+        await silent.run(CONNECT_AND_SEND, "web/new")
+        (endpoint,) = connections[0]
         await silent.run(
             "import os\nif not os.fork():\n    os.setsid()\n    import time; time.sleep(600)",
             "web/new",
         )
         await silent.host.forget("web/new")
-        assert await received(endpoint) == b"held"
+        assert await receive(endpoint) == b"held"
         async with asyncio.timeout(20):
             with contextlib.suppress(ConnectionError):
-                assert not await received(endpoint), "a process that was left still holds it"
+                assert not await receive(endpoint), "a process that was left still holds it"
 
 
 async def test_an_address_that_changes_is_the_one_that_was_read(silent):
-    async with silent.listening("web/a") as came:
-        shown = await silent.attack(FLIP.replace("{ear}", str(silent.ears.tcp_port)))
-        assert shown == "True True", "both addresses were tried"
-        assert len(came[0]) > 0
+    async with silent.listening("web/a") as connections:
+        output = await silent.attack(FLIP.replace("{ear}", str(silent.listeners.tcp_port)))
+        assert output == "True True", "both addresses were tried"
+        assert len(connections[0]) > 0
 
 
 async def test_a_socket_that_changes_takes_nothing_of_the_sessions_away(silent):
@@ -320,8 +326,8 @@ async def test_a_socket_that_changes_takes_nothing_of_the_sessions_away(silent):
 
 async def test_nothing_else_becomes_of_a_connection(silent):
     async with silent.listening("web/a"):
-        shown = await silent.attack(AGAIN.replace("{ear}", str(silent.ears.tcp_port)))
-        assert shown.split() == ["EAFNOSUPPORT", "EPERM", "EPERM", "ECONNREFUSED"]
+        output = await silent.attack(AGAIN.replace("{ear}", str(silent.listeners.tcp_port)))
+        assert output.split() == ["EAFNOSUPPORT", "EPERM", "EPERM", "ECONNREFUSED"]
 
 
 async def test_code_cannot_answer_in_its_keepers_place(silent):
@@ -333,31 +339,31 @@ async def test_code_cannot_answer_in_its_keepers_place(silent):
 
 
 async def test_a_process_that_cannot_be_read_is_refused_alone(silent):
-    async with silent.listening("web/a") as came:
+    async with silent.listening("web/a") as connections:
         assert await silent.attack(NOT_READ) == "EACCES"
         await silent.attack("tcp().connect(DOOR)")
-        assert len(came[0]) == 1
+        assert len(connections[0]) == 1
 
 
 async def test_a_child_of_a_child_comes_through_the_same_door(silent):
-    async with silent.listening("web/a") as came:
+    async with silent.listening("web/a") as connections:
         program = "import socket; socket.create_connection(('127.0.0.1', 61080)).send(b'child')"
         shell = ["sh", "-c", '(setsid "$0" -c "$1")']
-        shown = await silent.run(
+        output = await silent.run(
             "import subprocess, sys\n"
             f"subprocess.run([*{shell}, sys.executable, {program!r}]).returncode"
         )
-        assert shown == "0"
-        assert await received(came[0][0]) == b"child"
+        assert output == "0"
+        assert await receive(connections[0][0]) == b"child"
 
 
 async def test_programs_find_a_socket_as_they_left_it(silent):
     async with silent.listening("web/a"):
-        shown = await silent.attack(
+        output = await silent.attack(
             "for blocks in (True, False):\n"
             "    one = tcp(); one.setblocking(blocks); os.set_inheritable(one.fileno(), blocks)\n"
             "    one.connect(DOOR)\n"
             "    flags = fcntl.fcntl(one, fcntl.F_GETFL) & os.O_NONBLOCK\n"
             "    print(bool(flags), os.get_inheritable(one.fileno()))"
         )
-    assert shown.split() == ["False", "True", "True", "False"]
+    assert output.split() == ["False", "True", "True", "False"]

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from tests.attacks import boxes, container_level
+from tests.attacks import container_level, harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 shared_bot = container_level.shared_bot
@@ -45,7 +45,7 @@ async def test_no_end_of_a_link_to_others_is_inherited(run):
                 print(number)
         held.detach()
     """
-    ran = await run(boxes.code(text))
+    ran = await run(harness.code(text))
 
     assert ran.text == "", ran
 
@@ -60,29 +60,29 @@ async def test_no_end_of_a_link_to_others_is_inherited(run):
     ids=["child", "double-fork", "no-parent-death-signal"],
 )
 @pytest.mark.parametrize("end", ["forget", "exit", "killed keeper"])
-async def test_nothing_is_left_of_a_session(bot, run, key_of, leaving, end):
-    await run(boxes.code(leaving))
-    assert await boxes.until(lambda: len(bot.pids(key_of())) > 2)
-    keeper, *_ = pids = bot.pids(key_of())
+async def test_nothing_is_left_of_a_session(bot, run, session_key, leaving, end):
+    await run(harness.code(leaving))
+    assert await harness.wait_until(lambda: len(bot.pids(session_key())) > 2)
+    keeper, *_ = pids = bot.pids(session_key())
 
     if end == "forget":
-        await bot.pool.forget(key_of())
+        await bot.pool.forget(session_key())
     elif end == "exit":
         await run("import os; os._exit(3)")
     else:
         os.kill(keeper, 9)
 
-    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)), seconds=5)
+    assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)), seconds=5)
 
 
 # A bot of its own, with a session that leaves something behind; it says who is there, and waits.
 BOT = """
 import asyncio, pathlib, sys
-from tests.attacks import boxes
+from tests.attacks import harness
 
 async def main():
     place = pathlib.Path(sys.argv[1])
-    async with boxes.Bot.open(place, groups="off", level="container", preload=()) as bot:
+    async with harness.Bot.open(place, groups="off", level="container", preload=()) as bot:
         code = "import subprocess; subprocess.Popen(['/bin/sleep', '600'], start_new_session=True)"
         await bot.run(code, key="a")
         print(*bot.pids("a"), flush=True)
@@ -100,22 +100,22 @@ async def test_nothing_is_left_once_the_bot_is_killed(shared_bot):
         assert bot.stdout is not None
         pids = list(map(int, (await bot.stdout.readline()).split()))
         assert len(pids) > 2
-        assert all(map(boxes.is_alive, pids))
+        assert all(map(harness.is_alive, pids))
 
         bot.kill()
         await bot.wait()
 
-        assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)), seconds=5)
+        assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)), seconds=5)
 
 
-async def test_processes_that_flee_their_end_are_caught(bot, run, key_of):
-    ran = await run(boxes.code(RUN_CHAINS % CHAIN))
+async def test_processes_that_flee_their_end_are_caught(bot, run, session_key):
+    ran = await run(harness.code(RUN_CHAINS % CHAIN))
     assert ran.text == "", ran
 
     async with asyncio.timeout(5):
-        await bot.pool.forget(key_of())
+        await bot.pool.forget(session_key())
 
-    assert not any("/chain" in command for command in container_level.commands())
+    assert not any("/chain" in command for command in container_level.list_command_lines())
 
 
 FILL = """
@@ -128,15 +128,15 @@ time.sleep(60)
 """
 
 
-async def test_temporary_files_do_not_grow_beyond_their_limit(bot, run, key_of):
+async def test_temporary_files_do_not_grow_beyond_their_limit(bot, run, session_key):
     """T20: not even those of a child that goes on when the code was stopped."""
     running = await run(
-        boxes.code(f"subprocess.Popen([sys.executable, '-c', {FILL!r}]); time.sleep(9)")
+        harness.code(f"subprocess.Popen([sys.executable, '-c', {FILL!r}]); time.sleep(9)")
     )
     assert "temporary files" in running.finished.reason, running
 
-    assert await boxes.until(lambda: not bot.pool.kernels[key_of()].is_alive, seconds=5)
-    workspace = await bot.pool.workspace(key_of())
+    assert await harness.wait_until(lambda: not bot.pool.kernels[session_key()].is_alive, seconds=5)
+    workspace = await bot.pool.workspace(session_key())
     held = await asyncio.to_thread(workspace.measure_temporary)
     assert held.bytes < 3 * bot.limits.temporary_bytes
 
@@ -155,7 +155,7 @@ time.sleep(4)
 
 async def test_processes_are_bounded(run):
     """By the system, or if all sessions have one user id, by the end of the session."""
-    ran = await run(boxes.code(STORM))
+    ran = await run(harness.code(STORM))
 
     if container_level.IS_PLAIN:
         assert "processes" in ran.finished.reason, ran

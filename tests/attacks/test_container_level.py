@@ -19,7 +19,7 @@ import socket
 import pytest
 import pytest_asyncio
 
-from tests.attacks import boxes, container_level
+from tests.attacks import container_level, harness
 
 pytestmark = [
     pytest.mark.attack,
@@ -187,13 +187,13 @@ async def targets(shared_bot):
     """What a session could reach for: another session, the bot, and who else is there."""
     bot, victim = shared_bot, "victim"
     # Spares come from the server that has preloaded modules; the one before it ends.
-    await container_level.spare_of(bot)
+    await container_level.wait_for_spare(bot)
     text = """
     open("/mnt/data/secret", "w").write("secret")
     open(os.environ["TMPDIR"] + "/secret", "w").write("secret")
     print(os.getuid())
     """
-    uid = (await bot.run(boxes.code(text), key=victim)).word
+    uid = (await bot.run(harness.code(text), key=victim)).word
     await bot.run("open('mine', 'w').close()", key="attempts")
     paths = bot.settings.paths
     workspace = (await bot.pool.workspace(victim)).directory
@@ -213,8 +213,8 @@ async def targets(shared_bot):
             "public": bot.canaries.public,
             "data": paths.data,
             "runtime": paths.runtime,
-            "channel": container_level.directory_of(bot, victim) / "k-1",
-            "own_channel": container_level.directory_of(bot, "attempts") / "k-1",
+            "channel": container_level.find_socket_directory(bot, victim) / "k-1",
+            "own_channel": container_level.find_socket_directory(bot, "attempts") / "k-1",
             "open_socket": open_path,
             "abstract": abstract,
             "memory": memory,
@@ -222,15 +222,15 @@ async def targets(shared_bot):
             "bot_uid": os.geteuid(),
             "kernel": kernel,
             "keeper": keeper,
-            "server": container_level.parent_of(keeper),
+            "server": container_level.read_parent_pid(keeper),
             "bot": os.getpid(),
-            "spare": await container_level.spare_of(bot),
+            "spare": await container_level.wait_for_spare(bot),
         }
     os.unlink(open_path)
     LIBC.shmctl(memory, 0, None)
     # Whatever was tried, they are all there.
     assert (await bot.run("open('secret').read()", key=victim)).plain == "'secret'"
-    assert all(map(boxes.is_alive, (keeper, kernel)))
+    assert all(map(harness.is_alive, (keeper, kernel)))
 
 
 @pytest.mark.parametrize(
@@ -260,11 +260,11 @@ async def test_processes_of_others_are_out_of_reach(shared_bot, targets, whose):
         del calls["descriptors"]
     text = "\n".join(f"attempt(lambda: {expression})" for expression in calls.values())
 
-    ran = await shared_bot.run(boxes.code("") + text, key="attempts")
+    ran = await shared_bot.run(harness.code("") + text, key="attempts")
 
     answers = dict(zip(calls, ran.text.split("\n"), strict=False))
     assert {name: a for name, a in answers.items() if a not in DENIED | {"ESRCH", "ENOENT"}} == {}
-    assert boxes.is_alive(targets[whose])
+    assert harness.is_alive(targets[whose])
 
 
 def describe(path):
@@ -358,7 +358,7 @@ async def test_signals_to_everybody_reach_nobody_else(attempt, targets):
     await attempt("0", SIGNALS.format(pids=pids))
 
     await asyncio.sleep(0.1)
-    assert all(map(boxes.is_alive, pids))
+    assert all(map(harness.is_alive, pids))
 
 
 async def test_schedulers_of_others_cannot_be_set(attempt, targets):
@@ -385,7 +385,7 @@ PINS = {
 async def test_the_directorys_name_cannot_be_lost(shared_bot, how):
     shell = "subprocess.run(['ls', '/proc/self/fd/900/'], capture_output=True, text=True)"
     ran = await shared_bot.run(
-        boxes.code(f"""
+        harness.code(f"""
         open('/proc/self/fd/900/kept', 'w').close()
         try: {PINS[how]}
         except OSError: pass
@@ -398,7 +398,7 @@ async def test_the_directorys_name_cannot_be_lost(shared_bot, how):
 
 
 async def test_no_process_of_a_session_has_a_privilege(shared_bot, targets):
-    status = boxes.status(targets["kernel"])
+    status = harness.read_status(targets["kernel"])
 
     assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Amb")} == {"0" * 16}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -420,7 +420,7 @@ async def test_no_link_of_a_session_leads_the_bot_outside(shared_bot, tmp_path):
     canary.write_text("canary")
     before = describe(canary), describe(tmp_path)
     for _ in range(2):
-        await shared_bot.run(boxes.code(PLANTED.format(outside=str(tmp_path))), key="planter")
+        await shared_bot.run(harness.code(PLANTED.format(outside=str(tmp_path))), key="planter")
         workspace = await shared_bot.pool.workspace("planter")
         assert await workspace.list() == ()
         # The next kernel has another id.
@@ -445,15 +445,15 @@ async def test_shared_memory_can_be_used_and_is_not_left_behind(shared_bot):
     with multiprocessing.Lock(): pass
     with open("/dev/shm/{LEFT}", "w") as file: file.write("x")
     """
-    ran = await shared_bot.run(boxes.code(text), key="sharer")
+    ran = await shared_bot.run(harness.code(text), key="sharer")
     assert ran.plain == "", ran
-    assert LEFT in container_level.shared_files()
+    assert LEFT in container_level.list_shared_files()
 
     await shared_bot.pool.forget("sharer")
 
     if IS_PLAIN:
         container_level.remove_shared_file(LEFT)
-    assert LEFT not in container_level.shared_files()
+    assert LEFT not in container_level.list_shared_files()
 
 
 async def test_what_programs_look_for_is_there(attempt):

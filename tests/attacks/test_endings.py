@@ -10,7 +10,7 @@ import pytest
 
 from interpreter_bot import errors, values
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
@@ -75,7 +75,7 @@ SWALLOWED = {
 
 @pytest.mark.parametrize("how", SWALLOWED)
 async def test_swallowed_interrupt_is_followed_by_a_kill(bot, run, how):
-    ran = await run(boxes.code(SWALLOWED[how]), seconds=0.5)
+    ran = await run(harness.code(SWALLOWED[how]), seconds=0.5)
 
     assert ran.ending is Ending.TIMED_OUT
     # The regular expression engine looks for signals now and then.
@@ -83,10 +83,10 @@ async def test_swallowed_interrupt_is_followed_by_a_kill(bot, run, how):
     assert (await run("1 + 1")).plain == "2"
 
 
-async def test_lost_kernel_is_announced_once(bot, run, key_of):
+async def test_lost_kernel_is_announced_once(bot, run, session_key):
     await run("import os; os._exit(0)")
 
-    kernel = await bot.pool.take(key_of())
+    kernel = await bot.pool.take(session_key())
 
     assert "without the variables" in kernel.loss_notice
 
@@ -117,22 +117,22 @@ if sys.version_info < (3, 12):
 async def test_crash_is_told_with_its_cause(run, how):
     code, reason = CRASHES[how]
 
-    ran = await run(boxes.code(code))
+    ran = await run(harness.code(code))
 
     assert ran.ending is Ending.CRASHED
     assert reason in ran.finished.reason
     assert ran.finished.kernel_lost
 
 
-async def test_death_amid_an_execution_is_noticed_at_once(bot, run, key_of):
+async def test_death_amid_an_execution_is_noticed_at_once(bot, run, session_key):
     code = "import time; print('begun', flush=True); time.sleep(60)"
     delays = []
     for _ in range(3):
         outputs = []
         execution = asyncio.create_task(run(code, seconds=60, outputs=outputs))
         # What is still on its way when the kernel dies may be lost with it.
-        assert await boxes.until(lambda: outputs)  # noqa: B023 - it is called here.
-        pid = bot.pids(key_of())[1]
+        assert await harness.wait_until(lambda: outputs)  # noqa: B023 - it is called here.
+        pid = bot.pids(session_key())[1]
         killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         ran = await execution
@@ -161,7 +161,7 @@ print(statuses.count(9), "killed")
 
 
 async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
-    share = bot.limits.memory_bytes // boxes.MIB // 4
+    share = bot.limits.memory_bytes // harness.MIB // 4
 
     ran = await run(MANY.format(share=share))
 
@@ -178,12 +178,12 @@ async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
     assert (await run("1 + 1")).plain == "2"
 
 
-async def test_stop_keeps_variables_and_says_why(bot, run, key_of, files):
+async def test_stop_keeps_variables_and_says_why(bot, run, session_key, files):
     begun = (await files()).directory / "begun"
     code = "x = 5\nopen('begun', 'x').close()\nimport time; time.sleep(60)"
     execution = asyncio.create_task(run(code, seconds=60))
-    assert await boxes.until(begun.exists)
-    await (await bot.pool.take(key_of())).stop("Somebody said stop.")
+    assert await harness.wait_until(begun.exists)
+    await (await bot.pool.take(session_key())).stop("Somebody said stop.")
     ran = await execution
 
     assert ran.ending is Ending.STOPPED
@@ -191,11 +191,11 @@ async def test_stop_keeps_variables_and_says_why(bot, run, key_of, files):
     assert (await run("x")).plain == "5"
 
 
-async def test_dead_kernel_refuses(bot, run, key_of):
+async def test_dead_kernel_refuses(bot, run, session_key):
     await run("1")
-    kernel = await bot.pool.take(key_of())
-    os.kill(bot.pids(key_of())[1], signal.SIGKILL)
-    assert await boxes.until(lambda: not kernel.is_alive)
+    kernel = await bot.pool.take(session_key())
+    os.kill(bot.pids(session_key())[1], signal.SIGKILL)
+    assert await harness.wait_until(lambda: not kernel.is_alive)
 
     finished = await kernel.execute("1 + 1", show=print)
 
@@ -244,7 +244,7 @@ async def test_input_nobody_answers_ends_the_execution(run):
 
 
 async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_execution(
-    bot, run, files, key_of
+    bot, run, files, session_key
 ):
     asked = []
 
@@ -255,11 +255,11 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
         return "no"
 
     await run("import time\nx = 5")
-    kernel = bot.pool.kernels[key_of()]
+    kernel = bot.pool.kernels[session_key()]
     # What has not begun yet does not hear an interrupt.
     begun, code = (await files()).directory / "begun", "open('begun', 'x').close(); time.sleep(30)"
     running = asyncio.create_task(run(code, ask=ask))
-    assert await boxes.until(begun.exists)
+    assert await harness.wait_until(begun.exists)
     begun.unlink()
     question = values.InputRequested("Allow it?", False)
     for _ in range(100):
@@ -271,7 +271,7 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
     await running
 
     running = asyncio.create_task(run(code, ask=ask))
-    assert await boxes.until(begun.exists)
+    assert await harness.wait_until(begun.exists)
     with pytest.raises(errors.UnansweredError):
         await kernel.ask(question)
     ran = await running

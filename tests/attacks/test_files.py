@@ -10,7 +10,7 @@ import pytest
 
 import interpreter_bot
 from interpreter_bot.guest import rootfs
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 PREFIX = os.path.realpath(os.path.join(sys.prefix, "kernels"))
@@ -61,16 +61,16 @@ def _first(paths):
 async def test_host_files_cannot_be_read(bot, run, route):
     await run("'now there is a kernel, with sockets'")
     paths = {target: find(bot) for target, find in TARGETS.items()}
-    if boxes.IN_CONTAINER:
+    if harness.IN_CONTAINER:
         # It shows its own to everybody in it.
         del paths["the host's process list"]
     assert all(path.exists() for path in paths.values()), "what is not there proves nothing"
     tries = [(str(path), ROUTES[route].format(path=path)) for path in paths.values()]
 
-    ran = await run(boxes.code(READ) + TRY.format(tries=tries))
+    ran = await run(harness.code(READ) + TRY.format(tries=tries))
 
     refusals = dict(zip(paths, ran.text.splitlines(), strict=True))
-    assert {t: r for t, r in refusals.items() if r not in boxes.REFUSED | boxes.MISSING} == {}
+    assert {t: r for t, r in refusals.items() if r not in harness.REFUSED | harness.MISSING} == {}
     assert bot.canaries.word not in ran.plain
 
 
@@ -78,10 +78,10 @@ async def test_walk_through_everything_visible_meets_no_secret(bot, run):
     # In a container nobody may list the root directory, and some of what is below may be listed.
     tops = ["/mnt/data/", *filter(os.path.isdir, glob.glob("/*")), *glob.glob("/etc/*/")]
     tops += map(str, (bot.settings.paths.data, bot.settings.paths.runtime))
-    tops = tops if boxes.IN_CONTAINER else ["/"]
+    tops = tops if harness.IN_CONTAINER else ["/"]
     ran = await run(
-        boxes.code(f"""
-        pattern = re.compile({boxes.CANARY_PATTERN!r}.encode())
+        harness.code(f"""
+        pattern = re.compile({harness.CANARY_PATTERN!r}.encode())
         put("/mnt/data/planted", "cnry" + "0" * 32, os.O_WRONLY | os.O_CREAT)
         known = ("/usr", "/proc", sys.prefix, sys.base_prefix)
         for folder, folders, files in (found for top in {tops} for found in os.walk(top)):
@@ -95,7 +95,7 @@ async def test_walk_through_everything_visible_meets_no_secret(bot, run):
                             if pattern.search(file.read(1 << 20)):
                                 print(path)
                     except OSError:
-                        assert {boxes.IN_CONTAINER}, path
+                        assert {harness.IN_CONTAINER}, path
         """)
     )
 
@@ -165,14 +165,14 @@ WRITES = {
 
 @pytest.mark.parametrize("place", WRITES)
 async def test_nothing_outside_the_workspace_can_be_written(attempt, place):
-    if boxes.SHARE_ONE_ID and place in ("modes", "owners", "times"):
+    if harness.SHARE_ONE_ID and place in ("modes", "owners", "times"):
         # Accepted, so that copies succeed, and left undone.
         before = os.stat("/usr"), os.stat("/usr/bin")
         assert await attempt(WRITES[place]) == "allowed: None"
         assert (os.stat("/usr"), os.stat("/usr/bin")) == before
         return
-    is_elsewhere = boxes.IN_CONTAINER and "/.host" in WRITES[place]
-    assert await attempt(WRITES[place]) in (boxes.MISSING if is_elsewhere else boxes.REFUSED)
+    is_elsewhere = harness.IN_CONTAINER and "/.host" in WRITES[place]
+    assert await attempt(WRITES[place]) in (harness.MISSING if is_elsewhere else harness.REFUSED)
 
 
 MOUNTS = {
@@ -213,7 +213,7 @@ async def test_no_device_but_the_harmless_ones_is_there(run):
 @pytest.mark.namespaces
 async def test_whatever_is_writable_honours_neither_setuid_nor_devices(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         for line in open("/proc/self/mountinfo"):
             path = line.split()[4]
             flags = os.statvfs(path).f_flag
@@ -240,7 +240,7 @@ async def test_host_settings_are_as_they_were(run):
     before = kernel_settings()
 
     await run(
-        boxes.code(f"for name in {list(before)}: attempt(lambda: put('/proc/sys/' + name, 'x'))")
+        harness.code(f"for name in {list(before)}: attempt(lambda: put('/proc/sys/' + name, 'x'))")
     )
 
     assert kernel_settings() == before

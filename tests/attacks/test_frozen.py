@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot.kernels import watchdog_loop
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [
     pytest.mark.attack,
@@ -38,7 +38,7 @@ async def shared_bot():
         patch.setattr(watchdog_loop, "_FROZEN_TICKS", 2)
         os.chmod(name, 0o755)
         options = {"spares": 0, "preload": (), "freeze_seconds": 0}
-        async with boxes.Bot.open(pathlib.Path(name), **options) as bot:
+        async with harness.Bot.open(pathlib.Path(name), **options) as bot:
             await bot.run("1", key="first")
             if not bot.pool.kernels["first"].provisioner.can_freeze:
                 pytest.skip("nothing is frozen without control groups")
@@ -46,18 +46,18 @@ async def shared_bot():
 
 
 @pytest.fixture
-def freeze(bot, key_of):
+def freeze(bot, session_key):
     """Freeze the test's session as the watchdog does once it is idle."""
 
     async def freeze_one():
-        await bot.pool.kernels[key_of()].freeze()
+        await bot.pool.kernels[session_key()].freeze()
         await asyncio.sleep(0.3)
 
     return freeze_one
 
 
 async def test_what_a_cell_left_running_stops_and_goes_on_with_the_next(run, files, freeze):
-    await run(boxes.code(COUNT))
+    await run(harness.code(COUNT))
     folder = (await files()).directory
 
     def sizes():
@@ -65,14 +65,14 @@ async def test_what_a_cell_left_running_stops_and_goes_on_with_the_next(run, fil
         return [file.stat().st_size if file.exists() else 0 for file in files]
 
     before = sizes()
-    assert await boxes.until(lambda: all(map(int.__lt__, before, sizes())))
+    assert await harness.wait_until(lambda: all(map(int.__lt__, before, sizes())))
     await freeze()
     before = sizes()
     await asyncio.sleep(0.5)
     assert sizes() == before
     ran = await run("print(open(f'/proc/{stopped.pid}/stat').read().split()[2])")
     assert ran.word == "T", "it was stopped before"
-    assert await boxes.until(lambda: all(map(int.__lt__, before, sizes())))
+    assert await harness.wait_until(lambda: all(map(int.__lt__, before, sizes())))
 
 
 async def test_a_frozen_kernel_answers_soon(run, freeze):
@@ -90,20 +90,20 @@ async def test_a_frozen_kernel_answers_soon(run, freeze):
     assert min(took) < 0.005, took
 
 
-async def test_a_frozen_session_ends_at_once_with_everything_in_it(bot, run, key_of, freeze):
-    await run(boxes.code(COUNT))
-    pids = bot.pids(key_of())
+async def test_a_frozen_session_ends_at_once_with_everything_in_it(bot, run, session_key, freeze):
+    await run(harness.code(COUNT))
+    pids = bot.pids(session_key())
     assert len(pids) >= 4
     await freeze()
     async with asyncio.timeout(30):
-        await bot.pool.release(key_of())
-    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+        await bot.pool.release(session_key())
+    assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)))
 
 
-async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
+async def test_code_cannot_wake_itself(bot, run, session_key, freeze):
     # A timer's signal is the kernel's own, and reaches a process that is stopped.
     await run(
-        boxes.code("""
+        harness.code("""
         def spin():
             while True: pass
         threading.Thread(target=spin, daemon=True).start()
@@ -118,7 +118,7 @@ async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
             call("timer_settime", timer, 0, every, None)
         """)
     )
-    kernel = bot.pool.kernels[key_of()]
+    kernel = bot.pool.kernels[session_key()]
     await asyncio.sleep(0.3)
     await freeze()
     usage = kernel.provisioner.usage()
@@ -128,9 +128,9 @@ async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
     assert usage.cpu_seconds() <= before + 0.1
 
 
-async def test_a_frozen_session_ends_with_the_fork_server(bot, run, key_of, freeze):
-    await run(boxes.code(COUNT))
-    pids = bot.pids(key_of())
+async def test_a_frozen_session_ends_with_the_fork_server(bot, run, session_key, freeze):
+    await run(harness.code(COUNT))
+    pids = bot.pids(session_key())
     await freeze()
     bot.pool._machine_setup.host_context.server._process.kill()
-    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+    assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)))

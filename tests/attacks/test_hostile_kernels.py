@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from interpreter_bot import values
 from interpreter_bot.kernels import execution_streams
-from tests.attacks import boxes, speaking
+from tests.attacks import harness, raw_messages
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
@@ -57,7 +57,7 @@ HOSTILE = {
 async def test_hostile_kernel_comes_to_an_end_and_harms_nobody(bot, run, what):
     await run("kept = 5", key="neighbour")
 
-    first = await run(speaking.PRELUDE + HOSTILE[what], seconds=1)
+    first = await run(raw_messages.PRELUDE + HOSTILE[what], seconds=1)
     await run("print('second')", seconds=0.3)
 
     assert "forged" * 20_000 not in first.plain
@@ -78,10 +78,10 @@ async def test_flood_of_messages_leaves_no_memory_behind(run):
     flood += "\nwhile True: iopub.send_multipart([b'x', *m])"
     before = resident()
 
-    ran = await run(speaking.PRELUDE + flood, seconds=3)
+    ran = await run(raw_messages.PRELUDE + flood, seconds=3)
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED, Ending.OUT_OF_MEMORY}
-    assert resident() - before < 32 * boxes.MIB
+    assert resident() - before < 32 * harness.MIB
 
 
 LONG = """
@@ -148,10 +148,10 @@ async def holding():
 @pytest.mark.any_user
 @pytest.mark.parametrize("what", HEAVY)
 async def test_no_message_holds_the_event_loop(run, holding, what):
-    await run(speaking.PRELUDE + LONG)
+    await run(raw_messages.PRELUDE + LONG)
 
     sending = f"for _ in range(2): raw(iopub, {HEAVY[what]})"
-    ran = await run(f"{speaking.PRELUDE}\n{sending}\nprint('after')")
+    ran = await run(f"{raw_messages.PRELUDE}\n{sending}\nprint('after')")
 
     assert ran.ending is Ending.OK
     assert ran.text.endswith("after\n")
@@ -169,11 +169,11 @@ def _check_flood_end(ran):
 @pytest.mark.any_user
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
     monkeypatch.setattr(execution_streams, "_MAX_READING_SECONDS", 0.3)
-    await run(speaking.PRELUDE + LONG)
+    await run(raw_messages.PRELUDE + LONG)
 
     # With pauses: a flood that waits for its reader is in the kernel's memory, which ends it, too.
     sending = "while True: time.sleep(0.1); raw(iopub, header('x'), about, {}, keys)"
-    ran = await run(f"{speaking.PRELUDE}\nimport time\n{sending}", seconds=9)
+    ran = await run(f"{raw_messages.PRELUDE}\nimport time\n{sending}", seconds=9)
 
     _check_flood_end(ran)
 
@@ -181,7 +181,7 @@ async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
 @pytest.mark.any_user
 async def test_more_than_could_ever_be_shown_ends_the_kernel(run):
     ran = await run(
-        f"{speaking.PRELUDE}\nwhile True: iopub.send_multipart([b'x' * 1_000_000])", seconds=9
+        f"{raw_messages.PRELUDE}\nwhile True: iopub.send_multipart([b'x' * 1_000_000])", seconds=9
     )
 
     _check_flood_end(ran)
@@ -189,7 +189,9 @@ async def test_more_than_could_ever_be_shown_ends_the_kernel(run):
 
 @pytest.mark.any_user
 async def test_oversized_message_costs_its_own_execution_only(run):
-    lost = await run(speaking.PRELUDE + "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')")
+    lost = await run(
+        raw_messages.PRELUDE + "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')"
+    )
     assert lost.ending is Ending.OK
     assert lost.notices == [LEFT_OUT]
     assert lost.word == "after"
@@ -203,7 +205,7 @@ async def test_oversized_message_costs_its_own_execution_only(run):
 
 @pytest.mark.any_user
 async def test_oversized_reply_is_left_out_and_the_one_that_follows_counts(run):
-    ran = await run(speaking.PRELUDE + "shell.send_multipart([*ident, b'x' * 20_000_000])")
+    ran = await run(raw_messages.PRELUDE + "shell.send_multipart([*ident, b'x' * 20_000_000])")
 
     assert ran.ending is Ending.OK
     assert ran.notices == [LEFT_OUT]
@@ -218,7 +220,7 @@ async def test_socket_paths_cannot_be_swapped(bot, run):
     before = [path.lstat().st_ino for path in files]
 
     ran = await run(
-        boxes.code("""
+        harness.code("""
         for name in os.listdir("/proc/self/fd"):
             try:
                 path = socket.socket(fileno=os.dup(int(name))).getsockname()
@@ -230,6 +232,6 @@ async def test_socket_paths_cannot_be_swapped(bot, run):
         """)
     )
 
-    assert set(ran.text.split()) <= boxes.REFUSED | boxes.MISSING
+    assert set(ran.text.split()) <= harness.REFUSED | harness.MISSING
     assert ran.word
     assert [path.lstat().st_ino for path in files if path.is_socket()] == before

@@ -8,25 +8,25 @@ import pytest
 from interpreter_bot import values
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
-MIB = boxes.MIB
+MIB = harness.MIB
 
 
-async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
+async def test_processes_that_share_their_memory_hold_it_once(bot, run, session_key):
     await run("x = bytearray(100 << 20)")
-    before = bot.pool.kernels[key_of()].provisioner.usage().sample_load().memory_bytes
+    before = bot.pool.kernels[session_key()].provisioner.usage().sample_load().memory_bytes
 
     await run(
-        boxes.code("""
+        harness.code("""
         for _ in range(4):
             if os.fork() == 0: time.sleep(60)
     """)
     )
 
-    after = bot.pool.kernels[key_of()].provisioner.usage().sample_load().memory_bytes
+    after = bot.pool.kernels[session_key()].provisioner.usage().sample_load().memory_bytes
     assert after - before < 60 * MIB
 
 
@@ -50,10 +50,10 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         return machine_exhaustion.MachineMemory(150 * MIB - taken.bytes, taken.bytes * by_kernel)
 
     monkeypatch.setattr(machine_exhaustion, "machine_memory", machine)
-    limits = boxes.LIMITS.model_copy(update={"memory_reserve_bytes": 100 * MIB})
-    async with boxes.Bot.open(short_path, limits, preload=(), spares=0) as bot:
+    limits = harness.LIMITS.model_copy(update={"memory_reserve_bytes": 100 * MIB})
+    async with harness.Bot.open(short_path, limits, preload=(), spares=0) as bot:
         await bot.run("x = bytearray(150 << 20)", key="idle")
-        bystander = boxes.code("""
+        bystander = harness.code("""
             x = bytearray(90 << 20)
             while not os.path.exists("/mnt/data/over"): sum(range(100_000))
             """)
@@ -61,7 +61,7 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         await bot.run("1", key="thief")
         await asyncio.sleep(1)
         taken.thief = bot.pool.kernels["thief"]
-        stolen = await bot.run(boxes.code(steal), key="thief")
+        stolen = await bot.run(harness.code(steal), key="thief")
 
         assert stolen.ending is Ending.OUT_OF_MEMORY
         assert stolen.finished.reason.startswith(run_words.MEMORY_SHORT)
@@ -71,10 +71,10 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         assert (await bot.run("len(x) >> 20", key="idle")).plain == "150"
 
 
-async def test_shared_memory_that_its_maker_left_is_found(bot, run, key_of):
+async def test_shared_memory_that_its_maker_left_is_found(bot, run, session_key):
     """Pages that only a process touched which has ended are in nobody's resident set."""
     await run(
-        boxes.code("""
+        harness.code("""
         shared = mmap.mmap(-1, 300 << 20)
         maker = os.fork()
         if maker == 0:
@@ -84,5 +84,5 @@ async def test_shared_memory_that_its_maker_left_is_found(bot, run, key_of):
         os.waitpid(maker, 0)
         """)
     )
-    usage = bot.pool.kernels[key_of()].provisioner.usage()
+    usage = bot.pool.kernels[session_key()].provisioner.usage()
     assert await asyncio.to_thread(usage.memory_bytes) >= 300 * MIB

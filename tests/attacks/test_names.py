@@ -3,7 +3,7 @@
 import pytest
 
 from interpreter_bot import errors
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 NAMES = {
@@ -43,7 +43,7 @@ async def test_name_is_shown_harmlessly_and_leads_to_its_file(run, files, kind):
     assert info.name.isprintable()
     assert "/" not in info.name
     assert not set(info.name) & {"\u2215", "\uff0f", "\u202e", "\u200b", "\n", "\x1b"}
-    assert await boxes.collected(workspace, info.name) == b"content"
+    assert await harness.read_artifact(workspace, info.name) == b"content"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_name_that_leads_elsewhere_is_refused(run, files, name):
     workspace = await files()
 
     with pytest.raises(errors.WorkspaceError):
-        await boxes.content(workspace, name)
+        await harness.read_file(workspace, name)
 
 
 async def test_two_names_that_look_alike_are_two_files(run, files):
@@ -81,6 +81,6 @@ async def test_two_names_that_look_alike_are_two_files(run, files):
 
     infos = await workspace.list()
 
-    contents = {await boxes.collected(workspace, info.name) for info in infos}
+    contents = {await harness.read_artifact(workspace, info.name) for info in infos}
     assert contents == {b"1", b"2", b"3", b"4"}
     assert len({info.name for info in infos}) == 4

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox by any socket; the host's own listeners must hear nothing."""
+"""Ways out of the sandbox by any socket; none may reach a listener of the host."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from tests.attacks import boxes, listeners
+from tests.attacks import harness, listeners
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 STREAM, DATAGRAM = "socket.socket(socket.AF_INET)", "socket.socket(socket.AF_INET, 2)"
@@ -35,7 +35,7 @@ WAYS = {
 # Without namespaces the container's own network is all there is, and every family of it is closed.
 NO_FAMILY = "EAFNOSUPPORT"
 NO_NETWORK = "ENETUNREACH"
-UNUSUAL = NO_NETWORK if boxes.IN_CONTAINER else "EPROTONOSUPPORT"
+UNUSUAL = NO_NETWORK if harness.IN_CONTAINER else "EPROTONOSUPPORT"
 CLOSED_FAMILIES = {
     "packet": 17,
     "key": 15,
@@ -74,70 +74,72 @@ CHANGES = {
 
 
 @pytest.fixture
-def ears():
+def host_listeners():
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
         pathlib.Path(directory).chmod(0o755)
-        found = listeners.Ears(pathlib.Path(directory))
-        yield found
-        found.reach()
-        assert found.heard() == set(found.sockets), "deaf ears prove nothing"
-        found.close()
+        host_listeners = listeners.HostListeners(pathlib.Path(directory))
+        yield host_listeners
+        host_listeners.connect_to_all()
+        assert host_listeners.list_reached() == set(host_listeners.sockets), (
+            "listeners that nobody can reach prove nothing"
+        )
+        host_listeners.close()
 
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("way", WAYS)
-async def test_host_is_not_reached(bot, run, ears, way):
+async def test_host_is_not_reached(bot, run, host_listeners, way):
     expression, ending = WAYS[way]
     await run("'now there is a kernel, with sockets'")
     kernel = next(iter(bot.settings.paths.runtime.rglob("k-1")))
     expression = expression.format(
-        tcp=ears.tcp_port,
-        udp=ears.udp_port,
-        path=str(ears.path),
-        abstract=ears.abstract,
+        tcp=host_listeners.tcp_port,
+        udp=host_listeners.udp_port,
+        path=str(host_listeners.path),
+        abstract=host_listeners.abstract,
         kernel=str(kernel),
     )
 
-    ran = await run(boxes.attempt(expression))
+    ran = await run(harness.attempt(expression))
 
-    if boxes.IN_CONTAINER:
+    if harness.IN_CONTAINER:
         ending = "EPERM" if UNIX in WAYS[way][0] else NO_NETWORK
     assert ran.word == ending
-    assert ears.heard() == set()
+    assert host_listeners.list_reached() == set()
 
 
 @pytest.mark.namespaces
-async def test_scan_of_all_ports_finds_nobody(run, ears):
+async def test_scan_of_all_ports_finds_nobody(run, host_listeners):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         def is_open(port):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)):
                     return False
-                # A socket can meet itself, when it is given the very port it asks for.
+                # A socket connects to itself if it gets the port that it asks for.
                 return probe.getsockname() != probe.getpeername()
         print([port for port in range(1, 65536) if is_open(port)])
         """)
     )
 
     assert ran.word == "[]"
-    assert ears.heard() == set()
+    assert host_listeners.list_reached() == set()
 
 
 @pytest.mark.parametrize("kind", ["AF_INET", "AF_INET6"])
 async def test_raw_sockets_are_refused(attempt, kind):
     assert await attempt(f"socket.socket(socket.{kind}, socket.SOCK_RAW, 255)") == (
-        NO_NETWORK if boxes.IN_CONTAINER else "EPERM"
+        NO_NETWORK if harness.IN_CONTAINER else "EPERM"
     )
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
 @pytest.mark.parametrize("kind", [0, *range(4, 16)])
 async def test_unusual_kinds_are_closed(attempt, family, kind):
-    # The system would answer ESOCKTNOSUPPORT, after it looked for a module of this kind.
+    # The system would answer ESOCKTNOSUPPORT, after looking for a kernel module.
     for flags in (0, "socket.SOCK_CLOEXEC", "socket.SOCK_NONBLOCK"):
-        opened = f"socket.socket(socket.{family}, {kind} | {flags}, 0)"
-        assert await attempt(opened) == UNUSUAL
+        opening = f"socket.socket(socket.{family}, {kind} | {flags}, 0)"
+        assert await attempt(opening) == UNUSUAL
 
 
 @pytest.mark.parametrize("family", CLOSED_FAMILIES)
@@ -149,21 +151,21 @@ async def test_unusual_socket_families_are_closed(attempt, family):
 @pytest.mark.parametrize("protocol", [33, 115, 132, 136, 256, 262])
 async def test_unusual_protocols_are_closed(attempt, family, protocol):
     for kind in ("SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"):
-        opened = f"socket.socket(socket.{family}, socket.{kind}, {protocol})"
-        assert await attempt(opened) == UNUSUAL
-    high = f"call('socket', 2, 1, {protocol} | 1 << 32)"
-    assert await attempt(high) == UNUSUAL
+        opening = f"socket.socket(socket.{family}, socket.{kind}, {protocol})"
+        assert await attempt(opening) == UNUSUAL
+    high_bits = f"call('socket', 2, 1, {protocol} | 1 << 32)"
+    assert await attempt(high_bits) == UNUSUAL
 
 
 @pytest.mark.parametrize("protocol", range(1, 32))
 async def test_netlink_speaks_of_routes_only(attempt, protocol):
-    refusal = NO_FAMILY if boxes.IN_CONTAINER else "EPROTONOSUPPORT"
+    refusal = NO_FAMILY if harness.IN_CONTAINER else "EPROTONOSUPPORT"
     kinds = ("SOCK_RAW", "SOCK_DGRAM")
     for kind in kinds:
-        opened = f"socket.socket(socket.AF_NETLINK, socket.{kind}, {protocol})"
-        assert await attempt(opened) == refusal
-    high = f"call('socket', 16, 2, {protocol} | 1 << 32)"
-    assert await attempt(high) == refusal
+        opening = f"socket.socket(socket.AF_NETLINK, socket.{kind}, {protocol})"
+        assert await attempt(opening) == refusal
+    high_bits = f"call('socket', 16, 2, {protocol} | 1 << 32)"
+    assert await attempt(high_bits) == refusal
 
 
 @pytest.mark.namespaces
@@ -176,7 +178,7 @@ async def test_loopback_is_the_only_interface_and_leads_nowhere(run):
     assert ran.text.splitlines() == ["['lo']", "0"]
 
 
-# What the sockets that a kernel is handed could tell of where they were connected: the host.
+# Requests by which a kernel's sockets could reveal the host's network, as the host connected them.
 TELLING = {
     "list of interfaces": "fcntl.ioctl(one, 0x8912, struct.pack('iP', 4096, 0))",
     "name of an interface": "fcntl.ioctl(one, 0x8910, struct.pack('16si20x', b'', 2))",
@@ -196,7 +198,7 @@ TELLING = {
 @pytest.mark.namespaces
 async def test_what_asks_for_figures_of_interfaces_finds_none_and_goes_on(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         import psutil
         print(psutil.net_if_stats(), list(psutil.net_if_addrs()))
         for name in sorted(os.listdir("/proc/self/fd")):
@@ -215,7 +217,7 @@ async def test_what_asks_for_figures_of_interfaces_finds_none_and_goes_on(run):
 @pytest.mark.parametrize("what", TELLING)
 async def test_no_socket_tells_of_the_hosts_network(run, what):
     ran = await run(
-        boxes.code(f"""
+        harness.code(f"""
         inherited = [int(n) for n in os.listdir("/proc/self/fd") if int(n) > 2]
         inherited = [one for one in inherited if os.path.exists(f"/proc/self/fd/{{one}}")]
         sockets = [one for one in inherited if stat.S_ISSOCK(os.fstat(one).st_mode)]
@@ -233,9 +235,9 @@ async def test_no_socket_tells_of_the_hosts_network(run, what):
 
 @pytest.mark.namespaces
 async def test_every_socket_is_of_the_kernels_own_network(run):
-    # Each network has a cookie, which any socket of it tells: SO_NETNS_COOKIE.
+    # Each network has a cookie, which any of its sockets reveals: SO_NETNS_COOKIE.
     ran = await run(
-        boxes.code("""
+        harness.code("""
         def cookie(one):
             return struct.unpack("Q", one.getsockopt(socket.SOL_SOCKET, 71, 8))[0]
 
@@ -255,7 +257,7 @@ async def test_every_socket_is_of_the_kernels_own_network(run):
 
 async def test_no_socket_tells_where_the_bot_keeps_it(bot, run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         for name in os.listdir("/proc/self/fd"):
             try:
                 with socket.socket(fileno=os.dup(int(name))) as one:
@@ -279,7 +281,7 @@ async def test_network_namespace_is_not_the_hosts(run):
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_network_cannot_be_changed(attempt, change):
-    refusals = {NO_FAMILY, NO_NETWORK, "EACCES"} if boxes.IN_CONTAINER else {"EPERM", "EACCES"}
+    refusals = {NO_FAMILY, NO_NETWORK, "EACCES"} if harness.IN_CONTAINER else {"EPERM", "EACCES"}
     assert await attempt(CHANGES[change], NETLINK) in refusals
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from interpreter_bot import values
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [
     pytest.mark.attack,
@@ -37,7 +37,7 @@ FLOODS = {
 @pytest.mark.parametrize("what", FLOODS)
 async def test_endless_output_is_cut_with_a_notice(bot, run, what):
     # Threads wait for one another: on a busy machine they print least.
-    ran = await run(boxes.code(FLOODS[what]), seconds=3.0 if what == "many threads" else 0.8)
+    ran = await run(harness.code(FLOODS[what]), seconds=3.0 if what == "many threads" else 0.8)
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}, ran.finished
     assert len(ran.text.encode()) <= bot.limits.output_bytes
@@ -67,7 +67,7 @@ DISPLAYS = {
 
 @pytest.mark.parametrize("what", DISPLAYS)
 async def test_displays_without_end_are_bounded(bot, run, what):
-    ran = await run(boxes.code(DISPLAYS[what]), seconds=0.8)
+    ran = await run(harness.code(DISPLAYS[what]), seconds=0.8)
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}
     displays = [o for o in ran.outputs if isinstance(o, values.Display) and not o.is_update]
@@ -136,7 +136,7 @@ SAID = {
 async def test_huge_things_are_shown_in_part_and_keep_the_kernel(bot, run, what):
     await run("kept = 5")
 
-    ran = await run(boxes.code(HUGE[what]))
+    ran = await run(harness.code(HUGE[what]))
 
     assert ran.ending in {Ending.OK, Ending.ERROR}, ran.finished
     shown = [LEFT_OUT.sub("", output.plain, count=1) for output in ran.outputs]

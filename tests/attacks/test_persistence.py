@@ -6,7 +6,7 @@ import re
 import pytest
 
 import interpreter_bot
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 TRIGGER = "open('/mnt/data/triggered', 'a').write(__name__)\n"
@@ -67,24 +67,24 @@ USE = {
 
 
 @pytest.mark.parametrize("use", USE)
-async def test_planted_files_are_not_run_by_the_next_kernel(bot, run, key_of, use):
+async def test_planted_files_are_not_run_by_the_next_kernel(bot, run, session_key, use):
     planted = await run(PLANT)
     assert not planted.errors
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
     ran = await run(USE[use])
 
     assert not ran.errors
-    workspace = await bot.pool.workspace(key_of())
+    workspace = await bot.pool.workspace(session_key())
     assert "triggered" not in {file.name for file in await workspace.list()}
     assert (await run("1 + 1")).plain == "2"
 
 
-async def test_planted_style_does_not_change_plots(bot, run, key_of):
+async def test_planted_style_does_not_change_plots(bot, run, session_key):
     size = "import matplotlib.pyplot as plt; print(*plt.rcParams['figure.figsize'])"
     before = await run(size)
     await run(PLANT)
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
     after = await run(size)
 
@@ -115,13 +115,13 @@ async def test_module_of_the_bot_cannot_be_imported(run):
     assert re.fullmatch(r"missing|None \[\[\](, \[\])*\]", ran.word), ran.word
 
 
-async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
+async def test_home_does_not_outlive_the_kernel(bot, run, session_key):
     home = "__import__('pathlib').Path.home()"
     await run(
         f"p = {home} / '{STARTUP}'\np.parent.mkdir(parents=True, exist_ok=True)\n"
         f"p.write_text({TRIGGER!r})"
     )
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
     ran = await run(f"print(({home} / '{STARTUP}').exists())")
 
@@ -130,7 +130,7 @@ async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
 
 async def test_workspace_is_searched_for_modules_after_all_other_places(run):
     ran = await run(
-        boxes.code(
+        harness.code(
             "print([path for path in sys.path[:-1] if not path.startswith((sys.prefix,"
             " sys.base_prefix, '/usr'))], sys.path[-1])"
         )

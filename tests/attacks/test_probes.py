@@ -8,7 +8,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels.provisioning import start_parameters
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
@@ -25,7 +25,7 @@ except MemoryError:
 
 async def test_allocating_until_memory_error_finds_the_limit(short_path):
     # Steps of 100 MB are too coarse for the small limit of the other attacks.
-    async with boxes.Bot.open(short_path, settings.Limits(), preload=(), spares=0) as bot:
+    async with harness.Bot.open(short_path, settings.Limits(), preload=(), spares=0) as bot:
         ran = await bot.run(ALLOCATE, key="x", seconds=30)
         after = await bot.run("del held\nsum(1 for _ in 'abc')", key="x")
 
@@ -75,7 +75,7 @@ async def test_resource_limit_is_reported_as_configured(bot, run, name):
     ran = await run(f"import resource; print(*resource.getrlimit(resource.RLIMIT_{name}))")
 
     expected = LIMITS[name](bot.limits)
-    if name == "NPROC" and boxes.SHARE_ONE_ID:
+    if name == "NPROC" and harness.SHARE_ONE_ID:
         # Of all sessions together, as the kernel counts by user.
         expected *= 16
     assert ran.text.split() == [str(expected)] * 2
@@ -84,12 +84,12 @@ async def test_resource_limit_is_reported_as_configured(bot, run, name):
 async def test_stacks_grow_as_usual_and_a_little_deeper(run):
     ran = await run("import resource; print(*resource.getrlimit(resource.RLIMIT_STACK))")
 
-    assert ran.text.split() == [str(8 * boxes.MIB), str(64 * boxes.MIB)]
+    assert ran.text.split() == [str(8 * harness.MIB), str(64 * harness.MIB)]
 
 
 async def test_cores_that_can_be_used_are_those_configured(bot, run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         import multiprocessing
         def burn(seconds):
             end = time.monotonic() + seconds
@@ -189,7 +189,7 @@ async def test_programs_see_that_nothing_was_installed(run):
 @pytest.mark.any_user
 async def test_what_pip_can_do_without_a_network_it_does(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         import zipfile
         with zipfile.ZipFile("/mnt/data/sent-1.0-py3-none-any.whl", "w") as wheel:
             wheel.writestr("sent.py", "answer = 42")
@@ -215,14 +215,14 @@ async def test_what_pip_can_do_without_a_network_it_does(run):
 async def test_opening_a_socket_to_the_world_is_refused_at_once(run):
     # There is no way to anywhere (`test_network`), so nothing has to be tried that could arrive.
     ran = await run(
-        boxes.code(
+        harness.code(
             "start = time.monotonic()\n"
             "attempt(lambda: socket.create_connection(('127.0.0.1', 9), 5))\n"
             "print(time.monotonic() - start < 5)"
         )
     )
 
-    refusal = "ENETUNREACH" if boxes.IN_CONTAINER else "ECONNREFUSED"
+    refusal = "ENETUNREACH" if harness.IN_CONTAINER else "ECONNREFUSED"
     assert ran.text.split() == [refusal, "True"]
 
 
@@ -263,7 +263,7 @@ async def test_processes_are_the_sessions_own(run):
 
 async def test_everything_about_the_process_can_be_asked_without_harm(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         for folder, _, names in os.walk("/proc/self"):
             if folder.count("/") > 3 or "task" in folder: continue
             for name in names:

@@ -9,7 +9,7 @@ import pytest
 
 from interpreter_bot import values
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers are of x86-64")
@@ -149,9 +149,9 @@ async def test_limit_cannot_be_raised(run, name):
     assert ran.text.split() == ["refused", "refused"]
 
 
-async def test_session_goes_first_when_the_machine_runs_out_of_memory(bot, run, key_of):
+async def test_session_goes_first_when_the_machine_runs_out_of_memory(bot, run, session_key):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         path = "/proc/self/oom_score_adj"
         attempt(lambda: put(path, "0"))
         print(open(path).read().strip())
@@ -159,8 +159,8 @@ async def test_session_goes_first_when_the_machine_runs_out_of_memory(bot, run, 
         """)
     )
 
-    scores = [_oom_score(pid) for pid in bot.pids(key_of())]
-    assert ran.text.split() == ["EACCES" if boxes.IN_CONTAINER else "EROFS", "1000"]
+    scores = [_oom_score(pid) for pid in bot.pids(session_key())]
+    assert ran.text.split() == ["EACCES" if harness.IN_CONTAINER else "EROFS", "1000"]
     assert scores == [1000] * 3, "init, kernel, child"
     assert _oom_score("self") < 1000
 
@@ -169,17 +169,17 @@ def _oom_score(pid):
     return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-async def test_session_comes_after_the_bot_on_the_cores(bot, run, key_of):
-    ran = await run(boxes.code("print(call(252, 1, 0) if os.uname().machine == 'x86_64' else 0)"))
+async def test_session_comes_after_the_bot_on_the_cores(bot, run, session_key):
+    ran = await run(harness.code("print(call(252, 1, 0) if os.uname().machine == 'x86_64' else 0)"))
 
-    nicer = os.getpriority(os.PRIO_PROCESS, bot.pids(key_of())[1])
+    nicer = os.getpriority(os.PRIO_PROCESS, bot.pids(session_key())[1])
 
     assert nicer >= os.getpriority(os.PRIO_PROCESS, 0) + 10
     assert int(ran.word) in {0, 2 << 13 | 7}
 
 
-async def test_setuid_program_gives_no_user_away(bot, run, key_of):
-    workspace = await bot.pool.workspace(key_of())
+async def test_setuid_program_gives_no_user_away(bot, run, session_key):
+    workspace = await bot.pool.workspace(session_key())
     await run("1")
     # Root's, where we are root: no code could make it so, but a restored snapshot might.
     program = shutil.copy("/usr/bin/id", workspace.directory / "who")
@@ -187,14 +187,14 @@ async def test_setuid_program_gives_no_user_away(bot, run, key_of):
 
     ran = await run("import subprocess\nprint(subprocess.check_output(['./who', '-u'], text=True))")
 
-    kernel = boxes.status(bot.pids(key_of())[1])
-    assert ran.word == (kernel["Uid"].split()[0] if boxes.IN_CONTAINER else "1000")
+    kernel = harness.read_status(bot.pids(session_key())[1])
+    assert ran.word == (kernel["Uid"].split()[0] if harness.IN_CONTAINER else "1000")
 
 
 @ON_X86
 async def test_32_bit_calls_end_the_process(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         child = os.fork()
         if child == 0:
             page = mmap.mmap(-1, 4096, prot=7)
@@ -219,7 +219,7 @@ async def test_killing_everything_in_sight_ends_this_session_only(bot, run):
     await run("x = 1", key="other")
 
     ran = await run(
-        boxes.code("""
+        harness.code("""
         subprocess.Popen(["/bin/sleep", "60"])
         os.kill(-1, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -231,13 +231,13 @@ async def test_killing_everything_in_sight_ends_this_session_only(bot, run):
     assert (await run("x", key="other")).plain == "1"
 
 
-async def test_hosts_processes_are_not_to_be_seen_or_signalled(bot, run, key_of):
+async def test_hosts_processes_are_not_to_be_seen_or_signalled(bot, run, session_key):
     await run("1")
     # Its own process it sees by the host's number where it has no other.
-    pids = [os.getpid(), *bot.pids(key_of())[: 1 if boxes.IN_CONTAINER else None]]
+    pids = [os.getpid(), *bot.pids(session_key())[: 1 if harness.IN_CONTAINER else None]]
 
     ran = await run(
-        boxes.code(f"""
+        harness.code(f"""
         for pid in {pids}:
             attempt(lambda: os.kill(pid, 0))
         attempt(lambda: " ".join(filter(str.isdigit, os.listdir("/proc"))))
@@ -245,18 +245,18 @@ async def test_hosts_processes_are_not_to_be_seen_or_signalled(bot, run, key_of)
     )
 
     *answers, seen = ran.text.splitlines()
-    assert set(answers) == {"EPERM" if boxes.IN_CONTAINER else "ESRCH"}
-    assert seen == "allowed: 1 2" or boxes.IN_CONTAINER
+    assert set(answers) == {"EPERM" if harness.IN_CONTAINER else "ESRCH"}
+    assert seen == "allowed: 1 2" or harness.IN_CONTAINER
 
 
-async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
+async def test_fork_storm_is_bounded_and_ends(bot, run, session_key):
     most = 0
 
     async def watch():
         nonlocal most
         while True:
-            if key_of() in bot.pool.kernels:
-                most = max(most, len(bot.pids(key_of())))
+            if session_key() in bot.pool.kernels:
+                most = max(most, len(bot.pids(session_key())))
             await asyncio.sleep(0.05)
 
     watching = asyncio.create_task(watch())
@@ -264,11 +264,11 @@ async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
         # On a busy machine a fork of the analysis stack takes a tenth of a second.
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
         # Where it is the bot that looks, it competes with the storm for the processors.
-        seconds=15 if boxes.SHARE_ONE_ID else 6,
+        seconds=15 if harness.SHARE_ONE_ID else 6,
     )
     watching.cancel()
 
-    if boxes.SHARE_ONE_ID:
+    if harness.SHARE_ONE_ID:
         # The kernel counts by user, so it is the bot that looks, and ends the session.
         assert ran.ending is values.Ending.STOPPED
         assert ran.finished.reason.startswith(run_words.too_many_processes(bot.limits))
@@ -277,10 +277,10 @@ async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
     assert bot.limits.processes / 2 < most <= bot.limits.processes + 2
 
 
-@pytest.mark.skipif(boxes.SHARE_ONE_ID, reason="more processes end the session there")
+@pytest.mark.skipif(harness.SHARE_ONE_ID, reason="more processes end the session there")
 async def test_forks_end_at_the_limit_with_an_error(bot, run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         children = []
         try:
             while len(children) < 5000:
@@ -323,29 +323,29 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_daemon_ends_with_its_session(bot, run, key_of, body):
+async def test_daemon_ends_with_its_session(bot, run, session_key, body):
     await run(DAEMON.format(body=BODIES[body]))
-    pids = bot.pids(key_of())
+    pids = bot.pids(session_key())
     assert len(pids) == 3, "init, kernel, daemon"
 
-    await bot.pool.release(key_of())
+    await bot.pool.release(session_key())
 
-    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+    assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)))
 
 
-async def test_daemon_ends_with_a_kernel_that_crashes(bot, run, key_of):
+async def test_daemon_ends_with_a_kernel_that_crashes(bot, run, session_key):
     await run(DAEMON.format(body="pass"))
-    pids = bot.pids(key_of())
+    pids = bot.pids(session_key())
 
     ran = await run("import os; os._exit(3)")
 
     assert ran.ending is values.Ending.CRASHED
-    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+    assert await harness.wait_until(lambda: not any(map(harness.is_alive, pids)))
 
 
 async def test_children_are_waited_for_by_nobody_but_the_code(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         children = []
         for number in range(40):
             child = os.fork()

@@ -3,7 +3,7 @@
 import pytest
 
 from interpreter_bot import values
-from tests.attacks import speaking
+from tests.attacks import raw_messages
 
 pytestmark = [
     pytest.mark.attack,
@@ -17,14 +17,14 @@ Ending = values.Ending
     "way", ["publish('stream', stream)", "raw(iopub, header('stream'), about, {}, stream)"]
 )
 async def test_what_a_kernel_says_of_itself_is_heard(run, way):
-    ran = await run(speaking.PRELUDE + way)
+    ran = await run(raw_messages.PRELUDE + way)
 
     assert ran.word == "forged", "or what follows would prove nothing"
 
 
 async def test_idle_alone_ends_nothing(run):
     ran = await run(
-        speaking.PRELUDE
+        raw_messages.PRELUDE
         + "publish('status', {'execution_state': 'idle'})\ntime.sleep(0.5)\n"
         # Whoever says that he is idle may lose what is still under way when the reply comes.
         + "print('after', flush=True)\ntime.sleep(0.3)"
@@ -37,7 +37,7 @@ async def test_idle_alone_ends_nothing(run):
 
 async def test_reply_alone_ends_nothing_before_its_idle(run):
     ran = await run(
-        speaking.PRELUDE + "reply('execute_reply', {'status': 'ok'})\ntime.sleep(0.5)\nprint(1)"
+        raw_messages.PRELUDE + "reply('execute_reply', {'status': 'ok'})\ntime.sleep(0.5)\nprint(1)"
     )
 
     assert ran.ending is Ending.OK
@@ -46,7 +46,7 @@ async def test_reply_alone_ends_nothing_before_its_idle(run):
 
 async def test_code_that_runs_on_behind_a_forged_end_is_not_heard_in_the_next(run):
     first = await run(
-        speaking.PRELUDE
+        raw_messages.PRELUDE
         + "reply('execute_reply', {'status': 'ok'})\n"
         + "publish('status', {'execution_state': 'idle'})\n"
         + "time.sleep(1)\nprint('late')"
@@ -61,7 +61,7 @@ async def test_code_that_runs_on_behind_a_forged_end_is_not_heard_in_the_next(ru
 
 async def test_code_that_never_ends_behind_a_forged_end_is_stopped_by_the_next(run):
     await run(
-        speaking.PRELUDE
+        raw_messages.PRELUDE
         + "reply('execute_reply', {'status': 'ok'})\n"
         + "publish('status', {'execution_state': 'idle'})\n"
         + "while True: pass"
@@ -90,7 +90,7 @@ async def test_forged_reply_is_an_ending_of_its_own_session(run, what):
     content, endings = REPLIES[what]
 
     ran = await run(
-        speaking.PRELUDE
+        raw_messages.PRELUDE
         + f"reply('execute_reply', {content})\n"
         + "publish('status', {'execution_state': 'idle'})\ntime.sleep(0.2)"
     )
@@ -145,7 +145,9 @@ UNHEARD = {
 async def test_broken_or_foreign_message_is_not_heard(run, what):
     large = "LARGE = {'x': 'x' * 70_000}\n"
 
-    ran = await run(speaking.PRELUDE + large + UNHEARD[what] + "\ntime.sleep(0.05)\nprint('after')")
+    ran = await run(
+        raw_messages.PRELUDE + large + UNHEARD[what] + "\ntime.sleep(0.05)\nprint('after')"
+    )
 
     assert ran.ending is Ending.OK, ran
     assert ran.plain == "after\n"
@@ -163,7 +165,7 @@ INTRICATE = {
 @pytest.mark.parametrize("what", INTRICATE)
 async def test_message_that_is_too_intricate_is_not_heard_but_missed(run, what):
     sending = f"raw(iopub, header('stream'), about, {{}}, {INTRICATE[what]})"
-    ran = await run(f"{speaking.PRELUDE}{sending}\ntime.sleep(0.05)\nprint('after')")
+    ran = await run(f"{raw_messages.PRELUDE}{sending}\ntime.sleep(0.05)\nprint('after')")
 
     assert ran.ending is Ending.OK
     assert (ran.word, ran.notices) == (
@@ -205,7 +207,7 @@ ODD = {
 
 @pytest.mark.parametrize("what", ODD)
 async def test_odd_message_does_no_harm(bot, run, what):
-    ran = await run(speaking.PRELUDE + ODD[what] + "\ntime.sleep(0.05)\nprint('after')")
+    ran = await run(raw_messages.PRELUDE + ODD[what] + "\ntime.sleep(0.05)\nprint('after')")
 
     assert ran.ending is Ending.OK, ran
     assert ran.text.endswith("after\n")

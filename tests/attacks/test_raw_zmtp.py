@@ -69,7 +69,7 @@ WITHOUT_END = {
 
 
 @pytest.mark.parametrize("channel", ["IOPUB", "SHELL"])
-@pytest.mark.parametrize("what", WITHOUT_END)
+@pytest.mark.parametrize("message", WITHOUT_END)
 async def test_message_without_end_costs_the_bot_little_and_others_nothing(run, message, channel):
     await run("kept = 5", key="neighbour")
     attack = f"""
@@ -90,6 +90,7 @@ while True:
 
     assert ran.ending is not Ending.OK
     assert ran.finished.reason or ran.errors or ran.notices
+    assert not any(error.name in ("NameError", "SyntaxError") for error in ran.errors)
     assert max_growth[0] < 40 * harness.MIB
     assert sorted(waits)[len(waits) // 2] < 1
     assert (await run("1 + 1")).plain == "2"

@@ -9,11 +9,11 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.guest import seccomp
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 SCAN = f"""
-pattern = re.compile({boxes.CANARY_PATTERN!r}.encode())
+pattern = re.compile({harness.CANARY_PATTERN!r}.encode())
 def scan(pid):
     found = set()
     with open(f"/proc/{{pid}}/maps") as maps, open(f"/proc/{{pid}}/mem", "rb", 0) as memory:
@@ -71,7 +71,7 @@ async def test_environment_holds_the_allow_list_only(bot, run):
 @pytest.mark.parametrize("name", ["environ", "cmdline", "auxv", "maps", "stat", "comm"])
 async def test_no_process_in_sight_tells_of_the_bot(bot, run, name):
     ran = await run(
-        boxes.code(f"""
+        harness.code(f"""
         # In a container nobody may list them.
         for pid in range(1, os.getpid() + 50):
             try:
@@ -104,7 +104,7 @@ FIRST_PROCESS = {
 
 @pytest.mark.parametrize("what", FIRST_PROCESS)
 async def test_first_process_keeps_itself_to_itself(attempt, what):
-    if boxes.SHARE_ONE_ID and what == "descriptors":
+    if harness.SHARE_ONE_ID and what == "descriptors":
         pytest.skip("it is these tests, which are no bot that forbids to be looked at")
     assert await attempt(FIRST_PROCESS[what]) in {"EACCES", "EPERM"}
 
@@ -132,13 +132,13 @@ async def test_child_programs_inherit_standard_streams_only(run):
         "print(subprocess.check_output([sys.executable, '-c', code], close_fds=False, text=True))"
     )
 
-    own_directories = seccomp.PINNED_DESCRIPTORS if boxes.IN_CONTAINER else ()
+    own_directories = seccomp.PINNED_DESCRIPTORS if harness.IN_CONTAINER else ()
     assert [int(word) for word in ran.text.split()] == [0, 1, 2, *own_directories]
 
 
 async def test_memory_holds_no_secret_of_the_bot(run):
     ran = await run(
-        boxes.code(SCAN + 'planted = "cnry" + "0" * 32\nprint(scan("self"))\n'),
+        harness.code(SCAN + 'planted = "cnry" + "0" * 32\nprint(scan("self"))\n'),
     )
 
     assert ran.word == "1", "what the code planted itself, and nothing else"
@@ -175,7 +175,7 @@ HIDDEN = (
 @pytest.mark.namespaces
 async def test_hosts_affairs_are_not_told_by_proc(run):
     ran = await run(
-        boxes.code(f"""
+        harness.code(f"""
         import json
         told = dict()
         for name in {HIDDEN}:
@@ -232,7 +232,7 @@ async def test_control_groups_do_not_name_the_bot(run):
 async def test_nothing_in_the_process_names_the_place_of_the_bot(bot, run):
     """But its environment, which is that of the kernel, too, and files that are mounted."""
     ran = await run(
-        boxes.code("""
+        harness.code("""
         import gc, json
         own = lambda line: line.split()[4] in ("/mnt/data", "/var/lib/variables", "/skills")
         told = [open("/proc/self/cmdline").read()]
@@ -254,12 +254,12 @@ async def test_nothing_in_the_process_names_the_place_of_the_bot(bot, run):
 
 
 @pytest.mark.namespaces
-async def test_mounts_show_no_other_sessions_directory(bot, run, key_of):
+async def test_mounts_show_no_other_sessions_directory(bot, run, session_key):
     for key in "ab":
         await run("1", key=key)
 
     ran = await run("print(open('/proc/self/mountinfo').read())", key="a")
 
     workspaces = str(bot.settings.paths.data / "workspaces")
-    own = (await bot.pool.workspace(key_of("a"))).directory.parent
+    own = (await bot.pool.workspace(session_key("a"))).directory.parent
     assert ran.text.count(workspaces) == ran.text.count(f"{own}/") == 2

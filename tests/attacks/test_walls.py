@@ -6,21 +6,21 @@ import os
 import pytest
 
 from interpreter_bot.guest import rootfs, syscalls
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 CHILD = "import subprocess, sys; child = subprocess.Popen(['/bin/sleep', '60'])"
 
 
-async def test_no_process_of_a_session_is_root_or_privileged_on_the_host(bot, run, key_of):
+async def test_no_process_of_a_session_is_root_or_privileged_on_the_host(bot, run, session_key):
     await run(CHILD)
 
-    statuses = [boxes.status(pid) for pid in bot.pids(key_of())]
+    statuses = [harness.read_status(pid) for pid in bot.pids(session_key())]
 
     assert len(statuses) == 3, "init, kernel, child"
     # Without namespaces its first process, which runs nobody's code, ends the others as root.
-    for status in statuses[boxes.IN_CONTAINER :]:
+    for status in statuses[harness.IN_CONTAINER :]:
         assert "0" not in status["Uid"].split()
         assert "0" not in status["Gid"].split()
         assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Amb")} == {0}
@@ -28,13 +28,13 @@ async def test_no_process_of_a_session_is_root_or_privileged_on_the_host(bot, ru
         assert status["Seccomp"] == "2"
 
 
-async def test_kernel_has_a_user_of_its_own_where_the_bot_has_ids_to_give(bot, run, key_of):
+async def test_kernel_has_a_user_of_its_own_where_the_bot_has_ids_to_give(bot, run, session_key):
     users = set()
     for key in "ab":
         await run("1", key=key)
-        users.add(int(boxes.status(bot.pids(key_of(key))[1])["Uid"].split()[0]))
+        users.add(int(harness.read_status(bot.pids(session_key(key))[1])["Uid"].split()[0]))
 
-    if not boxes.HAS_OWN_IDS:
+    if not harness.HAS_OWN_IDS:
         assert users == {os.geteuid()}
     else:
         sandbox = bot.settings.sandbox
@@ -43,7 +43,7 @@ async def test_kernel_has_a_user_of_its_own_where_the_bot_has_ids_to_give(bot, r
 
 
 @pytest.mark.namespaces
-async def test_every_namespace_of_a_kernel_is_its_own(bot, run, key_of):
+async def test_every_namespace_of_a_kernel_is_its_own(bot, run, session_key):
     here = {name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES}
     seen = [here]
     for key in "ab":
@@ -72,14 +72,14 @@ async def test_landlock_holds_where_the_mounts_have_nothing_against_it(attempt):
 async def test_spare_kernels_are_confined_before_anybody_has_them(bot):
     for _ in range(2):
         await bot.forget_all()
-    assert await boxes.until(lambda: bot.pool.spare_count == boxes.SPARES)
+    assert await harness.wait_until(lambda: bot.pool.spare_count == harness.SPARES)
     mine = [pid for pid in await asyncio.to_thread(_descendants, os.getpid())]
-    kernels = [s for s in map(boxes.status, mine) if len(s["NSpid"].split()) > 2]
+    kernels = [s for s in map(harness.read_status, mine) if len(s["NSpid"].split()) > 2]
 
     confined = [status for status in kernels if status["Seccomp"] == "2"]
 
     # Their first processes still have a workspace to mount, and run nothing of a user's.
-    assert len(confined) == len(kernels) / 2 == boxes.SPARES
+    assert len(confined) == len(kernels) / 2 == harness.SPARES
     assert all(int(status["CapEff"], 16) == 0 for status in confined)
     assert all("0" not in status["Uid"].split() for status in kernels)
 

@@ -8,17 +8,17 @@ import pytest
 
 from interpreter_bot import values
 from interpreter_bot.wording import run_words
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
-MIB = boxes.MIB
+MIB = harness.MIB
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 async def test_memory_of_processes_whose_first_thread_ended_counts(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         def hold():
             x = bytearray(os.urandom(1 << 20)) * 120
             time.sleep(60)
@@ -28,12 +28,12 @@ async def test_memory_of_processes_whose_first_thread_ended_counts(run):
                 time.sleep(0.1)
                 call("syscall", 60, 0)
         """)
-        + boxes.UNTIL_KILLED,
+        + harness.UNTIL_KILLED,
         seconds=25,
     )
 
     # A control group kills whoever asks for too much; the bot ends the session.
-    partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+    partly = run_words.partly_out_of_memory(harness.LIMITS.memory_bytes)
     assert ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
 
 
@@ -45,7 +45,7 @@ async def test_memory_that_nobody_maps_and_huge_pages_are_not_to_be_had(attempt)
 
 
 async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
-    if boxes.IN_CONTAINER:
+    if harness.IN_CONTAINER:
         assert await attempt("os.open('/dev/zero', os.O_RDONLY)") == "EACCES"
         return
     opened = "os.open('/dev/zero', os.O_RDWR)"
@@ -56,7 +56,7 @@ async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
 
 async def test_a_process_that_hides_counts_in_full(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         if os.fork() == 0:
             call("prctl", 4, 0, 0, 0, 0)
             time.sleep(60)
@@ -66,17 +66,17 @@ async def test_a_process_that_hides_counts_in_full(run):
     assert ran.ending is Ending.OK
 
     ran = await run(
-        boxes.code("""
+        harness.code("""
         call("prctl", 4, 0, 0, 0, 0)
         for _ in range(8):
             if os.fork() == 0:
                 x = bytearray(os.urandom(1 << 20)) * 120
                 time.sleep(60)
         """)
-        + boxes.UNTIL_KILLED,
+        + harness.UNTIL_KILLED,
         seconds=25,
     )
-    partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+    partly = run_words.partly_out_of_memory(harness.LIMITS.memory_bytes)
     assert ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
 
 
@@ -117,7 +117,7 @@ HARMLESS = {
 @pytest.mark.slow
 async def test_many_ways_to_share_are_no_attack(run):
     async def harmless(what):
-        ran = await run(boxes.code(HARMLESS[what]), key=what, seconds=40)
+        ran = await run(harness.code(HARMLESS[what]), key=what, seconds=40)
         return what, ran.ending, ran.notices
 
     endings = await asyncio.gather(*map(harmless, HARMLESS))
@@ -126,10 +126,10 @@ async def test_many_ways_to_share_are_no_attack(run):
 
 async def test_nine_tenths_of_the_memory_can_be_used_beside_eight_threads(run):
     ran = await run(
-        boxes.code(f"""
+        harness.code(f"""
         over = threading.Event()
         for _ in range(8): threading.Thread(target=over.wait).start()
-        x = bytearray(os.urandom(1 << 20)) * {boxes.LIMITS.memory_bytes * 9 // 10 // MIB}
+        x = bytearray(os.urandom(1 << 20)) * {harness.LIMITS.memory_bytes * 9 // 10 // MIB}
         time.sleep(1)
         over.set()
         print(len(x) >> 20)
@@ -146,7 +146,7 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
             os.mkdir("d" * 200)
             os.chdir("d" * 200)
         """
-    ran = await run(boxes.code(deep) + boxes.UNTIL_ENDED, seconds=25)
+    ran = await run(harness.code(deep) + harness.UNTIL_ENDED, seconds=25)
 
     assert ran.ending is Ending.STOPPED
     assert ran.finished.reason.startswith(run_words.FOLDERS_UNCOUNTABLE)
@@ -165,14 +165,14 @@ for name in kinds:
 
 
 async def test_buffers_of_sockets_do_not_grow(run):
-    kinds = ["unix"] if boxes.IN_CONTAINER else ["unix", "internet"]
+    kinds = ["unix"] if harness.IN_CONTAINER else ["unix", "internet"]
     assert (await run(f"kinds = {kinds}\n{BUFFERS}")).text.split() == ["True"] * 2 * len(kinds)
 
 
 @pytest.mark.namespaces
 async def test_what_tcp_sockets_queue_is_little(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         listener = socket.create_server(("127.0.0.1", 0))
         one = socket.create_connection(listener.getsockname())
         other, _ = listener.accept()
@@ -192,13 +192,13 @@ async def test_what_tcp_sockets_queue_is_little(run):
     assert 0 < int(ran.word) < 1 << 20
 
 
-async def test_a_process_hides_nothing_of_what_it_wrote_unseen(bot, run, key_of):
+async def test_a_process_hides_nothing_of_what_it_wrote_unseen(bot, run, session_key):
     await run("1")
-    usage = bot.pool.kernels[key_of()].provisioner.usage()
+    usage = bot.pool.kernels[session_key()].provisioner.usage()
     assert await asyncio.to_thread(usage.stored_bytes) is not None
 
     ran = await run(
-        boxes.code("""
+        harness.code("""
         told, tell = os.pipe()
         if os.fork() == 0:
             libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
@@ -212,7 +212,7 @@ async def test_a_process_hides_nothing_of_what_it_wrote_unseen(bot, run, key_of)
     )
     assert ran.word == "b'.'", ran
     stored_bytes = await asyncio.to_thread(usage.stored_bytes)
-    assert stored_bytes is None or stored_bytes >= 20 * boxes.MIB
+    assert stored_bytes is None or stored_bytes >= 20 * harness.MIB
 
 
 async def test_a_thread_has_no_files_of_its_own(attempt):
@@ -245,31 +245,33 @@ if os.getpid() != leader: os._exit(0)
 BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
 
-@pytest.mark.skipif(boxes.SHARE_ONE_ID, reason="more processes end the session there")
+@pytest.mark.skipif(harness.SHARE_ONE_ID, reason="more processes end the session there")
 @pytest.mark.parametrize("first", ["pass", "os.setsid()"])
 async def test_all_processes_that_a_session_may_have_leave_a_neighbour_its_share_of_the_processor(
-    bot, run, key_of, first
+    bot, run, session_key, first
 ):
     keys = "neighbour", "busy"
     for key in keys:
         await run("import os\nleader = os.getpid()", key=key)
     shared = {min(os.sched_getaffinity(0))}
-    for pid in [pid for key in keys for pid in bot.pids(key_of(key))[1:]]:
+    for pid in [pid for key in keys for pid in bot.pids(session_key(key))[1:]]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             try:
                 os.sched_setaffinity(int(thread), shared)
             except PermissionError:
                 pytest.skip("choosing the processors of sessions takes CAP_SYS_NICE")
-    attack = asyncio.create_task(run(boxes.code(BUSY.format(first=first)), key="busy", seconds=25))
+    attack = asyncio.create_task(
+        run(harness.code(BUSY.format(first=first)), key="busy", seconds=25)
+    )
     if not bot.has_groups and "setsid" in first:
         ran = await attack
         assert ran.ending is Ending.STOPPED
         assert ran.finished.reason.startswith(run_words.TOO_MANY_PROCESS_SESSIONS)
         return
 
-    workspace = await bot.pool.workspace(key_of("busy"))
-    assert await boxes.until((workspace.directory / "going").exists)
-    pids = [bot.pids(key_of(key)) for key in keys]
+    workspace = await bot.pool.workspace(session_key("busy"))
+    assert await harness.wait_until((workspace.directory / "going").exists)
+    pids = [bot.pids(session_key(key)) for key in keys]
     before = list(map(_processor_seconds, pids))
     assert (await run(BURN, key="neighbour", seconds=15)).ending is Ending.OK
     # What else there is on the processor takes from both alike, so that their ratio stays.
@@ -292,7 +294,7 @@ async def _nothing():
 
 async def test_a_few_programs_in_sessions_of_their_own_are_no_attack(run):
     ran = await run(
-        boxes.code("""
+        harness.code("""
         for _ in range(4): subprocess.Popen(["/bin/sleep", "60"], start_new_session=True)
         for _ in range(20): subprocess.run(["/bin/true"], start_new_session=True)
         time.sleep(1)

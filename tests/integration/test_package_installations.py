@@ -10,7 +10,7 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import pools
 from interpreter_bot.text import output_screens
-from tests.attacks import boxes
+from tests.attacks import harness
 from tests.fakes import package_indexes
 
 pytestmark = pytest.mark.kernel
@@ -76,7 +76,7 @@ async def test_what_is_there_wins_and_code_of_no_layer_runs_by_itself(bot, index
         assert ending is values.Ending.OK
         assert said.startswith("0o755\nread-only\n")
         # Where all sessions have the bot's user id, Landlock alone keeps them apart, and lists.
-        assert said.endswith("not listed\n") is not boxes.SHARE_ONE_ID
+        assert said.endswith("not listed\n") is not harness.SHARE_ONE_ID
 
 
 LOOKS = """

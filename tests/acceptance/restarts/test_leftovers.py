@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests import machine
-from tests.attacks import boxes
+from tests.attacks import harness
 
 pytestmark = [pytest.mark.attack, pytest.mark.kernel]
 ROOT = pathlib.Path(__file__).parents[3]
@@ -103,7 +103,7 @@ class Running:
         self.process.communicate(timeout=30)
 
     def has_processes(self) -> bool:
-        return any(map(boxes.is_alive, self.descendants))
+        return any(map(harness.is_alive, self.descendants))
 
 
 def _descendants(pid: int) -> list[int]:
@@ -221,9 +221,9 @@ def test_start_beside_a_living_bot_takes_nothing_from_it(start):
 
     assert all(directory.exists() for directory in first.directories)
     assert _cgroups_of(first.process.pid) == first.cgroups
-    assert all(map(boxes.is_alive, first.descendants))
+    assert all(map(harness.is_alive, first.descendants))
     assert second.close() == 0
-    assert all(map(boxes.is_alive, first.descendants))
+    assert all(map(harness.is_alive, first.descendants))
     assert first.close() == 0
 
 
