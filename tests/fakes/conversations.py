@@ -259,7 +259,7 @@ class Conversations(session_service.SessionService):
         turns: turns that have begun, in order.
         running: turns that have not ended.
         taken: attachments of requests, by name.
-        claimed: claimed events, each with the fields of its claim.
+        claimed: events that were claimed first here, each with the fields of its claim.
         claim_seconds: a delay before each claim.
         calls: calls that concern sessions, such as ("reset", key, files).
         tables: tables that kernels would save, as CSV, by handle.
@@ -282,8 +282,10 @@ class Conversations(session_service.SessionService):
 
         async def slow_claim(*event, **fields):
             await asyncio.sleep(self.claim_seconds)
-            self.claimed.append((event, fields))
-            return await claim(*event, **fields)
+            is_first = await claim(*event, **fields)
+            if is_first:
+                self.claimed.append((event, fields))
+            return is_first
 
         self.events.claim = slow_claim
         self.calls = []
