@@ -31,7 +31,6 @@ from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
-_GUILD_READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
 
 
@@ -231,16 +230,23 @@ def make_intents(*, with_content: bool) -> discord.Intents:
 
 
 def make_client(
-    config: settings.Discord, limits: rate_limits.RateLimits, *, with_content: bool
+    config: settings.Discord,
+    limits: rate_limits.RateLimits,
+    *,
+    with_content: bool,
+    server_seconds: float,
 ) -> Client:
-    """Create a client that is not connected yet."""
+    """Create a client that is not connected yet.
+
+    It is ready once no more servers have become available for `server_seconds`.
+    """
     fields: dict[str, Any] = {
         "intents": make_intents(with_content=with_content),
         "allowed_mentions": discord.AllowedMentions.none(),
         "member_cache_flags": discord.MemberCacheFlags.none(),
         "chunk_guilds_at_startup": False,
         "max_messages": None,
-        "guild_ready_timeout": _GUILD_READY_SECONDS,
+        "guild_ready_timeout": server_seconds,
         "http_trace": limits.trace,
     }
     if not config.sharding:

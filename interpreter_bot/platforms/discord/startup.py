@@ -63,11 +63,14 @@ class Timing:
     Attributes:
         edit_seconds: between two edits of an answer.
         login_seconds: to log in and connect at start.
+        server_seconds: without another server that becomes available, before the bot reads what it
+            missed; later servers are read as they come.
         closing_seconds: to show the last answers when the bot stops.
     """
 
     edit_seconds: float = 1.5
     login_seconds: float = 60.0
+    server_seconds: float = 2.0
     closing_seconds: float = 30.0
 
 
@@ -322,7 +325,9 @@ def _create_client(
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = gateway_client.make_client(config, limits, with_content=with_content)
+    client = gateway_client.make_client(
+        config, limits, with_content=with_content, server_seconds=timing.server_seconds
+    )
     client.accepted = asyncio.Event()
     network = transport.DiscordTransport(client, limits, timing.edit_seconds)
     files = file_transfers.Attachments(session)

@@ -66,6 +66,7 @@ def connect(discord_server, lab, tmp_path):
     async def start(script=echo, *, service=None, models=MODELS, **options):
         timing = startup.Timing(
             edit_seconds=options.pop("pace_seconds", 0.1),
+            server_seconds=0.3,
             closing_seconds=options.pop("closing_seconds", 10.0),
         )
         bot = settings.Discord(**options)

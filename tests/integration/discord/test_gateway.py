@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.discord import api_errors, gateway_client, startup
+from interpreter_bot.platforms.discord import api_errors, startup
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
 
@@ -265,10 +265,7 @@ async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
     assert "could not be read" in caplog.text
 
 
-async def test_a_server_that_is_told_of_late_is_caught_up_with(
-    discord_server, lab, connect, monkeypatch
-):
-    monkeypatch.setattr(gateway_client, "_GUILD_READY_SECONDS", 0.2)
+async def test_a_server_that_is_told_of_late_is_caught_up_with(discord_server, lab, connect):
     late = discord_server.guild("Late")
     late.late_seconds = 1.0
     alice, bob = lab.person("alice"), late.person("bob")

@@ -245,18 +245,21 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
         discord_server.say(person, channel, f"{discord_server.bot.mention} {number}-0.")
         thread = await steps.wait_for_thread(channel)
         for count in range(1, 12):
-            await asyncio.sleep(0.5)
+            # People are a few messages ahead, so each bot leaves some that it has not begun with.
+            await wait_until_handled(4 * count - 8)
             discord_server.say(person, thread, f"{number}-{count}.")
         return thread
 
+    async def wait_until_handled(count):
+        await until(lambda: len(service.handled_requests) >= count)
+
     speaking = [asyncio.create_task(speak(number)) for number in range(4)]
-    for seconds in (0.7, 1.5, 2.5):
+    for count in (2, 14, 30):
         async with connect(service=service):
-            await asyncio.sleep(seconds)
-        await asyncio.sleep(0.3)
+            await wait_until_handled(count)
     async with connect(service=service):
         threads = await asyncio.gather(*speaking)
-        await until(lambda: len(service.handled_requests) >= 48, seconds=30)
+        await wait_until_handled(48)
     for number, thread in enumerate(threads):
         text = "\n".join(message.content for message in thread.bot_messages)
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
