@@ -99,11 +99,12 @@ async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
 
 
 async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, lab, connect, caplog):
-    discord_server.register.token_seconds = 0.4
     discord_server.expect(50027, 50001, 50007)
     stopped = asyncio.Event()
 
     async def endless(turn):
+        # Only now: a token that expires earlier is one of a request that never begins.
+        discord_server.register.token_seconds = 0.4
         await turn.reply.code(0, "slow()")
         try:
             for number in itertools.count():
@@ -124,10 +125,10 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, lab, 
 async def test_a_late_answer_in_a_channel_that_it_does_not_see_comes_directly(
     discord_server, lab, connect
 ):
-    discord_server.register.token_seconds = 0.5
     discord_server.expect(50027, 50001)
 
     async def long(turn):
+        discord_server.register.token_seconds = 0.5
         await turn.reply.code(0, "slow()")
         await asyncio.sleep(0.9)
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.9))
