@@ -688,10 +688,12 @@ class Slow:
     def __reduce__(self): return time.sleep, (60,)
 small = 1
 x = Slow()
+behind = [1] * 100
 """)
-    manifest = saved.save(seconds=2.0)
+    manifest = saved.save(seconds=1.0)
     assert manifest["lost"] == {"x": "there was no time left for it"}
-    assert saved.restored()["small"] == 1
+    names = saved.restored()
+    assert (names["small"], names["behind"]) == (1, [1] * 100)
 
 
 def test_what_was_read_once_is_kept_though_a_later_attempt_cannot_read_it(session, tmp_path):
@@ -803,11 +805,14 @@ import numpy, time
 class Slow:
     def __reduce__(self): return time.sleep, (60,)
 slow = [Slow(), numpy.ones(1_000_000)]
+behind = [1] * 100
 """)
-    blobs = saved.save(seconds=2.0)["blobs"]
+    blobs = saved.save(seconds=1.0)["blobs"]
     for name in set(os.listdir(os.path.join(saved.directory, "blobs"))) - blobs.keys():
         os.unlink(os.path.join(saved.directory, "blobs", name))
-    assert "slow" not in saved.restored()
+    names = saved.restored()
+    assert "slow" not in names
+    assert names["behind"] == [1] * 100
     assert not saved.failed
 
 
@@ -1070,7 +1075,7 @@ def test_a_session_without_variables_is_saved_though_its_state_hangs(session, mo
     from interpreter_bot.guest import interpreter_state
 
     monkeypatch.setattr(interpreter_state, "restore", lambda _: time.sleep(60))
-    manifest = session("").save(seconds=2.0)
+    manifest = session("").save(seconds=1.0)
     assert (manifest["kept"], list(manifest["lost"])) == ([], ["process state"])
 
 
@@ -1286,20 +1291,6 @@ def test_a_link_among_the_buffers_that_leads_nowhere_costs_no_variable(session, 
     (tmp_path / "blobs" / "partial").symlink_to("/nowhere")
     saved = session("import numpy; one = numpy.arange(1_000_000)")
     assert "one" in saved.save()["kept"]
-
-
-def test_one_that_takes_for_ever_to_be_read_costs_only_itself(session):
-    saved = session("""
-import time
-class Slow:
-    def __reduce__(self): return time.sleep, (60,)
-slow = Slow()
-x = 1
-""")
-    manifest = saved.save(seconds=2.0)
-    assert {"x", "Slow", "time"} <= set(manifest["kept"])
-    assert list(manifest["lost"]) == ["slow"]
-    assert saved.restored()["x"] == 1
 
 
 def test_a_class_that_cannot_be_made_anew_is_said_to_be_lost_when_it_is_saved(session):
@@ -1581,7 +1572,7 @@ def test_a_state_of_the_process_that_hangs_is_not_tried_again(session, monkeypat
 
     saved = session("x = 1")
     monkeypatch.setattr(interpreter_state, "restore", lambda _: time.sleep(60))
-    assert list(saved.save(seconds=2.0)["lost"]) == ["process state"]
+    assert list(saved.save(seconds=1.0)["lost"]) == ["process state"]
     restored = []
     monkeypatch.setattr(interpreter_state, "restore", restored.append)
     assert saved.restored()["x"] == 1
