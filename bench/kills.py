@@ -143,6 +143,9 @@ class Conversation:
                 conversations.append(conversation)
                 await stack.enter_async_context(bot.running(conversation._set_address))
                 await stack.enter_async_context(conversation._visitor)
+                # The page is served before the database has its tables.
+                async with asyncio.timeout(_MAX_WAIT_SECONDS):
+                    await conversation._visitor.connected.wait()
                 yield conversation
 
     def _set_address(self, address: str) -> None:

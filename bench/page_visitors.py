@@ -24,6 +24,7 @@ class Visitor:
         shown: events of each turn of the session, by request id, since the last connect.
         accepted: ids of the requests that the bot has accepted.
         notices: notices about the session, outside of any turn.
+        connected: set once the bot has sent the session's turns.
         on_event: called with each event.
         on_table_read: called when the rows that `read_table` requested have come.
     """
@@ -44,6 +45,7 @@ class Visitor:
         self._unaccepted_requests: dict[str, dict[str, Any]] = {}
         self.accepted: set[str] = set()
         self.notices: list[str] = []
+        self.connected = asyncio.Event()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
         self._answer_tasks: set[asyncio.Task[None]] = set()
@@ -117,6 +119,7 @@ class Visitor:
                 self.shown = {name: [LOST] for name in self.accepted.difference(ids)}
                 self.shown |= {name: [] for name in ids}
                 self.notices = page_message["notices"]
+                self.connected.set()
                 for name, events in turns:
                     for event in events:
                         await self._add_event(name, event)
