@@ -100,7 +100,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         await kernel.freeze()
         assert (await queries.complete_code(KEY, "fram")).options[0][0] == "frame"
         await kernel.freeze()
-        queries._next_wake = time.monotonic() + 1000
+        queries._next_wake_time = time.monotonic() + 1000
         with pytest.raises(live_data_views.PythonBusyError):
             await queries.complete_code(KEY, "fram")
         # A look is no cell of the person's.

@@ -100,7 +100,7 @@ async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, b
     inside = "document.getElementById('code').shadowRoot"
     listed = f"[...{inside}.querySelectorAll('[role=option]')].map(e => e.textContent).join()"
     async with serving_fake() as (bot, client), browsing() as browser:
-        bot.queries.completions = completions
+        bot.queries.complete_code = completions
         page = await visits.open_page(browser, client)
         await _python(page, "total = 1\ndf")
         await page.type(".")
