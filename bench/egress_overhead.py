@@ -194,7 +194,9 @@ async def _open_host(
             egress=(rule,),
         )
         async with contextlib.AsyncExitStack() as stack:
-            doorkeeper = await stack.enter_async_context(broker.opened(config, {}, resolve=resolve))
+            doorkeeper = await stack.enter_async_context(
+                broker.open_broker(config, {}, resolve=resolve)
+            )
             if is_apart:
                 opening = host_processes.open_host(config, may_start=True, doorkeeper=doorkeeper)
                 yield await stack.enter_async_context(opening)

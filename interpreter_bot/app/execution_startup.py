@@ -55,10 +55,10 @@ async def open_broker(
         if config.connections:
             from interpreter_bot.data_connections import connection_service
 
-            connections_context = connection_service.opened(config, environment)
+            connections_context = connection_service.open_service(config, environment)
             services.append(await stack.enter_async_context(connections_context))
         yield await stack.enter_async_context(
-            broker.opened(config, environment, services=services, seed=seed)
+            broker.open_broker(config, environment, services=services, seed=seed)
         )
 
 

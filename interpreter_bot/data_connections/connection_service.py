@@ -363,7 +363,7 @@ def _cut_notice(reply: Mapping[str, Any]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_service(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,

@@ -57,7 +57,7 @@ def check(
 async def _check_connections(
     config: settings.Settings, environment: Mapping[str, str]
 ) -> list[diagnosis.Finding]:
-    async with connection_service.opened(config, environment) as service:
+    async with connection_service.open_service(config, environment) as service:
         pairs = await asyncio.gather(
             *(_probe_connection(service, connection.name) for connection in config.connections)
         )

@@ -45,13 +45,13 @@ def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
     Raises:
         SettingsError: a text is neither.
     """
-    parsed = []
+    networks = []
     for text in texts:
         try:
-            parsed.append(ipaddress.ip_network(text))
+            networks.append(ipaddress.ip_network(text))
         except ValueError as error:
             raise errors.SettingsError(network_words.not_an_address(text)) from error
-    return tuple(parsed)
+    return tuple(networks)
 
 
 def is_reserved(address: str) -> bool:

@@ -261,7 +261,7 @@ class Broker:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_broker(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,

@@ -123,8 +123,8 @@ def _describe_frames(exception: traceback.TracebackException, *, is_last: bool) 
     return lines + (_locate_syntax_error(exception) if is_last or lines else [])
 
 
-def _are_at_same_line(frame: traceback.FrameSummary, other: traceback.FrameSummary) -> bool:
-    return (frame.filename, frame.lineno) == (other.filename, other.lineno)
+def _are_at_same_line(frame: traceback.FrameSummary, other_frame: traceback.FrameSummary) -> bool:
+    return (frame.filename, frame.lineno) == (other_frame.filename, other_frame.lineno)
 
 
 def _fold_frames(frames: list[traceback.FrameSummary]) -> list[str]:

@@ -49,13 +49,13 @@ _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
 def describe_missing_support(*, has_own_ids: bool) -> str:
     """Return what this machine lacks for these walls, without a full stop; empty if nothing."""
     abi = syscalls.landlock_abi()
-    needed = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
-    if abi >= needed:
+    min_abi = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
+    if abi >= min_abi:
         return ""
     if not abi:
         return "Linux offers no Landlock here"
     condition = "" if has_own_ids else " where several share one user id"
-    return f"Linux offers Landlock {abi} here, and {needed} is needed{condition}"
+    return f"Linux offers Landlock {abi} here, and {min_abi} is needed{condition}"
 
 
 def find_own_id_refusal(uid: int, readable_paths: Iterable[str]) -> str:
@@ -157,11 +157,11 @@ def _stop_and_kill(spared_children: Collection[int]) -> None:
     states: dict[int, bytes] = {}
     for _ in range(_MAX_STOP_ROUNDS):
         states = _list_descendants(spared_children)
-        running = [pid for pid, state in states.items() if state in b"RSDI"]
-        for pid in running:
+        running_pids = [pid for pid, state in states.items() if state in b"RSDI"]
+        for pid in running_pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGSTOP)
-        if not running:
+        if not running_pids:
             break
     for pid in states:
         with contextlib.suppress(OSError):

@@ -219,10 +219,10 @@ def _format_value(value: Any) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    more = (
+    suffix = (
         f", and {len(names) - _MAX_NAMED_COLUMNS} more" if len(names) > _MAX_NAMED_COLUMNS else ""
     )
-    return ", ".join(names[:_MAX_NAMED_COLUMNS]) + more
+    return ", ".join(names[:_MAX_NAMED_COLUMNS]) + suffix
 
 
 def _pandas_call(function: str, name: str, options: dict[str, Any]) -> str:

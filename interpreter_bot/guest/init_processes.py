@@ -117,8 +117,8 @@ class Init(abc.ABC):
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self._fork_kernel(request.key, cgroup_files, listeners)
-        started = control_messages.KernelStarted()
-        self._send_sockets(started, self._kernel.channel_count, os.dup(self._kernel_fd))
+        start_message = control_messages.KernelStarted()
+        self._send_sockets(start_message, self._kernel.channel_count, os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
     def _wait_for_kernel(self, kind: type[T]) -> tuple[T, list[int]]:

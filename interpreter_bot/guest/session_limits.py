@@ -23,12 +23,12 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
         if _is_temporary(path, real_home) or not status.f_frsize:
             return status
         workspace = original_statvfs(home)
-        total = workspace_bytes // status.f_frsize
-        used = _measure_used_bytes(home) // status.f_frsize
-        available = workspace.f_bavail * workspace.f_frsize // status.f_frsize
-        free = max(min(total - used, available), 0)
+        total_blocks = workspace_bytes // status.f_frsize
+        used_blocks = _measure_used_bytes(home) // status.f_frsize
+        available_blocks = workspace.f_bavail * workspace.f_frsize // status.f_frsize
+        free_blocks = max(min(total_blocks - used_blocks, available_blocks), 0)
         fields = list(status)
-        fields[2:5] = [total, free, free]
+        fields[2:5] = [total_blocks, free_blocks, free_blocks]
         return os.statvfs_result(fields)
 
     def cpu_count() -> int:

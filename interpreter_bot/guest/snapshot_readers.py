@@ -51,8 +51,8 @@ class _PickleFile:
 
     def read(self, size: int = -1) -> bytes:
         size = len(self._view) if size < 0 else size
-        part, self._view = self._view[:size], self._view[size:]
-        return bytes(part)
+        data, self._view = self._view[:size], self._view[size:]
+        return bytes(data)
 
     def readinto(self, buffer: Any) -> int:
         size = min(len(buffer), len(self._view))

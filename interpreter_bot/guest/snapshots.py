@@ -195,7 +195,7 @@ class _Attempts:
             record for record in self._unchecked_records if name not in record.names
         ]
         remaining_groups = [
-            [other for other in group if other != name]
+            [other_name for other_name in group if other_name != name]
             for group in [*rewritten_groups, *self._groups_to_write]
         ]
         self._groups_to_write = [group for group in remaining_groups if group]
@@ -479,8 +479,8 @@ class _SharingGroups:
             groups.setdefault(self._find_root(name), []).append(name)
         return list(groups.values())
 
-    def _union(self, name: str, other: str) -> None:
-        own_root, other_root = self._find_root(name), self._find_root(other)
+    def _union(self, name: str, other_name: str) -> None:
+        own_root, other_root = self._find_root(name), self._find_root(other_name)
         if own_root != other_root:
             self._parents[own_root] = other_root
 

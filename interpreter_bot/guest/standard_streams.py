@@ -206,9 +206,9 @@ class Printer:
     def _write(self, name: str, text: str) -> None:
         with self._lock:
             if self._stream_changes <= _MAX_STREAM_CHANGES:
-                for other, output in self._outputs.items():
-                    if other != name:
-                        self._add_pending(other, *output.take_tail(is_last=False))
+                for other_name, output in self._outputs.items():
+                    if other_name != name:
+                        self._add_pending(other_name, *output.take_tail(is_last=False))
             output = self._outputs[name]
             self._add_pending(name, output.take_head(text), 0)
             if output.is_cut:

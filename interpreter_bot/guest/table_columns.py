@@ -321,10 +321,10 @@ def _arrow_column(column: Any) -> Column:
         return Column(
             name, "time", cells, lambda: fill_missing(column.cast(integer_type)), _time_parser(unit)
         )
-    decoded = column.cast(kind.value_type) if types.is_dictionary(kind) else column
-    if types.is_string(decoded.type) or types.is_large_string(decoded.type):
+    plain_column = column.cast(kind.value_type) if types.is_dictionary(kind) else column
+    if types.is_string(plain_column.type) or types.is_large_string(plain_column.type):
         return Column(
-            name, "text", cells, lambda: _object_array(decoded.to_numpy(zero_copy_only=False))
+            name, "text", cells, lambda: _object_array(plain_column.to_numpy(zero_copy_only=False))
         )
     return Column(name, "other", cells)
 

@@ -161,7 +161,7 @@ class _OrderedQuestioner:
 
     def ask(self, number: int, request: values.InputRequested) -> None:
         """Ask once all present events of the journal were sent."""
-        self._delayed_question = self._journal.last, number, request
+        self._delayed_question = self._journal.last_number, number, request
         self.note_sent(self._last_sent)
 
     def note_sent(self, number: int) -> None:
@@ -369,7 +369,7 @@ class Executions:
                 last_sent = entry.number
                 if ordered is not None:
                     ordered.note_sent(last_sent)
-        if last_sent < journal.last:
+        if last_sent < journal.last_number:
             await _send_end(journal, after, send)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
@@ -465,10 +465,10 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
     Raises:
         ExecutionMissingError: the end is not in the journal any more.
     """
-    ends = [entry.record async for entry in journal.follow(journal.last - 1)]
+    ends = [entry.record async for entry in journal.follow(journal.last_number - 1)]
     if not ends:
         raise errors.ExecutionMissingError
-    await send(max(after, journal.last) + 1, ends[-1])
+    await send(max(after, journal.last_number) + 1, ends[-1])
 
 
 def _lost_end(seconds: float) -> ports.ExecutionEnd:

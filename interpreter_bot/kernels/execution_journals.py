@@ -88,8 +88,8 @@ class Entry:
 class _Chunk:
     """Consecutive events on disk, which are deleted together."""
 
-    first: int
-    last: int
+    first_number: int
+    last_number: int
     size_bytes: int
 
 
@@ -99,7 +99,7 @@ class Journal:
     Attributes:
         id: of the execution.
         began_at: begin of the execution in seconds since the epoch.
-        last: number of the last event, 0 before the first.
+        last_number: number of the last event, 0 before the first.
         ended_at: end of the execution in seconds since the epoch; None while it runs.
         size_bytes: size on disk.
         is_stored: whether any event is on disk, or is about to be.
@@ -116,7 +116,7 @@ class Journal:
     ) -> None:
         self.id = id
         self.began_at = time.time()
-        self.last = 0
+        self.last_number = 0
         self.ended_at: float | None = None
         self.size_bytes = 0
         self.is_stored = False
@@ -131,54 +131,54 @@ class Journal:
         # The first chunk is kept; the second is dropped first.
         self._chunks: collections.deque[_Chunk] = collections.deque()
         self._deleted_ranges: list[tuple[int, int]] = []
-        self._changed = asyncio.Event()
+        self._change_event = asyncio.Event()
 
     @property
     def is_written(self) -> bool:
         """Whether all events are written."""
-        return self._written_number == self.last
+        return self._written_number == self.last_number
 
     def append(self, record: bytes, *, is_end: bool = False) -> int:
         """Append an event and return its number; readers get it at once, the disk soon."""
         if self.ended_at is not None or not 0 < len(record) <= MAX_RECORD_BYTES:
             raise ValueError("the journal has ended, or the event is empty or too large")
-        self.last += 1
+        self.last_number += 1
         self._tail.append(record)
         self.memory_bytes += len(record)
         if is_end:
             self.ended_at = time.time()
         self.trim_memory()
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._change_event.set()
+        self._change_event = asyncio.Event()
         self._request_write_if_stored()
         self._note_appended(len(record) + _ROW_BYTES)
-        return self.last
+        return self.last_number
 
     async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the events after a number as they are appended, until the end."""
         next_number = after + 1
         while True:
-            changed = self._changed
-            if next_number <= self.last:
+            change_event = self._change_event
+            if next_number <= self.last_number:
                 events = await self._read(next_number)
                 if not events:
                     if self.ended_at is not None:
                         return  # The last events were lost on disk.
-                    await changed.wait()
+                    await change_event.wait()
                 for number, record in events:
                     yield Entry(number, record, dropped_count=number - next_number)
                     next_number = number + 1
             elif self.ended_at is None:
-                await changed.wait()
+                await change_event.wait()
             else:
                 return
 
     @property
     def _first_number_in_memory(self) -> int:
-        return self.last + 1 - len(self._tail)
+        return self.last_number + 1 - len(self._tail)
 
     async def _read(self, first_number: int) -> Sequence[tuple[int, bytes]]:
-        """Return some events from `first` on; if these were dropped, later ones."""
+        """Return some events from `first_number` on; if these were dropped, later ones."""
         first_number_in_memory = self._first_number_in_memory
         if first_number < first_number_in_memory and self._database is not None:
             try:
@@ -244,7 +244,7 @@ class Journal:
         max_bytes = self._max_bytes // divisor
         if not self._chunks or self._chunks[-1].size_bytes + size_bytes > max_bytes:
             self._chunks.append(_Chunk(number, number, 0))
-        self._chunks[-1].last = number
+        self._chunks[-1].last_number = number
         self._chunks[-1].size_bytes += size_bytes
 
     def shrink(self, max_bytes: int) -> None:
@@ -252,14 +252,14 @@ class Journal:
         while len(self._chunks) > 2 and self.size_bytes > max_bytes:
             chunk = self._chunks[1]
             del self._chunks[1]
-            self._deleted_ranges.append((chunk.first, chunk.last))
+            self._deleted_ranges.append((chunk.first_number, chunk.last_number))
             self.size_bytes -= chunk.size_bytes
         if self._deleted_ranges:
             self._request_write_if_stored()
 
     def restore(self, stored_journal: journal_databases.StoredJournal) -> None:
         """Continue the journal of a dead process."""
-        self.last = self._written_number = stored_journal.last
+        self.last_number = self._written_number = stored_journal.last_number
         self.began_at, self.ended_at = stored_journal.began_at, stored_journal.ended_at
         self.size_bytes = stored_journal.size_bytes
         self.is_stored = True

@@ -119,9 +119,9 @@ class ExecutionStream:
     @property
     def seconds_asking(self) -> float:
         """How long people have taken to answer so far."""
-        started = self._asking_since
+        asking_since = self._asking_since
         return self._earlier_asking_seconds + (
-            time.monotonic() - started if started is not None else 0.0
+            time.monotonic() - asking_since if asking_since is not None else 0.0
         )
 
     def start(

@@ -79,13 +79,13 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredJournal:
-    """Journal of a dead host; `last` is the number of its last event."""
+    """Journal of a dead host; `last_number` is the number of its last event."""
 
     id: str
     began_at: float
     size_bytes: int
     ended_at: float | None
-    last: int
+    last_number: int
 
 
 class JournalDatabase:
@@ -204,7 +204,10 @@ class JournalDatabase:
         )
         connection.executemany(
             "DELETE FROM events WHERE execution = ? AND number BETWEEN ? AND ?",
-            ((change.id, first, last) for first, last in change.deleted_ranges),
+            (
+                (change.id, first_number, last_number)
+                for first_number, last_number in change.deleted_ranges
+            ),
         )
 
     def read(

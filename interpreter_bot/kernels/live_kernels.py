@@ -188,10 +188,10 @@ class Kernel:
         )
         return finished, last_json
 
-    def record_save_duration(self, started: float) -> None:
+    def record_save_duration(self, started_at: float) -> None:
         """Record how long a save took that started at monotonic time `started`."""
         self._last_save_end = time.monotonic()
-        self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started)
+        self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started_at)
 
     def is_saved_quickly(self, seconds: float) -> bool:
         """Return whether saves take at most `seconds` each, or a small share of the time."""
@@ -342,11 +342,11 @@ class Kernel:
         stream: execution_streams.ExecutionStream,
         stop: _StopRequest | None,
         oom_kills: int,
-        started: float,
+        started_at: float,
     ) -> values.Finished:
         """Show the last output of the dead kernel, and return how the execution ended."""
         await stream.read_remaining_output(_LAST_OUTPUT_SECONDS)
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started_at
         if stop is not None:
             self._death_reason = stop.reason or run_words.NOT_STOPPING
             reason = f"{self._death_reason} {run_words.VARIABLES_LOST}"

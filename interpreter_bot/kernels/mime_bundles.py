@@ -123,8 +123,8 @@ def _make_raster_reader(mime: str, *magic: bytes) -> Callable[[object], values.I
 
     def read(form: object) -> values.Image | None:
         try:
-            encoded = _join_lines(form).encode("ascii").translate(None, b" \t\r\n")
-            data = base64.b64decode(encoded, validate=True)
+            base64_data = _join_lines(form).encode("ascii").translate(None, b" \t\r\n")
+            data = base64.b64decode(base64_data, validate=True)
         except ValueError:
             return None
         return values.Image(mime=mime, data=data) if data.startswith(magic) else None

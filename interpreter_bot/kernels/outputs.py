@@ -80,8 +80,8 @@ class OutputReader:
         """Translate one message; empty unless it is an output."""
         outputs = self._translate(message.msg_type, message.content)
         if outputs:
-            last = outputs[-1]
-            self._last_clear = last if isinstance(last, values.Clear) else None
+            last_output = outputs[-1]
+            self._last_clear = last_output if isinstance(last_output, values.Clear) else None
         return outputs
 
     def _translate(self, message_type: str, content: dict[str, object]) -> Outputs:
@@ -112,9 +112,13 @@ class OutputReader:
         self._bytes_left[stream] = (
             bytes_left - len(accepted_text.encode()) if len(accepted_text) == len(printed) else 0
         )
-        if bytes_left and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
+        if (
+            bytes_left
+            and type(cut_characters := content.get("cut")) is int
+            and 0 < cut_characters < _MAX_CUT_CHARACTERS
+        ):
             self._is_cut = True
-            outputs.append(values.Notice(run_words.output_cut(cut)))
+            outputs.append(values.Notice(run_words.output_cut(cut_characters)))
         if text := self._cleaners[stream].feed(accepted_text):
             outputs.append(values.Text(stream, text))
         if len(accepted_text) < len(printed) and stream not in self._cut_streams:

@@ -218,7 +218,7 @@ class SessionMonitor:
             self._is_disk_check_requested,
             False,
         )
-        started, self._next_check = time.monotonic(), math.inf
+        started_at, self._next_check = time.monotonic(), math.inf
         try:
             await self.check()
         except OSError as error:
@@ -228,7 +228,7 @@ class SessionMonitor:
             return False
         finally:
             now = time.monotonic()
-            self._next_check = now + max(now - started, self._pause_seconds)
+            self._next_check = now + max(now - started_at, self._pause_seconds)
             self._next_idle_check = max(self._next_check, now + self._idle_check_seconds)
         if is_disk_check_requested:
             self.check_done.set()

@@ -247,20 +247,20 @@ async def submit_place(
     place: command_types.Place, action: str, entered: Mapping[str, str]
 ) -> command_types.Result:
     """Store the entered values that differ from the present ones."""
-    changed: dict[str, object | None] = {}
+    changes: dict[str, object | None] = {}
     for name, value in (await _find_form_values(place, action)).items():
         entered_text = entered.get(name, value).strip()
         if entered_text == value:
             continue
         if name == preferences.INSTRUCTIONS:
-            changed[name] = entered_text or None
+            changes[name] = entered_text or None
         else:
-            changed[name] = preferences.parse(name, entered_text, place.service.queries.models)
+            changes[name] = preferences.parse(name, entered_text, place.service.queries.models)
     scope, author = _find_form_scope(place, action), place.person.name or place.person.id
-    for name, value_or_none in changed.items():
+    for name, value_or_none in changes.items():
         await place.service.choose(scope, name, value_or_none, author=author)
     return command_types.Sentence(
-        place_words.choices_saved(", ".join(changed)) if changed else place_words.NOTHING_CHANGED
+        place_words.choices_saved(", ".join(changes)) if changes else place_words.NOTHING_CHANGED
     )
 
 

@@ -467,5 +467,7 @@ async def pin_last_turn(
     """Return a command for a button; `undo` gets the id of the turn that is the last one now."""
     if invocation.command.name != "undo":
         return invocation
-    past = await place.service.queries.history(place.key, limit=1)
-    return dataclasses.replace(invocation, argument=str(past[-1].record.id if past else NO_TURN))
+    last_turns = await place.service.queries.history(place.key, limit=1)
+    return dataclasses.replace(
+        invocation, argument=str(last_turns[-1].record.id if last_turns else NO_TURN)
+    )

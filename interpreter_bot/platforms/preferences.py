@@ -33,10 +33,10 @@ class Preferences:
     show_code: bool = False
 
 
-def find_effective(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preferences:
+def find_effective(choices: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preferences:
     """Return the settings in effect, by valid choices of people, then by those of the operator."""
     preferences = Preferences()
-    for chosen_values in (defaults, chosen):
+    for chosen_values in (defaults, choices):
         valid = {
             field.name: chosen_values[field.name]
             for field in dataclasses.fields(Preferences)

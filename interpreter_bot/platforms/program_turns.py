@@ -120,8 +120,8 @@ async def stream_events(
     queue: asyncio.Queue[events.TurnEvent | None] = asyncio.Queue()
     reply = _Reply(queue.put_nowait)
     # A task of its own, so that its end is recorded even if the reader is cancelled.
-    running = asyncio.create_task(service.handle(request, reply), name="turn of a program")
-    running.add_done_callback(lambda _: queue.put_nowait(None))
+    turn_task = asyncio.create_task(service.handle(request, reply), name="turn of a program")
+    turn_task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while True:
             try:
@@ -133,11 +133,11 @@ async def stream_events(
             if event is None:
                 break
             yield event
-        await running
+        await turn_task
     finally:
-        if not running.done():
-            running.cancel()
-            await asyncio.wait({running})
+        if not turn_task.done():
+            turn_task.cancel()
+            await asyncio.wait({turn_task})
 
 
 def parse_answer(question: events.Question, text: str | None) -> events.Answer:

@@ -38,10 +38,10 @@ class Accounts(transactions.Aggregate):
         update = sa.update(_ACCOUNTS).where(
             *_matches(_ACCOUNTS, account), _ACCOUNTS.ciphertext == expected
         )
-        changed = await self._transactions.change(
+        changed_count = await self._transactions.change(
             update.values(ciphertext=ciphertext, changed=columns.now())
         )
-        return changed == 1
+        return changed_count == 1
 
     async def remove(self, account: records.Account) -> str | None:
         """Delete an account and its login; return the ciphertext of the account."""

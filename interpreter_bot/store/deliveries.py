@@ -63,9 +63,11 @@ class Deliveries(transactions.Aggregate):
             before: the moment, in wall-clock time.
         """
         # Without the messages of a running turn, the next bot would post them again.
-        running = sa.select(_TURNS.request_id).where(_TURNS.status == values.TurnStatus.RUNNING)
+        running_request_ids = sa.select(_TURNS.request_id).where(
+            _TURNS.status == values.TurnStatus.RUNNING
+        )
         delete = sa.delete(_DELIVERIES).where(
-            _DELIVERIES.first_tried_at < before, _DELIVERIES.request_id.not_in(running)
+            _DELIVERIES.first_tried_at < before, _DELIVERIES.request_id.not_in(running_request_ids)
         )
         await self._transactions.change(delete)
 

@@ -53,27 +53,31 @@ def parse(url: str) -> sqlalchemy.URL:
         SettingsError: it is no URL of a usable database. The sentence contains no password.
     """
     try:
-        parsed = sqlalchemy.make_url(url)
+        database_url = sqlalchemy.make_url(url)
     except (exc.ArgumentError, ValueError) as error:
         raise errors.SettingsError(storage_words.NOT_A_URL) from error
-    driver = _DRIVERS.get(parsed.drivername)
+    driver = _DRIVERS.get(database_url.drivername)
     if driver is None:
-        raise errors.SettingsError(storage_words.other_database(parsed.drivername))
-    parsed = parsed.set(drivername=driver)
-    if is_sqlite(parsed):
+        raise errors.SettingsError(storage_words.other_database(database_url.drivername))
+    database_url = database_url.set(drivername=driver)
+    if is_sqlite(database_url):
         # In memory, every connection would have a database of its own.
-        if parsed.database in {None, "", ":memory:"} or "file:" in (parsed.database or ""):
+        if database_url.database in {None, "", ":memory:"} or "file:" in (
+            database_url.database or ""
+        ):
             raise errors.SettingsError(storage_words.NOT_A_FILE)
-        return parsed
+        return database_url
     # libpq calls this option `sslmode`, asyncpg `ssl`, with the same values.
-    ssl_mode = parsed.query.get("sslmode")
+    ssl_mode = database_url.query.get("sslmode")
     if ssl_mode is not None:
-        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": ssl_mode})
-    unknown = parsed.query.keys() - _URL_OPTIONS
+        database_url = database_url.difference_update_query(["sslmode"]).update_query_dict(
+            {"ssl": ssl_mode}
+        )
+    unknown = database_url.query.keys() - _URL_OPTIONS
     if unknown:
         names = ", ".join(sorted(unknown))
         raise errors.SettingsError(storage_words.unknown_options(names))
-    return parsed
+    return database_url
 
 
 def is_sqlite(url: sqlalchemy.URL) -> bool:

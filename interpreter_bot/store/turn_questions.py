@@ -20,10 +20,12 @@ class TurnQuestions(transactions.Aggregate):
 
     async def load(self) -> tuple[records.Question, ...]:
         """Return the questions of all running turns; delete the others."""
-        running = sa.select(records.Turn.id).where(records.Turn.status == values.TurnStatus.RUNNING)
+        running_turn_ids = sa.select(records.Turn.id).where(
+            records.Turn.status == values.TurnStatus.RUNNING
+        )
         async with self._transactions.transaction(is_writing=True):
             await self._transactions.change(
-                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.not_in(running))
+                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.not_in(running_turn_ids))
             )
             return await self._transactions.all(sa.select(_QUESTIONS).order_by(_QUESTIONS.id))
 

@@ -37,13 +37,13 @@ def round_up_to_micros(money: decimal.Decimal) -> decimal.Decimal:
     return (money * _MICROS).to_integral_value(decimal.ROUND_UP) / _MICROS
 
 
-def subtract(total: values.Usage, counted: values.Usage) -> values.Usage:
+def subtract(total: values.Usage, recorded_usage: values.Usage) -> values.Usage:
     """Return the part of the usage that is not counted yet."""
     return values.Usage(
-        input_tokens=total.input_tokens - counted.input_tokens,
-        output_tokens=total.output_tokens - counted.output_tokens,
-        money=total.money - counted.money,
-        cpu_seconds=total.cpu_seconds - counted.cpu_seconds,
+        input_tokens=total.input_tokens - recorded_usage.input_tokens,
+        output_tokens=total.output_tokens - recorded_usage.output_tokens,
+        money=total.money - recorded_usage.money,
+        cpu_seconds=total.cpu_seconds - recorded_usage.cpu_seconds,
     )
 
 

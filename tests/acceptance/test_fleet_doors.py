@@ -64,8 +64,8 @@ class Fleet:
     async def bot(self, *, hosts=2, has_rules=True):
         count, resolve = hosts, external_servers.make_resolver(["127.0.0.1"])
         async with (
-            connection_service.opened(self.config, {}) as data,
-            broker.opened(
+            connection_service.open_service(self.config, {}) as data,
+            broker.open_broker(
                 self.config, {}, services=[data], seed=b"seed", resolve=resolve
             ) as keeper,
             execution_startup.open_database(self.config, takes_orphans=False) as database,

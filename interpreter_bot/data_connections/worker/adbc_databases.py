@@ -276,8 +276,8 @@ def _format_literal(value: Any) -> str:  # noqa: ANN401 - any parameter.
 def _quote_name(schema: str, name: str, *, default_schema: str) -> str:
     """Return the name of a table for statements, quoted where necessary."""
     parts = [name] if schema == default_schema else [schema, name]
-    quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
+    quoted_parts = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         part if _PLAIN_NAME_PATTERN.fullmatch(part) else quoted_part
-        for part, quoted_part in zip(parts, quoted, strict=True)
+        for part, quoted_part in zip(parts, quoted_parts, strict=True)
     )

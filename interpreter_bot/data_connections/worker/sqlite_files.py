@@ -118,9 +118,10 @@ def _estimate_rows(connection: sqlite3.Connection, name: str) -> int:
 
     Counting would read the whole table. The estimate is too high if rows were deleted.
     """
-    quoted = name.replace('"', '""')
+    quoted_name = name.replace('"', '""')
     try:
-        last_row_id: Any = connection.execute(f'select max(rowid) from "{quoted}"').fetchone()[0]  # noqa: S608
+        query = f'select max(rowid) from "{quoted_name}"'  # noqa: S608
+        last_row_id: Any = connection.execute(query).fetchone()[0]
     except sqlite3.Error:
         return -1
     return last_row_id if isinstance(last_row_id, int) else 0

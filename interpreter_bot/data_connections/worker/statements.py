@@ -217,8 +217,8 @@ class Statement:
             while tokens[first_index - 1].token_type is TokenType.L_PAREN:
                 first_index -= 1
             tokens = tokens[first_index:]
-        parsed = self._dialect.parser().parse(tokens, self._text)
-        return [expression for expression in parsed if expression is not None]
+        expressions = self._dialect.parser().parse(tokens, self._text)
+        return [expression for expression in expressions if expression is not None]
 
     def _check_functions(self) -> None:
         refused_functions = _REFUSED_FUNCTIONS.get(self._dialect_name)

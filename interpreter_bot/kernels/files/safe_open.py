@@ -233,7 +233,7 @@ def _open(root: int, path: bytes, flags: int) -> int:
     """Open a path strictly below `root`, with openat2 or else component by component."""
     if len(path) > _MAX_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    if path != b"." and any(part in (b"", b".", b"..") for part in path.split(b"/")):
+    if path != b"." and any(component in (b"", b".", b"..") for component in path.split(b"/")):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     try:
         return _openat2(root, path, flags)
@@ -247,14 +247,14 @@ def _open(root: int, path: bytes, flags: int) -> int:
 def _openat2(root: int, path: bytes, flags: int) -> int:
     if b"\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    how = _OpenHow(flags, 0, _RESOLVE)
+    open_how = _OpenHow(flags, 0, _RESOLVE)
     for _ in range(10):
         descriptor = _libc().syscall(
             ctypes.c_long(_OPENAT2),
             ctypes.c_long(root),
             ctypes.c_char_p(path),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
+            ctypes.byref(open_how),
+            ctypes.c_size_t(ctypes.sizeof(open_how)),
         )
         if descriptor >= 0:
             return int(descriptor)
@@ -270,15 +270,15 @@ def _open_by_component(root: int, path: bytes, flags: int) -> int:
     Only directories are compared with the root's device: overlayfs gives files another number.
     """
     device = os.fstat(root).st_dev
-    *parents, last = path.split(b"/")
+    *parents, file_name = path.split(b"/")
     directory = os.dup(root)
     try:
-        for part in parents:
-            child = os.open(part, _HANDLE_FLAGS, dir_fd=directory)
+        for component in parents:
+            child = os.open(component, _HANDLE_FLAGS, dir_fd=directory)
             os.close(directory)
             directory = child
             _check_device(directory, device)
-        descriptor = os.open(last, flags, dir_fd=directory)
+        descriptor = os.open(file_name, flags, dir_fd=directory)
     finally:
         os.close(directory)
     if flags & os.O_DIRECTORY:

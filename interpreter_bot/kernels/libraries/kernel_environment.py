@@ -314,8 +314,10 @@ def absent_modules(prefix: pathlib.Path) -> dict[str, str]:
     """Return the group of each module that an environment lacks; empty if it was not built here."""
     if not _read_state(prefix):
         return {}
-    missing = [group for group in GROUPS if group not in _read_groups(prefix)]
-    return {name.replace("-", "_"): group for group in missing for name in _listed_names(group)}
+    missing_groups = [group for group in GROUPS if group not in _read_groups(prefix)]
+    return {
+        name.replace("-", "_"): group for group in missing_groups for name in _listed_names(group)
+    }
 
 
 def _environment_path(config: settings.Settings) -> pathlib.Path:

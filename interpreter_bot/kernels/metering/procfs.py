@@ -242,8 +242,8 @@ def shared_bytes(pids: Iterable[int]) -> int:
     """
     sizes: dict[bytes, int] = {}
     for pid in pids:
-        for first, last, inode in _SHARED_MAPPING.findall(read(f"/proc/{pid}/maps")):
-            sizes[inode] = max(sizes.get(inode, 0), int(last, 16) - int(first, 16))
+        for start, end, inode in _SHARED_MAPPING.findall(read(f"/proc/{pid}/maps")):
+            sizes[inode] = max(sizes.get(inode, 0), int(end, 16) - int(start, 16))
     return sum(sizes.values())
 
 

@@ -139,9 +139,9 @@ def largest_grant(file: pathlib.Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     ranges = [(0, 0)]
-    for owner, first, count in (line.split(":") for line in lines if line.count(":") == 2):
-        if owner in names and first.isdecimal() and count.isdecimal():
-            ranges.append((int(first), int(count)))
+    for owner, first_id, count in (line.split(":") for line in lines if line.count(":") == 2):
+        if owner in names and first_id.isdecimal() and count.isdecimal():
+            ranges.append((int(first_id), int(count)))
     return max(ranges, key=lambda span: span[1])
 
 

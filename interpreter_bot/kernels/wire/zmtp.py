@@ -77,9 +77,9 @@ def build_opening(kind: str, identity: bytes) -> bytes:
 def build_message(parts: Sequence[bytes]) -> bytes:
     """Build the frames of one message, which has at least one part."""
     frames = []
-    last = len(parts) - 1
+    last_index = len(parts) - 1
     for number, part in enumerate(parts):
-        frames += [_build_header(_MORE_FLAG if number < last else 0, len(part)), part]
+        frames += [_build_header(_MORE_FLAG if number < last_index else 0, len(part)), part]
     return b"".join(frames)
 
 

@@ -356,15 +356,16 @@ async def _rewind_session(
     If the session has one more answer, the person asks again or has edited the question, so that
     answer is undone.
     """
-    previous, last = (None, None, *await call.service.queries.latest_requests(key))[-2:]
-    if last is None or not conversation.previous_id:
+    latest_requests = (None, None, *await call.service.queries.latest_requests(key))
+    previous_request, last_request = latest_requests[-2:]
+    if last_request is None or not conversation.previous_id:
         return False
-    if last[1] == conversation.previous_id:
+    if last_request[1] == conversation.previous_id:
         return True
-    if previous is None or previous[1] != conversation.previous_id:
+    if previous_request is None or previous_request[1] != conversation.previous_id:
         return False
     try:
-        await call.service.branches.undo(key, turn_id=last[0])
+        await call.service.branches.undo(key, turn_id=last_request[0])
     except errors.BotError as error:
         _log.info("an answer that is replaced was not undone", exc_info=error)
         return False

@@ -205,12 +205,12 @@ class TurnDrawing:
         log, end = self._log, self._log.end
         if end is None or self._style.is_code or log.files or end.sentence or end.queries:
             return False
-        shown = [*self._outputs()]
+        outputs = [*self._outputs()]
         return (
             len(end.text) <= _MAX_BRIEF_CHARACTERS
             and "\n" not in end.text.strip()
-            and all(isinstance(output, values.Text | values.Result) for output in shown)
-            and sum(output.plain.count("\n") + 1 for output in shown) <= _MAX_BRIEF_LINES
+            and all(isinstance(output, values.Text | values.Result) for output in outputs)
+            and sum(output.plain.count("\n") + 1 for output in outputs) <= _MAX_BRIEF_LINES
             and sum(cell.code.count("\n") + 1 for cell in log.cells) <= _MAX_BRIEF_LINES
             and all(
                 cell.finished is not None and cell.finished.ending is values.Ending.OK
@@ -411,19 +411,19 @@ class TurnDrawing:
         elif sentence:
             yield f"{_ENDING_EMOJI[finished.ending]} {self._markdown.escape(sentence)}"
 
-    def _draw_question(self, asked: turn_log.AskedQuestion) -> Iterator[layout.Part]:
-        question, markdown = asked.question, self._markdown
-        if not asked.is_open:
+    def _draw_question(self, entry: turn_log.AskedQuestion) -> Iterator[layout.Part]:
+        question, markdown = entry.question, self._markdown
+        if not entry.is_open:
             prompt = ""
             if isinstance(question, events.InputQuestion) and question.is_of_model:
-                summary = questions.summary_sentence(question, asked.answer)
+                summary = questions.summary_sentence(question, entry.answer)
                 yield markdown.small_print(
                     f"❓ {markdown.escape(quantities.one_line(summary, _MAX_PROMPT_CHARACTERS))}"
                 )
                 return
             if isinstance(question, events.InputQuestion):
                 prompt = markdown.inline_code(question.prompt)
-            yield markdown.small_print(f"{prompt} {_describe_answer(asked.answer)}".strip())
+            yield markdown.small_print(f"{prompt} {_describe_answer(entry.answer)}".strip())
             return
         owner = markdown.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
@@ -556,14 +556,14 @@ def _last_parts(parts: list[_WordsPart], max_characters: int) -> list[_WordsPart
 
 def _tail(text: str, lines: int, characters: int) -> str:
     text = text.strip("\n")
-    cut = "\n".join(text.split("\n")[-lines:])[-characters:]
-    return cut if len(cut) == len(text) else f"…\n{cut}"
+    excerpt = "\n".join(text.split("\n")[-lines:])[-characters:]
+    return excerpt if len(excerpt) == len(text) else f"…\n{excerpt}"
 
 
 def _head(text: str, lines: int, characters: int) -> str:
     text = text.strip("\n")
-    cut = "\n".join(text.split("\n")[:lines])[:characters]
-    return cut if len(cut) == len(text) else f"{cut}\n…"
+    excerpt = "\n".join(text.split("\n")[:lines])[:characters]
+    return excerpt if len(excerpt) == len(text) else f"{excerpt}\n…"
 
 
 def _describe_answer(answer: events.Answer | None) -> str:

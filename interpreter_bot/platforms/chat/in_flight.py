@@ -348,10 +348,10 @@ class RequestsInFlight:
             BotError: others asked for all of them.
         """
         entries = self.find_running(matches)
-        own = [entry for entry in entries if person in ("", entry.person)]
-        if entries and not own:
+        own_entries = [entry for entry in entries if person in ("", entry.person)]
+        if entries and not own_entries:
             raise errors.BotError(question_words.NOT_YOURS)
-        return any([await self._cancel(entry) for entry in own])
+        return any([await self._cancel(entry) for entry in own_entries])
 
     async def _cancel(self, entry: Entry) -> bool:
         entry.is_cancelled = True

@@ -103,8 +103,8 @@ class MessageSync:
     @property
     def first_message(self) -> str:
         """Id of the first message; empty until it is posted."""
-        first = self._slots[0].posted if self._slots else None
-        return first.message_id if first is not None else ""
+        posted = self._slots[0].posted if self._slots else None
+        return posted.message_id if posted is not None else ""
 
     def signal_change(self, *, is_urgent: bool = False) -> None:
         """Signal that the wanted state has changed."""

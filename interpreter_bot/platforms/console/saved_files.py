@@ -102,12 +102,12 @@ def _components(name: str) -> list[str]:
     return [part for part in parts if part not in ("", ".", "..")] or ["file"]
 
 
-def _shorten(part: str) -> str:
+def _shorten(component: str) -> str:
     """Shorten a component that is too long for a file system; a hash keeps it unique."""
-    encoded = part.encode()
-    if len(encoded) <= _MAX_COMPONENT_BYTES:
-        return part
-    stem, suffix = os.path.splitext(part)
+    component_bytes = component.encode()
+    if len(component_bytes) <= _MAX_COMPONENT_BYTES:
+        return component
+    stem, suffix = os.path.splitext(component)
     suffix = suffix if len(suffix.encode()) <= 20 else ""
-    stem = encoded[: _MAX_COMPONENT_BYTES - 40].decode("utf-8", "ignore")
-    return f"{stem}-{hashlib.sha256(encoded).hexdigest()[:16]}{suffix}"
+    stem = component_bytes[: _MAX_COMPONENT_BYTES - 40].decode("utf-8", "ignore")
+    return f"{stem}-{hashlib.sha256(component_bytes).hexdigest()[:16]}{suffix}"

@@ -222,27 +222,27 @@ class MessageEvents:
         original, replies_to_outsider = message_parsing.replied_message(raw), False
         if original is not None and original.author.id != self._bot_id:
             replies_to_outsider = bool(await self._refusal(original, raw.channel))
-        parsed = message_parsing.parse(
+        content = message_parsing.parse(
             raw, self._bot_id, earlier_messages, replies_to_outsider=replies_to_outsider
         )
-        if not parsed.text and not parsed.attachments:
+        if not content.text and not content.attachments:
             await sync.post_once(self._network, message.location, access_words.WRITE_SOMETHING)
             return None
         if isinstance(channel, discord.Thread):
             self._threads.note_request(channel.id, raw.id)
-        code = code or parsed.code
+        code = code or content.code
         if not self._service.queries.models:
             # Without a model, only code in the message can be run.
-            code = code or code_reading.find_python(parsed.text)
+            code = code or code_reading.find_python(content.text)
         request = requests.Request(
             key=message.location.session,
             person=message.person,
-            text=code or parsed.text,
+            text=code or content.text,
             model=author_preferences.model,
-            attachments=self._files.make_attachments(parsed.attachments),
+            attachments=self._files.make_attachments(content.attachments),
             is_code=bool(code),
             id=message.id,
-            recent=parsed.recent,
+            recent=content.recent,
             may_steer=not code,
         )
         return await self._in_flight.prepare(

@@ -82,21 +82,21 @@ def describe_today(summary: past_turns.UsageSummary) -> str:
 
 
 def _describe_spending(
-    used: values.Usage,
+    usage: values.Usage,
     allowed_tokens: int | None = None,
     allowed_money: decimal.Decimal | None = None,
 ) -> str:
-    prefix = "about " if used.is_estimated else ""
-    text = f"{prefix}{used.input_tokens + used.output_tokens:,} tokens"
+    prefix = "about " if usage.is_estimated else ""
+    text = f"{prefix}{usage.input_tokens + usage.output_tokens:,} tokens"
     if allowed_tokens is not None:
         text += f" ({allowed_tokens:,} allowed)"
-    if used.money or allowed_money is not None:
-        text += f", cost {used.money:,.4f}"
+    if usage.money or allowed_money is not None:
+        text += f", cost {usage.money:,.4f}"
     return text if allowed_money is None else f"{text} ({allowed_money:,.2f} allowed)"
 
 
-def _describe_tokens(used: values.Usage) -> str:
-    return f"{used.input_tokens:,} input, {used.output_tokens:,} output tokens"
+def _describe_tokens(usage: values.Usage) -> str:
+    return f"{usage.input_tokens:,} input, {usage.output_tokens:,} output tokens"
 
 
 def list_models(titles: Iterable[str], current: str | None) -> list[Fact]:
@@ -132,7 +132,7 @@ def describe_variables(
         ("Not saved", saved.lost, saved.lost_count),
         ("Saved without these parts", saved.partly_saved, saved.partly_count),
     ):
-        facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MAX_VARIABLES]]
+        facts += [Fact(heading, f"{name} ({reason})") for name, reason in entries[:_MAX_VARIABLES]]
         if count > _MAX_VARIABLES:
             facts.append(Fact(heading, f"{count - _MAX_VARIABLES:,} more"))
     if saved.lost:
@@ -181,7 +181,7 @@ def list_offers(
     """List what the operator's settings give a place, and a person's daily limits."""
     limits = [f"{summary.allowed_tokens:,} tokens"] if summary.allowed_tokens is not None else []
     limits += [f"cost {summary.allowed_money}"] if summary.allowed_money is not None else []
-    named = (
+    labels_and_names = (
         (place_words.DAILY_ALLOWANCE_LABEL, limits),
         (place_words.PACKAGES_LABEL, packages),
         (place_words.SKILLS_LABEL, skills),
@@ -191,7 +191,7 @@ def list_offers(
     )
     return [
         Fact(label, quantities.one_line(", ".join(names), _MAX_CHARACTERS))
-        for label, names in named
+        for label, names in labels_and_names
         if names
     ]
 
@@ -208,10 +208,10 @@ def describe_network(reach: code_activity.Reach) -> list[Fact]:
         reason = reach.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", reason), *data]
     facts = [_host_fact(host) for host in reach.hosts]
-    used = f"{quantities.size(reach.used_bytes)} of {quantities.size(reach.max_bytes)}"
+    traffic = f"{quantities.size(reach.used_bytes)} of {quantities.size(reach.max_bytes)}"
     if reach.grants:
         facts.append(Fact("Allowed until Python restarts", ", ".join(reach.grants)))
-    return [*facts, Fact("Exchanged today", used), *data]
+    return [*facts, Fact("Exchanged today", traffic), *data]
 
 
 def _host_fact(host: code_activity.ReachableHost) -> Fact:

@@ -106,8 +106,8 @@ def _listing(ids: Collection[policies.Id], template: str) -> str:
         template.format(id_) if id_.isalnum() else markdown.escape_mrkdwn(id_)
         for id_ in map(str, ids)
     ]
-    more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
-    return ", ".join(mentions[:_MAX_IDS]) + more if ids else "all"
+    suffix = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
+    return ", ".join(mentions[:_MAX_IDS]) + suffix if ids else "all"
 
 
 def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
@@ -137,7 +137,7 @@ def _confirmation(title: str, text: str, confirm_label: str) -> blocks.Block:
 def access_form(choices: Mapping[str, Any]) -> home_and_modal_views.View:
     """Build the settings form; `choices` are those of the workspace, by name."""
     follows_threads = choices.get(permissions.FOLLOWING)
-    following = next(
+    threads_choice = next(
         (word for word, is_on in _YES_NO.items() if is_on is follows_threads), _OPERATORS_CHOICE
     )
     approval = choices.get(permissions.APPROVAL, _OPERATORS_CHOICE)
@@ -172,7 +172,7 @@ def access_form(choices: Mapping[str, Any]) -> home_and_modal_views.View:
             ),
             _input(
                 slack_words.FOLLOWING_LABEL,
-                _select(permissions.FOLLOWING, tuple(_YES_NO), following),
+                _select(permissions.FOLLOWING, tuple(_YES_NO), threads_choice),
             ),
             _input(slack_words.TOKENS_LABEL, tokens),
             _input(slack_words.MONEY_LABEL, money),

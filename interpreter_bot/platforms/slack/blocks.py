@@ -137,8 +137,8 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = markdown.escape_mrkdwn(markdown.plain_line(text, _MAX_NOTE_CHARACTERS))
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
+    mrkdwn = markdown.escape_mrkdwn(markdown.plain_line(text, _MAX_NOTE_CHARACTERS))
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": mrkdwn}]}
 
 
 def picture(file_id: str, name: str, alt: str) -> Block:

@@ -146,10 +146,10 @@ class ButtonActions:
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
         key, request_id = _parse_value(press, run_words.NOTHING_RUNS)
         person = "" if profile.is_admin else place.user
-        stopped = key.workspace, key.channel, request_id
+        target = key.workspace, key.channel, request_id
         if not await self._in_flight.stop(
             lambda entry: (
-                (entry.location.session.workspace, entry.location.channel, entry.id) == stopped
+                (entry.location.session.workspace, entry.location.channel, entry.id) == target
             ),
             person,
         ):

@@ -211,8 +211,8 @@ def session_text(overview: past_turns.SessionOverview) -> str:
     # Slack shows this in the reader's time zone.
     used_at = overview.record.used
     fallback = f"{used_at:%Y-%m-%d %H:%M} UTC"
-    used = f"<!date^{int(used_at.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
-    return f"*{title}*\n{channel_text}, {state}{memory}, last used {used}"
+    used_text = f"<!date^{int(used_at.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
+    return f"*{title}*\n{channel_text}, {state}{memory}, last used {used_text}"
 
 
 def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> list[blocks.Block]:

@@ -129,10 +129,10 @@ class MessageEvents:
 
     async def parse(self, raw: RawMessage) -> _Message | None:
         workspace = raw.workspace
-        parsed = message_parsing.parse_incoming(raw.content, workspace.bot_user, raw.channel)
-        if parsed is None:
+        incoming = message_parsing.parse_incoming(raw.content, workspace.bot_user, raw.channel)
+        if incoming is None:
             return None
-        message = parsed.message
+        message = incoming.message
         if not message.edited_at:
             self._threads.record_message(workspace.team, message)
         session = _session_key(workspace, message, uses_channel_kernel=False)
@@ -145,18 +145,18 @@ class MessageEvents:
             ),
             session=self._known_session(workspace, message),
             person=requests.Person(message.user, ""),
-            text=parsed.text,
+            text=incoming.text,
             sent_at=float(message.ts),
             content={
                 "message": raw.content,
                 "channel": raw.channel,
                 "is_edit": bool(message.edited_at),
             },
-            command=parsed.command,
-            is_addressed=message.is_direct or parsed.is_mention,
-            mentions_bot=parsed.is_mention,
+            command=incoming.command,
+            is_addressed=message.is_direct or incoming.is_mention,
+            mentions_bot=incoming.is_mention,
             is_for_others=message_parsing.mentions_others(message.text, workspace.bot_user),
-            source=_Source(workspace, parsed),
+            source=_Source(workspace, incoming),
         )
 
     def _known_session(
@@ -274,10 +274,10 @@ class MessageEvents:
         is_edit: bool,
     ) -> claims.StartRequest | None:
         source = message.source
-        sent_message, parsed = source.message, source.incoming
-        title = "" if sent_message.thread else title_of(parsed.text)
+        sent_message, incoming = source.message, source.incoming
+        title = "" if sent_message.thread else title_of(incoming.text)
         location = slack_transport.location(source.place, message.session, title=title)
-        if is_edit or code or parsed.is_code or not (parsed.text or sent_message.files):
+        if is_edit or code or incoming.is_code or not (incoming.text or sent_message.files):
             # Nothing is shown yet, as there may be nothing to do, or an answer already.
             request = await self._make_request(message, code)
             location = dataclasses.replace(location, session=request.key)

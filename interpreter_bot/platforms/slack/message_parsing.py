@@ -83,19 +83,19 @@ def parse_incoming(
     event: Mapping[str, Any], bot_user: str, channel: str = ""
 ) -> IncomingMessage | None:
     """Parse a message; None if it is not one of a person's."""
-    parsed = parse_message(event, channel)
-    if parsed is None or parsed.user == bot_user:
+    message = parse_message(event, channel)
+    if message is None or message.user == bot_user:
         return None
-    text = readable_text(parsed.text, bot_user)
-    is_mention = mentions(parsed.text, bot_user)
-    if parsed.files:
-        is_code = not text and len(parsed.files) == 1 and is_snippet(parsed.files[0])
-        return IncomingMessage(parsed, text, is_mention, is_code=is_code)
+    text = readable_text(message.text, bot_user)
+    is_mention = mentions(message.text, bot_user)
+    if message.files:
+        is_code = not text and len(message.files) == 1 and is_snippet(message.files[0])
+        return IncomingMessage(message, text, is_mention, is_code=is_code)
     command = command_table.parse_words(text, "slack")
     if command is not None and command.command.name == "py":
-        code = code_of_mention(parsed.text, bot_user)
-        return IncomingMessage(parsed, text, is_mention, is_code=True, code=code)
-    return IncomingMessage(parsed, text, is_mention, command=command)
+        code = code_of_mention(message.text, bot_user)
+        return IncomingMessage(message, text, is_mention, is_code=True, code=code)
+    return IncomingMessage(message, text, is_mention, command=command)
 
 
 def parse_message(event: Mapping[str, Any], channel: str = "") -> Message | None:
@@ -193,15 +193,15 @@ def _readable_token(token: re.Match[str]) -> str:
 
 def code(text: str) -> str:
     """Return code as it was typed, without Slack's marks and entities."""
-    return code_reading.read_as_code(_decoded(text))
+    return code_reading.read_as_code(_decode(text))
 
 
 def fenced_code(text: str) -> list[str]:
     """Return the Python of the code blocks of a text."""
-    return code_reading.find_python_blocks(_decoded(text))
+    return code_reading.find_python_blocks(_decode(text))
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     return html.unescape(_SLACK_TOKEN.sub(_typed_token, text))
 
 

@@ -248,8 +248,8 @@ async def send_hello(config: settings.Slack, person: str) -> None:
     with _translate_errors(slack_words.MESSAGE_TO_PERSON, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
-            opened = await client.conversations_open(users=person)
-            channel = opened["channel"]["id"]
+            response = await client.conversations_open(users=person)
+            channel = response["channel"]["id"]
             await client.chat_postMessage(
                 channel=channel,
                 text=slack_words.TEST_MESSAGE,

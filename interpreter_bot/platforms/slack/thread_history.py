@@ -190,7 +190,7 @@ class ThreadHistory:
             _log.info("a channel could not be read: %s", error)
             return ()
         oldest = f"{float(message.ts) - _MAX_CONTEXT_AGE_SECONDS:.6f}"
-        earlier = [
+        earlier_messages = [
             _parse_message(content, message.channel, self._bots)
             for content in reversed(answer.get("messages", ()))
             if oldest < str(content.get("ts", "")) < message.ts
@@ -198,9 +198,10 @@ class ThreadHistory:
         ]
         # A message that mentions the bot began a conversation of its own.
         return tuple(
-            parsed
-            for parsed in earlier
-            if parsed and not message_parsing.mentions(parsed.text, workspace.bot_user)
+            earlier_message
+            for earlier_message in earlier_messages
+            if earlier_message
+            and not message_parsing.mentions(earlier_message.text, workspace.bot_user)
         )
 
     def _add_received(

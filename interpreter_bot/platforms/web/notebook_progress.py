@@ -34,11 +34,15 @@ async def load(
     service: session_service.SessionService, key: values.SessionKey
 ) -> NotebookProgress | None:
     """Return the progress of a session's notebook; None if none is under way."""
-    stored = (await service.queries.choices(_scope(key))).get(_CHOICE_NAME)
-    if stored is None:
+    stored_values = (await service.queries.choices(_scope(key))).get(_CHOICE_NAME)
+    if stored_values is None:
         return None
     return NotebookProgress(
-        stored["thread"], stored["name"], stored["sha256"], stored["begun"], stored["count"]
+        stored_values["thread"],
+        stored_values["name"],
+        stored_values["sha256"],
+        stored_values["begun"],
+        stored_values["count"],
     )
 
 
@@ -48,14 +52,14 @@ async def save(
     progress: NotebookProgress | None,
 ) -> None:
     """Store the progress of a session's notebook; None when no cells are left."""
-    stored = progress and {
+    stored_values = progress and {
         "thread": progress.thread,
         "name": progress.name,
         "sha256": progress.sha256,
         "begun": progress.begun_count,
         "count": progress.cell_count,
     }
-    await service.choose(_scope(key), _CHOICE_NAME, stored)
+    await service.choose(_scope(key), _CHOICE_NAME, stored_values)
 
 
 def _scope(key: values.SessionKey) -> values.Scope:

@@ -26,7 +26,7 @@ def describe_past_turn(turn: past_turns.PastTurn) -> dict[str, Any]:
         turn.record.request,
         turn.record.attachments,
         is_code=turn.is_code,
-        started=turn.record.started.timestamp(),
+        started_at=turn.record.started.timestamp(),
     )
     return heading | {
         "id": f"past-{turn.record.id}",
@@ -38,12 +38,12 @@ def describe_past_turn(turn: past_turns.PastTurn) -> dict[str, Any]:
 
 
 def make_heading(
-    request: str, files: Iterable[str], *, is_code: bool, started: float
+    request: str, files: Iterable[str], *, is_code: bool, started_at: float
 ) -> dict[str, Any]:
     """Return the heading of a turn; `started` is in seconds since the epoch."""
     # A schedule runs in place of code, but its text is a command.
     is_code = is_code and schedule_texts.parse_command(request) is None
-    return {"request": request, "files": list(files), "is_code": is_code, "started": started}
+    return {"request": request, "files": list(files), "is_code": is_code, "started": started_at}
 
 
 def describe_problem(error: errors.BotError) -> dict[str, Any]:

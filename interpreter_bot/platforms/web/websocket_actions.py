@@ -160,7 +160,7 @@ class TabConnections:
             # Checked now, as other messages of the tab may be handled at the next await.
             is_first = not self._hub.list_turns(key.thread) and await self._has_no_turns(key)
             heading = tab_contents.make_heading(
-                text, request.files, is_code=is_code, started=time.time()
+                text, request.files, is_code=is_code, started_at=time.time()
             )
             turn = self._hub.begin_turn(key.thread, request.id, heading)
             title = tab_contents.make_title(text or ", ".join(request.files)) if is_first else ""
@@ -265,7 +265,7 @@ class TabConnections:
     async def run_request(self, request: requests.Request) -> None:
         """Run and show a request that does not come from a tab, such as a schedule's."""
         heading = tab_contents.make_heading(
-            request.text, request.files, is_code=request.is_code, started=time.time()
+            request.text, request.files, is_code=request.is_code, started_at=time.time()
         )
         thread = request.key.thread
 
@@ -421,11 +421,11 @@ def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
 
 def _join_cells(cells: Iterable[str]) -> Iterator[str]:
     """Join cells into texts that each fit one message."""
-    joined = ""
+    text = ""
     for cell in cells:
-        if joined and len(joined) + len(cell) + 2 > validation.MAX_TEXT_CHARACTERS:
-            yield joined
-            joined = ""
-        joined = f"{joined}\n\n{cell}" if joined else cell
-    if joined:
-        yield joined
+        if text and len(text) + len(cell) + 2 > validation.MAX_TEXT_CHARACTERS:
+            yield text
+            text = ""
+        text = f"{text}\n\n{cell}" if text else cell
+    if text:
+        yield text

@@ -237,7 +237,7 @@ async def test_all_requests_count_and_too_many_are_refused(sqlite_file):
         connections=(settings.Connection(name="sales", kind="sqlite", address=str(sqlite_file)),),
     )
     ask = "POST /connections/{} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}"
-    async with connection_service.opened(config, {}, max_hourly_calls=3) as service:
+    async with connection_service.open_service(config, {}, max_hourly_calls=3) as service:
         kind = functools.partial(services_door.ServicesDoor, services=[service])
         async with test_proxies.door(kind=kind) as door:
             paths = ("", "sales/tables", "sales/tables", "", "sales/query")

@@ -75,7 +75,7 @@ async def _place(opening):
             ),
         )
         resolve = external_servers.make_resolver(["127.0.0.1"])
-        opening_broker = broker.opened(config, {"KEY": SECRET}, resolve=resolve)
+        opening_broker = broker.open_broker(config, {"KEY": SECRET}, resolve=resolve)
         keeper = await stack.enter_async_context(opening_broker)
         host = await stack.enter_async_context(opening(config, keeper))
         yield Place(host, server, keeper)

@@ -46,7 +46,7 @@ class Place:
     @contextlib.asynccontextmanager
     async def bot(self):
         resolve = external_servers.make_resolver(["127.0.0.1"])
-        opening = broker.opened(self.config, {"KEY": "secret"}, seed=b"seed", resolve=resolve)
+        opening = broker.open_broker(self.config, {"KEY": "secret"}, seed=b"seed", resolve=resolve)
         async with (
             opening as keeper,
             remote_host.RemoteHost.open(self.path, doorkeeper=keeper, is_bot=True) as host,

@@ -85,7 +85,7 @@ async def test_executions_of_a_host_that_has_just_ended_are_found(tmp_path):
             finding = asyncio.create_task(begun.find("one"))
             await asyncio.wait({finding}, timeout=0.2)
             assert not finding.done()
-        assert (await finding).last == 2
+        assert (await finding).last_number == 2
         assert (await begun.find("one")).ended_at is not None
 
 

@@ -299,7 +299,7 @@ async def test_doors_are_opened_again_before_the_setup_of_a_busy_kernel(host):
 async def test_a_failed_setup_of_doors_is_repeated_at_the_next_execution(host):
     host.faults = [errors.KernelError()]
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
-    async with broker.opened(config, {}) as keeper:
+    async with broker.open_broker(config, {}) as keeper:
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
         for _ in range(3):
             await doors.open("web:s", "k")
@@ -311,7 +311,7 @@ async def test_a_failed_setup_of_doors_is_repeated_at_the_next_execution(host):
 async def test_doors_that_are_closed_before_they_are_served_are_released(host):
     task, doors = await _carrying(host)
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
-    async with broker.opened(config, {}) as keeper:
+    async with broker.open_broker(config, {}) as keeper:
         await keeper.open("web:s", "k", lambda: asyncio.sleep(0, doors))
     async with asyncio.timeout(5):
         assert await task is False
@@ -321,7 +321,7 @@ async def test_approvals_of_a_kernel_outlive_its_link(host):
     config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
     contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
     host.answer = "session"
-    async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
+    async with broker.open_broker(config, {}) as keeper, asyncio.timeout(5):
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         for _ in range(2):
             await doors.open("web:s", "k")
@@ -343,7 +343,7 @@ async def test_approvals_of_a_kernel_outlive_the_bot(host):
     async def find_grants(key, kernel_id):
         return {"GET a.example:443"} if (key, kernel_id) == ("web:s", "k") else ()
 
-    async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
+    async with broker.open_broker(config, {}) as keeper, asyncio.timeout(5):
         keeper.find_grants = find_grants
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         await doors.open("web:s", "k")

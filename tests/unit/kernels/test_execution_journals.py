@@ -417,7 +417,7 @@ async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
-        assert journals.find("left").last == 1
+        assert journals.find("left").last_number == 1
 
 
 @pytest.fixture
