@@ -28,20 +28,20 @@ _COLUMN = 0 if os.uname().machine == "x86_64" else 1
 
 
 def run(*command, is_plain=False):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.in_container", *["--plain"] * is_plain, *command],
         cwd=unprivileged.ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert not done.stderr, done.stderr
-    return done
+    assert not result.stderr, result.stderr
+    return result
 
 
 def python(code, *arguments, is_plain=False):
-    done = run(sys.executable, "-c", code, *arguments, is_plain=is_plain)
-    return done.stdout.strip()
+    result = run(sys.executable, "-c", code, *arguments, is_plain=is_plain)
+    return result.stdout.strip()
 
 
 def answers(calls, *, is_plain=False):
@@ -55,13 +55,13 @@ def test_every_call_of_the_table_is_refused(is_plain):
         for name, numbers in in_container.REFUSED_CALLS.items()
         if numbers[_COLUMN] is not None
     }
-    got = answers(calls, is_plain=is_plain)
-    assert got == dict.fromkeys(calls, errno.EPERM)
+    errors = answers(calls, is_plain=is_plain)
+    assert errors == dict.fromkeys(calls, errno.EPERM)
 
 
 def test_namespaces_and_families_are_refused_and_new_calls_are_absent():
     clone, socket, personality = ((56, 220), (41, 198), (135, 92))
-    got = answers(
+    errors = answers(
         {
             "user namespace": [clone[_COLUMN], 0x10000000 | 17, 0, 0, 0, 0],
             "mount namespace": [clone[_COLUMN], 0x00020000 | 17, 0, 0, 0, 0],
@@ -82,7 +82,7 @@ def test_namespaces_and_families_are_refused_and_new_calls_are_absent():
         "AF_VSOCK",
         "no address randomization",
     )
-    assert got == {
+    assert errors == {
         **dict.fromkeys(refused, errno.EPERM),
         "clone3": errno.ENOSYS,
         "open_tree_attr": errno.ENOSYS,
@@ -100,8 +100,8 @@ _STATUS = "import os; print(os.getpid(), os.geteuid(), open('/proc/self/status')
     [(False, "0", "00000000a80425fb", "0"), (True, str(unprivileged.USER), "0" * 16, "1")],
 )
 def test_rights(is_plain, user, capabilities, gains_none):
-    first, *lines = python(_STATUS, is_plain=is_plain).splitlines()
-    assert first.split()[:2] == ["1", user]
+    first_line, *lines = python(_STATUS, is_plain=is_plain).splitlines()
+    assert first_line.split()[:2] == ["1", user]
     status = dict(line.split(":\t", 1) for line in lines)
     assert {status[name] for name in ("CapPrm", "CapEff", "CapBnd")} == {capabilities}
     assert (status["CapInh"], status["CapAmb"]) == ("0" * 16, "0" * 16)

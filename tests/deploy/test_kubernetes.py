@@ -19,36 +19,37 @@ PLACE = systems.REPOSITORY / "deploy/kubernetes"
 RELEASE = "1.36"
 
 
-def rendered(place):
+def render(place):
     systems.require_programs("kubectl")
-    done = subprocess.run(
+    result = subprocess.run(
         ["kubectl", "kustomize", place], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     return {
-        f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(done.stdout)
+        f"{manifest['kind']}/{manifest['metadata']['name']}": manifest
+        for manifest in yaml.safe_load_all(result.stdout)
     }
 
 
 @pytest.fixture(scope="module")
 def manifests():
-    return rendered(PLACE)
+    return render(PLACE)
 
 
 @pytest.fixture(scope="module")
 def on_ray():
     systems.require_programs("kubectl")
-    asked = ["kubectl", "version", "--client", "-o", "json"]
-    known = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)
+    command = ["kubectl", "version", "--client", "-o", "json"]
+    version = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     # Debian's own is of 1.20, and knows neither components of today nor replacements.
-    if "kustomizeVersion" not in known:
+    if "kustomizeVersion" not in version:
         pytest.skip("kubectl is older than 1.24")
-    return rendered(PLACE.parent / "kuberay")
+    return render(PLACE.parent / "kuberay")
 
 
 @pytest.fixture(scope="module")
 def plain():
-    return rendered(PLACE / "plain")
+    return render(PLACE / "plain")
 
 
 class Idle:
@@ -62,21 +63,21 @@ class Idle:
 
 def pods(manifests):
     return {
-        name: one["spec"]["template"]["spec"]
-        for name, one in manifests.items()
-        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet")
+        name: manifest["spec"]["template"]["spec"]
+        for name, manifest in manifests.items()
+        if manifest["kind"] in ("StatefulSet", "Deployment", "DaemonSet")
     }
 
 
 def variables(container, manifests):
-    given = {one["name"]: one["value"] for one in container.get("env", ())}
+    values = {variable["name"]: variable["value"] for variable in container.get("env", ())}
     for source in container.get("envFrom", ()):
         if "configMapRef" in source:
-            given |= manifests[f"ConfigMap/{source['configMapRef']['name']}"]["data"]
-    return given
+            values |= manifests[f"ConfigMap/{source['configMapRef']['name']}"]["data"]
+    return values
 
 
-def config(pod, manifests, monkeypatch):
+def load_settings(pod, manifests, monkeypatch):
     for name, value in variables(pod["containers"][0], manifests).items():
         monkeypatch.setenv(name, value)
     return settings.Settings()
@@ -95,16 +96,16 @@ def test_each_is_what_the_schemas_say(manifests):
 RESTRICTED = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
 
 
-def violations(pod):
+def list_violations(pod):
     """Name what the pod security standard "restricted" (1.36) forbids in a pod."""
     common = pod.get("securityContext", {})
-    found = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
+    violated = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
     kinds = {kind for volume in pod.get("volumes", ()) for kind in volume if kind != "name"}
-    found += sorted(kinds - RESTRICTED) + ["sysctls"] * bool(common.get("sysctls"))
+    violated += sorted(kinds - RESTRICTED) + ["sysctls"] * bool(common.get("sysctls"))
     for container in [*pod.get("initContainers", ()), *pod["containers"]]:
         rights = common | container.get("securityContext", {})
         capabilities = rights.get("capabilities", {})
-        allowed = {
+        rules = {
             "runAsNonRoot": rights.get("runAsNonRoot") is True and rights.get("runAsUser") != 0,
             "privileged": not rights.get("privileged"),
             "allowPrivilegeEscalation": rights.get("allowPrivilegeEscalation") is False,
@@ -117,8 +118,8 @@ def violations(pod):
             "seLinuxOptions": "seLinuxOptions" not in rights,
             "hostPort": not any("hostPort" in port for port in container.get("ports", ())),
         }
-        found += [name for name, is_allowed in allowed.items() if not is_allowed]
-    return found
+        violated += [name for name, is_allowed in rules.items() if not is_allowed]
+    return violated
 
 
 @pytest.mark.parametrize("name", ["manifests", "plain"])
@@ -137,11 +138,14 @@ def test_pods_may_run_in_their_namespace(name, request):
         if standards[manifests[key]["metadata"]["namespace"]] == "restricted"
     ]
     assert restricted == ["Deployment/bot"]
-    assert violations(pods(manifests)["Deployment/bot"]) == []
+    assert list_violations(pods(manifests)["Deployment/bot"]) == []
 
 
 def test_what_walls_of_hosts_need_is_not_allowed_everywhere(manifests):
-    assert set(violations(pods(manifests)["StatefulSet/host"])) == {"procMount", "appArmorProfile"}
+    assert set(list_violations(pods(manifests)["StatefulSet/host"])) == {
+        "procMount",
+        "appArmorProfile",
+    }
 
 
 def test_the_plain_pod_is_bot_and_host_with_the_runtimes_own_profile(plain, monkeypatch):
@@ -153,13 +157,13 @@ def test_the_plain_pod_is_bot_and_host_with_the_runtimes_own_profile(plain, monk
     assert "hostUsers" not in pod
     # What a new pod begins with is what the old one had, which is gone by then.
     assert plain["Deployment/bot"]["spec"]["strategy"] == {"type": "Recreate"}
-    found = config(pod, plain, monkeypatch)
-    assert found.host.fleet == ()
+    bot_settings = load_settings(pod, plain, monkeypatch)
+    assert bot_settings.host.fleet == ()
     (container,) = pod["containers"]
-    assert [port["containerPort"] for port in container["ports"]] == [found.web.port]
+    assert [port["containerPort"] for port in container["ports"]] == [bot_settings.web.port]
     # The group's directory of the volume is the cluster's, so the bot makes one of its own in it.
-    places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert found.paths.data.parent == pathlib.Path(places["data"])
+    mount_paths = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert bot_settings.paths.data.parent == pathlib.Path(mount_paths["data"])
     assert plain["Service/page"]["spec"]["selector"] == {"app": "bot"}
 
 
@@ -174,11 +178,13 @@ def test_hosts_have_what_walls_need_and_nothing_more(manifests):
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
-    installed = next(one for name, one in manifests.items() if "seccomp-profile" in name)
+    installed = next(manifest for name, manifest in manifests.items() if "seccomp-profile" in name)
     profile = json.loads(installed["data"]["interpreter-bot.json"])
     refused = {name for rule in profile["syscalls"] for name in rule["names"] if "args" not in rule}
-    needed = re.search(r'"names": (\[[^]]*\])', (PLACE.parent / "docker/README.md").read_text())[1]
-    assert not refused & set(json.loads(needed))
+    needed_calls = re.search(
+        r'"names": (\[[^]]*\])', (PLACE.parent / "docker/README.md").read_text()
+    )[1]
+    assert not refused & set(json.loads(needed_calls))
 
 
 def test_no_pod_is_given_the_cluster_or_more_rights_than_it_starts_with(manifests):
@@ -191,21 +197,21 @@ def test_no_pod_is_given_the_cluster_or_more_rights_than_it_starts_with(manifest
 
 
 def test_bots_and_hosts_can_read_their_settings_and_find_each_other(manifests, monkeypatch):
-    found = pods(manifests)
-    host = config(found["StatefulSet/host"], manifests, monkeypatch).host
-    (container,) = found["StatefulSet/host"]["containers"]
-    ports = {one["name"]: str(one["containerPort"]) for one in container["ports"]}
+    pods_by_name = pods(manifests)
+    host = load_settings(pods_by_name["StatefulSet/host"], manifests, monkeypatch).host
+    (container,) = pods_by_name["StatefulSet/host"]["containers"]
+    ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
     assert (host.listen, host.metrics) == (
         f"0.0.0.0:{ports['tls']}",
         f"0.0.0.0:{ports['metrics']}",
     )
-    bot = config(found["Deployment/bot"], manifests, monkeypatch)
+    bot = load_settings(pods_by_name["Deployment/bot"], manifests, monkeypatch)
     service = manifests["Service/hosts"]
-    place = f"{service['metadata']['name']}.{service['metadata']['namespace']}"
-    assert bot.host.fleet == (f"dns:{place}.svc.cluster.local:{ports['tls']}",)
+    hosts_name = f"{service['metadata']['name']}.{service['metadata']['namespace']}"
+    assert bot.host.fleet == (f"dns:{hosts_name}.svc.cluster.local:{ports['tls']}",)
     # A pod needs longer than that to come back with its volume: what it had would be given up.
     assert bot.host.lost_seconds >= 600
-    page = found["Deployment/bot"]["containers"][0]["ports"][0]["containerPort"]
+    page = pods_by_name["Deployment/bot"]["containers"][0]["ports"][0]["containerPort"]
     assert bot.web.port == page
 
 
@@ -245,10 +251,10 @@ def test_nodes_of_ray_have_the_pods_of_hosts(manifests, on_ray, monkeypatch):
         if name != "RayCluster/hosts":
             schemas.validate(manifest, RELEASE, strict=True)
     # The operator starts Ray in the first; what walls need has the host alone.
-    of_ray, host = workers["template"]["spec"]["containers"]
+    ray_container, host = workers["template"]["spec"]["containers"]
     assert host.pop("envFrom") == [{"secretRef": {"name": "host-store"}}]
     assert [host] == pods(manifests)["StatefulSet/host"]["containers"]
-    assert of_ray["securityContext"] == {
+    assert ray_container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
@@ -256,9 +262,9 @@ def test_nodes_of_ray_have_the_pods_of_hosts(manifests, on_ray, monkeypatch):
         "interpreter_bot_host": 1
     }
     # They meet at one socket, and a second host could not listen.
-    its_own = config({"containers": [of_ray]}, on_ray, monkeypatch)
-    assert its_own.host.tls is None
-    theirs = config({"containers": [host]}, on_ray, monkeypatch)
-    assert its_own.paths.host_sockets == theirs.paths.host_sockets
-    assert its_own.host.listen == theirs.host.listen
+    ray_settings = load_settings({"containers": [ray_container]}, on_ray, monkeypatch)
+    assert ray_settings.host.tls is None
+    host_settings = load_settings({"containers": [host]}, on_ray, monkeypatch)
+    assert ray_settings.paths.host_sockets == host_settings.paths.host_sockets
+    assert ray_settings.host.listen == host_settings.host.listen
     assert workers["template"]["metadata"]["labels"] == on_ray["Service/hosts"]["spec"]["selector"]

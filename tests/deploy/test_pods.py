@@ -54,19 +54,18 @@ else:
 def pods(system, short_path, tmp_path):
     """A script that runs both, in the words of a shell."""
     systems.require_programs("podman", "crun", "kubectl")
-    rendered = subprocess.run(["kubectl", "kustomize", PLACE], stdout=subprocess.PIPE, check=True)
+    result = subprocess.run(["kubectl", "kustomize", PLACE], stdout=subprocess.PIPE, check=True)
     manifests = {
-        f"{one['kind']}/{one['metadata']['name']}": one
-        for one in yaml.safe_load_all(rendered.stdout)
+        f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(result.stdout)
     }
     profile = short_path / "seccomp.json"
     profile.write_text((PLACE / "seccomp.json").read_text())
     authority = certificate_authorities.CertificateAuthority(tmp_path / "ca")
-    places = ["--root", short_path / "store", "--runroot", short_path / "run"]
-    engine = ["podman", *places, "--storage-driver", "vfs", "--runtime", "crun"]
+    storage_options = ["--root", short_path / "store", "--runroot", short_path / "run"]
+    engine = ["podman", *storage_options, "--storage-driver", "vfs", "--runtime", "crun"]
     engine += ["--cgroup-manager", "cgroupfs"]
 
-    def started(name, manifest, certificate, network):
+    def start_pod(name, manifest, certificate, network):
         """Return the commands that start a pod's containers, those that come first before."""
         spec = manifests[manifest]["spec"]["template"]["spec"]
         for volume in {one["name"] for one in spec["containers"][0]["volumeMounts"]}:
@@ -76,9 +75,9 @@ def pods(system, short_path, tmp_path):
         (short_path / name / "token/web-token").write_text("t" * 32)
         steps = []
         for container in [*spec.get("initContainers", ()), *spec["containers"]]:
-            given = {one["name"]: one["value"] for one in container.get("env", ())}
+            variables = {one["name"]: one["value"] for one in container.get("env", ())}
             if "envFrom" in container:
-                given |= manifests["ConfigMap/bot"]["data"]
+                variables |= manifests["ConfigMap/bot"]["data"]
             command = [*engine, "run", "--init", *network]
             is_last = container is spec["containers"][0]
             command += ["--detach", "--name", name] if is_last else ["--rm"]
@@ -89,7 +88,7 @@ def pods(system, short_path, tmp_path):
                 command += ["--security-opt", "unmask=ALL"]
             for mount in container["volumeMounts"]:
                 command += [f"--volume={short_path / name / mount['name']}:{mount['mountPath']}"]
-            command += [f"--env={key}={value}" for key, value in given.items()]
+            command += [f"--env={key}={value}" for key, value in variables.items()]
             program = container.get("command", [f"/{systems.HOME}/.venv/bin/interpreter-bot"])
             steps.append(
                 [*command, "--rootfs", f"{system}:O", *program, *container.get("args", ())]
@@ -102,10 +101,10 @@ def pods(system, short_path, tmp_path):
     bot = authority.issue(["bot"], is_bot=True, days=1)
     within = [*engine, "exec"]
     steps = [
-        *started("host", "StatefulSet/host", host, alone),
+        *start_pod("host", "StatefulSet/host", host, alone),
         [*within, "host", PYTHON, "-c", ASK, "http://127.0.0.1:9464/readyz"],
         [*within, "host", f"/{systems.HOME}/.venv/bin/interpreter-bot", "doctor"],
-        *started("bot", "Deployment/bot", bot, ["--network", "container:host"]),
+        *start_pod("bot", "Deployment/bot", bot, ["--network", "container:host"]),
         [*within, "bot", PYTHON, "-c", ASK, "http://127.0.0.1:8765/"],
         [*within, "bot", PYTHON, "-c", ANSWER],
         ["cat", short_path / "bot.log"],
@@ -140,12 +139,12 @@ def test_a_bot_has_code_run_by_a_host_over_tls_and_the_host_drains(pods, short_p
     names = short_path / "hosts"
     names.write_text(f"127.0.0.1 localhost {NAME}\n")
     configuration.write_text(f'{test_containers.LIMITS}base_hosts_file="{names}"\n')
-    done = systems.run_in_namespaces("sh", "-c", pods, CONTAINERS_CONF=str(configuration))
-    told = done.stdout
-    assert "failed:" not in told, told
-    assert "level: standard" in told
-    assert "readyz 200 ready" in told
+    result = systems.run_in_namespaces("sh", "-c", pods, CONTAINERS_CONF=str(configuration))
+    output = result.stdout
+    assert "failed:" not in output, output
+    assert "level: standard" in output
+    assert "readyz 200 ready" in output
     # The page wants its token.
-    assert "8765/ 401" in told
-    assert "answer: 2" in told
-    assert "ended: 0" in told
+    assert "8765/ 401" in output
+    assert "answer: 2" in output
+    assert "ended: 0" in output

@@ -54,39 +54,39 @@ def test_systemd_can_read_the_unit_and_calls_it_well_confined(given, tmp_path):
     # Programs that are there: others would be complained about.
     text = given.read_text().replace("/opt/interpreter-bot/.venv/bin/interpreter-bot", "/bin/true")
     unit.write_text(text)
-    for words in (("verify",), ("security", "--offline=yes", "--threshold=60")):
-        command = ["systemd-analyze", *words, str(unit)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert given.name not in done.stderr
+    for arguments in (("verify",), ("security", "--offline=yes", "--threshold=60")):
+        command = ["systemd-analyze", *arguments, str(unit)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert given.name not in result.stderr
 
 
 @pytest.mark.deploy
 @pytest.mark.timeout(900)
 def test_the_unit_starts_logs_and_stops_under_systemd(system):
     systems.require_programs("systemd-nspawn")
-    told = _booted(system)
-    lines = told.splitlines()
+    report = _boot(system)
+    lines = report.splitlines()
     facts = dict(line.split(": ", 1) for line in lines if ": " in line)
-    assert (facts["state"], facts["result"]) == ("running", "success"), told
+    assert (facts["state"], facts["result"]) == ("running", "success"), report
     assert facts["words"] == "/dev/null"
     assert facts["log"].startswith("socket:"), "the journal's"
-    assert "level: standard" in lines, told
+    assert "level: standard" in lines, report
     # The page's address, with its token, is nothing for a journal.
-    assert told.count(facts["token"]) == 1
+    assert report.count(facts["token"]) == 1
     # CAP_DAC_OVERRIDE, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN.
-    assert facts["as it is"].split() == ["CapBnd:", "00000000002000c2", "NoNewPrivs:", "0"], told
+    assert facts["as it is"].split() == ["CapBnd:", "00000000002000c2", "NoNewPrivs:", "0"], report
     assert facts["LockPersonality=yes"].endswith("NoNewPrivs: 1 "), "what makes it be left out"
 
 
-def _booted(system: pathlib.Path) -> str:
+def _boot(system: pathlib.Path) -> str:
     units = system / "etc/systemd/system"
     (units / UNIT.name).write_text(UNIT.read_text())
     (units / "probe.service").write_text(ONCE)
     (system / "ids.conf").write_text(IDS.read_text())
-    wanted = units / "multi-user.target.wants"
-    wanted.mkdir(exist_ok=True)
-    (wanted / "probe.service").symlink_to("../probe.service")
+    wants = units / "multi-user.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / "probe.service").symlink_to("../probe.service")
     (system / "probe").write_text(PROBE)
     (system / "probe").chmod(0o755)
     home = ["--system", "--home-dir", "/var/lib/interpreter-bot", "--shell", "/usr/sbin/nologin"]
@@ -96,9 +96,9 @@ def _booted(system: pathlib.Path) -> str:
     # No model: what is not there would be downloaded.
     settings.write_text("INTERPRETER_BOT_LOCAL__ENABLED=false\n")
     options = "--register=no --keep-unit --private-network --resolv-conf=off --console=pipe --boot"
-    done = systems.run_in_namespaces(
+    result = systems.run_in_namespaces(
         *("systemd-nspawn", "-D", str(system), *options.split()),
         SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="1",
     )
-    assert (system / "told").exists(), done.stdout
+    assert (system / "told").exists(), result.stdout
     return (system / "told").read_text()
