@@ -1,10 +1,11 @@
-"""Conversations as `app` puts them together: real kernels and store, a scripted model."""
+"""A bot's sessions as `app` wires them, with real kernels and store, and a scripted model."""
 
 import asyncio
 import contextlib
 import gc
 import itertools
 import sqlite3
+import types
 
 import pytest
 
@@ -20,36 +21,36 @@ KEY = values.SessionKey("web", thread="t")
 ANNA = requests.Person("u1")
 
 
-def asked(text, **fields):
+def make_request(text, **fields):
     return requests.Request(**{"key": KEY, "person": ANNA, "text": text, **fields})
 
 
-def code(text, **fields):
-    return asked(text, is_code=True, **fields)
+def make_code_request(text, **fields):
+    return make_request(text, is_code=True, **fields)
 
 
 def attachment(name, *chunks, size_bytes=None, error=None):
-    async def opened():
+    async def read_chunks():
         for chunk in chunks:
             yield chunk
         if error is not None:
             raise error
 
-    return requests.Attachment(name, opened, size_bytes)
+    return requests.Attachment(name, read_chunks, size_bytes)
 
 
-class House:
-    """Conversations, and the server they ask."""
+class Bot:
+    """The sessions of a bot, and the server of its scripted model."""
 
     def __init__(self, service, server):
         self.service = service
         self.server = server
 
     async def ask(self, text, reply=None, **fields):
-        return await self.handle(asked(text, **fields), reply)
+        return await self.handle(make_request(text, **fields), reply)
 
     async def run(self, text, reply=None, **fields):
-        return await self.handle(code(text, **fields), reply)
+        return await self.handle(make_code_request(text, **fields), reply)
 
     async def handle(self, request, reply=None):
         reply = reply or replies.Reply()
@@ -60,46 +61,50 @@ class House:
 
 
 @pytest.fixture
-def opened(tmp_path, short_path):
-    """Open a house whose kernels import nothing, which is quick; again on the same data."""
+def open_bot(tmp_path, short_path):
+    """Open a bot on the test's data; its kernels preload nothing, so they start fast."""
 
     @contextlib.asynccontextmanager
-    async def open_house(*script, model=None, no_model=False, serving=None, keys=None, **groups):
+    async def open_on_test_data(
+        *script, model=None, has_model=True, server_options=None, keys=None, **groups
+    ):
         await conversations.prepare_database(tmp_path / "data")
-        async with openai_server.Server(script, **(serving or {})) as server:
-            listed = settings.Model(
+        async with openai_server.Server(script, **(server_options or {})) as server:
+            model_settings = settings.Model(
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
             )
-            bot = settings.Settings(
-                models=() if no_model else (listed,),
+            config = settings.Settings(
+                models=(model_settings,) if has_model else (),
                 **{
                     "kernels": settings.Kernels(preload=(), spares=0),
                     "paths": settings.Paths(data=tmp_path / "data", runtime=short_path),
                     **groups,
                 },
             )
-            known = {"OPENAI_API_KEY": server.api_key} | (keys or {})
-            async with bot_startup.open_service(bot, {} if no_model else known) as service:
-                yield House(service, server)
-        # A bot's memory is bounded, and this process is one bot after another.
+            environment = {"OPENAI_API_KEY": server.api_key} | (keys or {})
+            async with bot_startup.open_service(
+                config, environment if has_model else {}
+            ) as service:
+                yield Bot(service, server)
+        # Memory of a bot is limited, and this process runs many bots, one after another.
         gc.collect()
 
-    return open_house
+    return open_on_test_data
 
 
 @pytest.fixture
-def locked(tmp_path, monkeypatch):
-    """Lock the database against writers, as somebody's shell or backup would; until `unlock`."""
+def lock_database(tmp_path, monkeypatch):
+    """Lock the database against writers until `unlock`, as a shell or a backup would."""
     monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
-    service = []
+    connections = []
 
     def lock(*, timeout=5.0):
         (file,) = (tmp_path / "data").glob("*.db")
-        service.append(sqlite3.connect(file, isolation_level=None, timeout=timeout))
-        service[-1].execute("BEGIN IMMEDIATE")
+        connections.append(sqlite3.connect(file, isolation_level=None, timeout=timeout))
+        connections[-1].execute("BEGIN IMMEDIATE")
 
     async def lock_when_free():
-        # Whoever writes just now ends only if the event loop goes on.
+        # A running write ends only if the event loop goes on.
         async with asyncio.timeout(10):
             while True:
                 try:
@@ -109,38 +114,42 @@ def locked(tmp_path, monkeypatch):
                     await asyncio.sleep(0.01)
 
     lock.when_free = lock_when_free
-    lock.unlock = lambda: service.pop().close()
+    lock.unlock = lambda: connections.pop().close()
     yield lock
-    while service:
+    while connections:
         lock.unlock()
 
 
 @pytest.fixture
-async def outliving(short_path, monkeypatch):
-    """Let all houses of a test use one host, which they do not end; gives a way to another one.
+async def shared_host(short_path, monkeypatch):
+    """Let all bots of a test share a host that outlives them; yield a handle to replace it.
 
-    That the host is in the same process is nothing that it, or the houses, could notice.
+    The host runs in this process, but is reached through its socket like any other.
     """
     numbers = itertools.count()
     async with contextlib.AsyncExitStack() as stack:
 
-        async def another(**groups):
+        async def replace(**groups):
             await stack.aclose()
-            # Of the former nothing is left, not even what its code showed.
-            place = short_path / f"host{next(numbers)}"
-            place.mkdir()
+            # The new host knows nothing of the former one, not even the output of its code.
+            directory = short_path / f"host{next(numbers)}"
+            directory.mkdir()
             config = settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0),
-                paths=settings.Paths(data=place / "data", runtime=place / "r"),
+                paths=settings.Paths(data=directory / "data", runtime=directory / "r"),
                 **groups,
             )
             host = await stack.enter_async_context(local_startup.open_host(config))
-            begun = await stack.enter_async_context(executions.Executions.open(place / "journals"))
-            path = place / "host.sock"
-            await stack.enter_async_context(host_server.HostServer.open(host, begun, path))
+            host_executions = await stack.enter_async_context(
+                executions.Executions.open(directory / "journals")
+            )
+            path = directory / "host.sock"
+            await stack.enter_async_context(
+                host_server.HostServer.open(host, host_executions, path)
+            )
             monkeypatch.setattr(
                 execution_startup, "open_hosts", lambda *_, **__: remote_host.RemoteHost.open(path)
             )
 
-        await another()
-        yield another
+        await replace()
+        yield types.SimpleNamespace(replace=replace)

@@ -19,9 +19,9 @@ def asks(question="Which region?", choices=CHOICES):
     return openai_server.call("ask_person", {"question": question, "choices": choices})
 
 
-def results(house):
+def results(bot):
     """What the model was told of its calls, in its last request."""
-    messages = house.server.requests[-1].messages
+    messages = bot.server.requests[-1].messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
@@ -29,12 +29,12 @@ def results(house):
     ("written", "answer"),
     [("South", "South"), ("south ", "South"), ("2", "South"), ("2.", "South"), ("Both!", "Both!")],
 )
-async def test_the_model_gets_the_choice_or_the_words(opened, written, answer):
+async def test_the_model_gets_the_choice_or_the_words(open_bot, written, answer):
     reply = replies.Reply(answers=[written])
-    async with opened(asks(), openai_server.text("Fine.")) as house:
-        await house.ask("Plot it", reply)
-        assert results(house) == [f"[The person answered:] {answer}"]
-        (turn,) = await house.service.queries.history(KEY)
+    async with open_bot(asks(), openai_server.text("Fine.")) as bot:
+        await bot.ask("Plot it", reply)
+        assert results(bot) == [f"[The person answered:] {answer}"]
+        (turn,) = await bot.service.queries.history(KEY)
     (question,) = reply.contents("ask")
     assert (question.prompt, question.choices) == ("Which region?", ("North", "South"))
     closed = [event for event in turn.events if isinstance(event, events.QuestionClosed)]
@@ -42,12 +42,12 @@ async def test_the_model_gets_the_choice_or_the_words(opened, written, answer):
     assert reply.end.text == "Fine."
 
 
-async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(opened):
+async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(open_bot):
     script = [asks(), asks(" which  REGION "), *(asks(f"{n}?") for n in range(4))]
     reply = replies.Reply(answers=["North", "a", "b", "c", "d"])
-    async with opened(*script, openai_server.text("Fine.")) as house:
-        await house.ask("Plot it", reply)
-        answers = results(house)
+    async with open_bot(*script, openai_server.text("Fine.")) as bot:
+        await bot.ask("Plot it", reply)
+        answers = results(bot)
     assert [question.prompt for question in reply.contents("ask")] == ["Which region?", "0?", "1?"]
     assert answers[1] == "[You asked this before.] [The person answered:] North"
     assert answers[2:4] == ["[The person answered:] a", "[The person answered:] b"]
@@ -62,56 +62,56 @@ async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(opened):
         ({"name": "x-1.5b", "protocol": "chat"}, True),
     ],
 )
-async def test_only_models_that_can_ask_somebody_are_offered_it(opened, model, is_attended):
-    script, serving = [asks(), openai_server.text("I took North.")], {"models": SERVED}
-    async with opened(*script, model=model, serving=serving) as house:
-        reply = await house.ask("Plot it", is_attended=is_attended)
-        assert "ask_person" not in str(house.server.requests[0].body)
+async def test_only_models_that_can_ask_somebody_are_offered_it(open_bot, model, is_attended):
+    script, server_options = [asks(), openai_server.text("I took North.")], {"models": SERVED}
+    async with open_bot(*script, model=model, server_options=server_options) as bot:
+        reply = await bot.ask("Plot it", is_attended=is_attended)
+        assert "ask_person" not in str(bot.server.requests[0].body)
     assert (reply.contents("ask"), reply.end.text) == ([], "I took North.")
 
 
-async def test_a_question_that_nobody_answers_is_withdrawn_and_the_turn_goes_on(opened):
+async def test_a_question_that_nobody_answers_is_withdrawn_and_the_turn_goes_on(open_bot):
     limits = settings.Limits(input_seconds=0.3)
     reply = replies.Reply(is_answering=False)
-    async with opened(asks(), openai_server.text("I took North."), limits=limits) as house:
-        await house.ask("Plot it", reply)
-        assert results(house)[0].startswith("[There is no answer:")
+    async with open_bot(asks(), openai_server.text("I took North."), limits=limits) as bot:
+        await bot.ask("Plot it", reply)
+        assert results(bot)[0].startswith("[There is no answer:")
     assert [event.answer for event in reply.closed] == [None]
     assert reply.end.text == "I took North."
 
 
-async def test_stop_ends_a_turn_that_asks(opened):
+async def test_stop_ends_a_turn_that_asks(open_bot):
     reply = replies.Reply(is_answering=False)
-    async with opened(asks()) as house:
-        asking = asyncio.create_task(house.ask("Plot it", reply))
+    async with open_bot(asks()) as bot:
+        asking = asyncio.create_task(bot.ask("Plot it", reply))
         await reply.until("ask")
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await asking
     assert reply.end.status is values.TurnStatus.STOPPED
 
 
 @pytest.mark.parametrize("is_early", [True, False])
 async def test_a_question_survives_the_bot_and_its_answer_comes_once(
-    opened,
-    outliving,
+    open_bot,
+    shared_host,
     tmp_path,
     is_early,
 ):
     """The answer is given before, or after, the next bot asks again."""
     former = replies.Reply(is_answering=False)
-    async with opened(asks()) as house:
-        asking = asyncio.create_task(house.ask("Plot it", former))
+    async with open_bot(asks()) as bot:
+        asking = asyncio.create_task(bot.ask("Plot it", former))
         await former.until("ask")
         (question,) = former.contents("ask")
         script = [asks("Which region?"), openai_server.text("Fine.")]
-        async with killed(opened, tmp_path, *script) as after:
+        async with killed(open_bot, tmp_path, *script) as after:
             if is_early:
                 answer = events.TextAnswer("1")
                 await after.service.answer(question.id, answer, person=question.person)
             reply = continued(after, answers=[] if is_early else ["1"])
             await reply.until("over")
             answers = results(after)
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await asking
     assert reply.contents("ask") == ([] if is_early else [question])
     assert answers == [

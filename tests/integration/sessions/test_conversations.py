@@ -14,7 +14,13 @@ from interpreter_bot.sessions import event_claims, maintenance, requests
 from interpreter_bot.store import databases
 from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
-from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
+from tests.integration.sessions.conftest import (
+    ANNA,
+    KEY,
+    attachment,
+    make_code_request,
+    make_request,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -25,76 +31,76 @@ PIXEL = (
 )
 
 
-async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
-    async with opened(openai_server.text("Hi."), openai_server.text("Who?")) as house:
-        await house.ask("I am Eve")
-        await house.run("x = 1; open('f.txt', 'w').write('f')")
-        await house.service.reset(KEY)
-        after = await house.run("'x' in dir()")
-        await house.ask("who am I?")
-        told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        files = [info.name for info in await house.service.queries.files(KEY)]
-        past = await house.service.queries.history(KEY)
+async def test_a_reset_forgets_variables_and_words_but_keeps_files(open_bot):
+    async with open_bot(openai_server.text("Hi."), openai_server.text("Who?")) as bot:
+        await bot.ask("I am Eve")
+        await bot.run("x = 1; open('f.txt', 'w').write('f')")
+        await bot.service.reset(KEY)
+        after = await bot.run("'x' in dir()")
+        await bot.ask("who am I?")
+        told = [one["content"] for one in bot.server.requests[1].messages[1:]]
+        files = [info.name for info in await bot.service.queries.files(KEY)]
+        past = await bot.service.queries.history(KEY)
     assert after.contents("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
     assert "history are cleared" in past[2].events[1].text
 
 
-async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opened):
-    async with opened() as house:
+async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(open_bot):
+    async with open_bot() as bot:
         reply = replies.Reply()
         endless = "open('f', 'w').write('f')\nprint(1)\nwhile True: pass"
-        running = asyncio.create_task(house.run(endless, reply))
+        running = asyncio.create_task(bot.run(endless, reply))
         await reply.until("output")
-        await house.service.reset(KEY, files=True)
+        await bot.service.reset(KEY, files=True)
         await running
-        assert await house.service.queries.files(KEY) == ()
+        assert await bot.service.queries.files(KEY) == ()
     assert reply.end.status is values.TurnStatus.STOPPED
 
 
-async def test_a_deleted_conversation_is_gone(opened):
-    async with opened() as house:
-        await house.run("open('f', 'w').write('f')")
-        assert len(await house.service.recent("web")) == 1
-        await house.service.delete(KEY)
-        assert await house.service.recent("web") == ()
-        assert await house.service.queries.history(KEY) == ()
-        assert await house.service.queries.files(KEY) == ()
+async def test_a_deleted_conversation_is_gone(open_bot):
+    async with open_bot() as bot:
+        await bot.run("open('f', 'w').write('f')")
+        assert len(await bot.service.recent("web")) == 1
+        await bot.service.delete(KEY)
+        assert await bot.service.recent("web") == ()
+        assert await bot.service.queries.history(KEY) == ()
+        assert await bot.service.queries.files(KEY) == ()
 
 
-async def test_lists_show_titles_models_and_kernels(opened):
-    async with opened() as house:
-        await house.run("1")
-        await house.service.rename(KEY, "My data")
+async def test_lists_show_titles_models_and_kernels(open_bot):
+    async with open_bot() as bot:
+        await bot.run("1")
+        await bot.service.rename(KEY, "My data")
         other = values.SessionKey("web", thread="other")
-        await house.service.choose_model(other, "scripted")
-        first, second = await house.service.recent("web")
-        mine = await house.service.recent("web", person="u1")
+        await bot.service.choose_model(other, "scripted")
+        first, second = await bot.service.recent("web")
+        mine = await bot.service.recent("web", person="u1")
     assert (first.record.key, first.record.model, first.has_kernel) == (other, "scripted", False)
     assert (second.record.title, second.has_kernel, second.is_busy) == ("My data", True, False)
     assert second.idle_seconds < 10
     assert [one.record.title for one in mine] == ["My data"]
 
 
-async def test_files_are_read_in_pieces(opened):
-    async with opened() as house:
-        name = await house.service.put_file(KEY, attachment("a.bin", b"x" * 3_000_000))
-        async with house.service.queries.open_file(KEY, name) as (info, chunks):
+async def test_files_are_read_in_pieces(open_bot):
+    async with open_bot() as bot:
+        name = await bot.service.put_file(KEY, attachment("a.bin", b"x" * 3_000_000))
+        async with bot.service.queries.open_file(KEY, name) as (info, chunks):
             size = sum([len(chunk) async for chunk in chunks])
     assert (info.size_bytes, size) == (3_000_000, 3_000_000)
 
 
-async def test_a_notebook_holds_everything_and_is_valid(opened):
+async def test_a_notebook_holds_everything_and_is_valid(open_bot):
     script = [
         openai_server.code(f"{PNG}{PIXEL}')))", "A dot."),
         openai_server.text("Done: **dot**."),
     ]
-    async with opened(*script) as house:
-        await house.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
-        await house.run("print('own')\n1/0")
+    async with open_bot(*script) as bot:
+        await bot.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
+        await bot.run("print('own')\n1/0")
         notebook = nbformat.reads(
-            (await house.service.queries.export_notebook(KEY)).decode(), as_version=4
+            (await bot.service.queries.export_notebook(KEY)).decode(), as_version=4
         )
     nbformat.validate(notebook)
     kinds = [cell.cell_type for cell in notebook.cells]
@@ -104,63 +110,61 @@ async def test_a_notebook_holds_everything_and_is_valid(opened):
     assert [one.output_type for one in notebook.cells[4].outputs] == ["stream", "error"]
 
 
-async def test_closing_lets_a_turn_end_by_itself(opened):
+async def test_closing_lets_a_turn_end_by_itself(open_bot):
     sessions = settings.Sessions(closing_seconds=20)
-    async with opened(sessions=sessions) as house:
+    async with open_bot(sessions=sessions) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(
-            house.run("import time; time.sleep(1); print('whole')", reply)
-        )
+        running = asyncio.create_task(bot.run("import time; time.sleep(1); print('whole')", reply))
         await reply.until("code")
     await running
     assert reply.end.status is values.TurnStatus.DONE
     assert reply.contents("output")[0].plain == "whole\n"
 
 
-async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opened):
+async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(open_bot):
     sessions = settings.Sessions(closing_seconds=0.1)
-    async with opened(sessions=sessions) as house:
+    async with open_bot(sessions=sessions) as bot:
         reply, waiting = replies.Reply(), replies.Reply()
-        running = asyncio.create_task(house.run("print(1)\nwhile True: pass", reply))
+        running = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")
-        second = asyncio.create_task(house.run("2", waiting))
+        second = asyncio.create_task(bot.run("2", waiting))
         await waiting.until("waiting")
     await asyncio.gather(running, second)
-    late = await house.run("3")
+    late = await bot.run("3")
     assert reply.end.status is values.TurnStatus.INTERRUPTED
     assert "The bot was restarted" in reply.end.sentence
     assert "Stopped" not in reply.end.sentence + reply.contents("finished")[0].reason
     for refused in (waiting, late):
         assert "shut down" in refused.end.sentence
-    async with opened() as house:
-        (turn,) = await house.service.queries.history(KEY)
+    async with open_bot() as bot:
+        (turn,) = await bot.service.queries.history(KEY)
         assert turn.record.status == "interrupted"
     assert "restarted in the middle" in turn.events[-1].sentence
 
 
-async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(opened):
-    async with opened() as house:
+async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open_bot):
+    async with open_bot() as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(house.run("a = 1\nprint(1)\nwhile True: pass", reply))
+        running = asyncio.create_task(bot.run("a = 1\nprint(1)\nwhile True: pass", reply))
         await reply.until("output")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert reply.end.status is values.TurnStatus.STOPPED
-        (turn,) = await house.service.queries.history(KEY)
+        (turn,) = await bot.service.queries.history(KEY)
         assert turn.record.status == "stopped"
-        after = await house.run("a")
+        after = await bot.run("a")
     assert after.contents("output")[0].plain == "1"
 
 
-async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(opened):
-    async with opened(sessions=settings.Sessions(closing_seconds=20)) as house:
+async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(open_bot):
+    async with open_bot(sessions=settings.Sessions(closing_seconds=20)) as bot:
         reply, waiting = replies.Reply(), replies.Reply()
-        running = asyncio.create_task(house.run("print(1)\nwhile True: pass", reply))
+        running = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")
-        second = asyncio.create_task(house.run("2", waiting))
+        second = asyncio.create_task(bot.run("2", waiting))
         await waiting.until("waiting")
-        draining = asyncio.create_task(house.service.drain())
+        draining = asyncio.create_task(bot.service.drain())
         await asyncio.sleep(0)
         # As a platform does that is told to hurry.
         for task in (running, second):
@@ -172,17 +176,17 @@ async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(ope
     assert "The bot was restarted" in reply.end.sentence
 
 
-async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
+async def test_people_are_warned_before_a_kernel_is_released_and_once(open_bot):
     told = []
 
     async def notify(key, sentence):
         told.append((key, sentence))
 
-    async with opened() as house:
-        house.service.notify_through("web", notify)
-        await house.run("1")
-        services = house.service.services
-        caretaker = maintenance.Maintenance(services, house.service)
+    async with open_bot() as bot:
+        bot.service.notify_through("web", notify)
+        await bot.run("1")
+        services = bot.service.services
+        caretaker = maintenance.Maintenance(services, bot.service)
         assert await caretaker.warn_idle() == 0
         (kernel,) = services.hosts.pool.kernels.values()
         kernel.last_used -= 26 * 60
@@ -195,20 +199,20 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
 
 
 async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_more_or_told(
-    opened, tmp_path
+    open_bot, tmp_path
 ):
     told = []
 
     async def notify(key, sentence):
         told.append((key, sentence))
 
-    async with opened() as house:
-        house.service.notify_through("web", notify)
+    async with open_bot() as bot:
+        bot.service.notify_through("web", notify)
         (file,) = (tmp_path / "data").glob("*.db")
         opening = databases.Database.open(f"sqlite:///{file}", blobs_directory=tmp_path / "kept")
         async with opening as database:
             other = event_claims.EventClaims(
-                database, house.service.services.config, house.service.notify
+                database, bot.service.services.config, bot.service.notify
             )
             assert await other.claim("web", "m1", key=KEY, request_id="r1")
             assert await other.claim("web", "m2", key=KEY, request_id="r2")
@@ -228,58 +232,60 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
                     session.id, person="p", text="?", request_id=f"r{number}"
                 )
             await database.executions.start(begun.id, "1", hosted_id="h")
-        await house.service.send_unsent()
-        caretaker = maintenance.Maintenance(house.service.services, house.service)
+        await bot.service.send_unsent()
+        caretaker = maintenance.Maintenance(bot.service.services, bot.service)
         taken = []
-        await caretaker.take_over(await house.service.services.database.turns.take_orphans())
+        await caretaker.take_over(await bot.service.services.database.turns.take_orphans())
         # Nobody could begin with it again.
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED)]
-        house.service.events.open_platform("web", taken.append)
-        await house.service.events.close()
+        bot.service.events.open_platform("web", taken.append)
+        await bot.service.events.close()
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED), (KEY, session_words.MESSAGE_LOST)]
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
-        (left,) = await house.service.queries.history(KEY)
+        (left,) = await bot.service.queries.history(KEY)
         assert (left.record.request_id, left.record.status) == ("r5", "interrupted")
     # That one died as well, before it had begun.
     del told[:]
-    async with opened() as house:
-        house.service.notify_through("web", notify)
-        house.service.events.open_platform("web", taken.append)
-        await house.service.events.close()
+    async with open_bot() as bot:
+        bot.service.notify_through("web", notify)
+        bot.service.events.open_platform("web", taken.append)
+        await bot.service.events.close()
     assert told == [(KEY, session_words.MESSAGE_LOST)]
     assert len(taken) == 1
 
 
-async def test_a_message_that_another_release_claimed_keeps_none_from_being_taken(opened, tmp_path):
+async def test_a_message_that_another_release_claimed_keeps_none_from_being_taken(
+    open_bot, tmp_path
+):
     told, taken = [], []
 
     async def notify(key, sentence):
         told.append(sentence)
 
-    async with opened() as house:
-        house.service.notify_through("web", notify)
+    async with open_bot() as bot:
+        bot.service.notify_through("web", notify)
         (file,) = (tmp_path / "data").glob("*.db")
         opening = databases.Database.open(f"sqlite:///{file}", blobs_directory=tmp_path / "kept")
         async with opening as database:
             for name, content in (("m1", {"said": "x"}), ("m2", {"text": "y"})):
                 address = values.format_key(KEY)
                 await database.events.claim("web", name, address=address, content=content)
-        house.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
-        await house.service.events.close()
+        bot.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
+        await bot.service.events.close()
     assert (told, taken) == ([session_words.MESSAGE_LOST], ["y"])
 
 
-async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):
+async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(open_bot):
     told = []
 
     async def notify(key, sentence):
         told.append(sentence)
 
-    async with opened() as house:
-        await house.service.notify(KEY, "The bot was restarted.")
-        house.service.notify_through("web", notify)
-        await house.service.send_unsent()
-        await house.service.send_unsent()
+    async with open_bot() as bot:
+        await bot.service.notify(KEY, "The bot was restarted.")
+        bot.service.notify_through("web", notify)
+        await bot.service.send_unsent()
+        await bot.service.send_unsent()
     assert told == ["The bot was restarted."]
 
 
@@ -316,7 +322,7 @@ asyncio.run(main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])))
 
 
 async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_on(
-    opened, tmp_path, short_path
+    open_bot, tmp_path, short_path
 ):
     victim = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _VICTIM, str(tmp_path / "data"), str(short_path)),
@@ -331,12 +337,12 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
     async def notify(key, sentence):
         told.append((key, sentence))
 
-    async with opened(openai_server.text("Going on.")) as house:
-        house.service.notify_through("web", notify)
-        await house.service.send_unsent()
-        (turn,) = await house.service.queries.history(KEY)
-        reply = await house.ask("go on")
-        messages = [one["content"] for one in house.server.requests[0].messages[1:]]
+    async with open_bot(openai_server.text("Going on.")) as bot:
+        bot.service.notify_through("web", notify)
+        await bot.service.send_unsent()
+        (turn,) = await bot.service.queries.history(KEY)
+        reply = await bot.ask("go on")
+        messages = [one["content"] for one in bot.server.requests[0].messages[1:]]
     assert turn.record.status == "interrupted"
     assert "restarted in the middle" in turn.events[-1].sentence
     shown = [event.output.plain for event in turn.events if hasattr(event, "output")]
@@ -349,24 +355,24 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
     assert "cut off" in messages[1]
 
 
-async def test_a_conversations_kernel_is_of_whoever_asked_last(opened):
-    async with opened() as house:
+async def test_a_conversations_kernel_is_of_whoever_asked_last(open_bot):
+    async with open_bot() as bot:
         seen = []
         for person in ("u1", "u2", "u2"):
-            await house.run("1", person=requests.Person(person))
-            (kernel,) = house.service.services.hosts.pool.kernels.values()
+            await bot.run("1", person=requests.Person(person))
+            (kernel,) = bot.service.services.hosts.pool.kernels.values()
             seen.append(kernel.person)
     assert seen[0] != seen[1] == seen[2]
 
 
-async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs_too_much(opened):
+async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs_too_much(open_bot):
     script = [
         openai_server.text("It is 4."),
         openai_server.text('\n "**Sum of two\u202e numbers.**"\nand more'),
         openai_server.text("x" * 500),
     ]
-    async with opened(*script, allowance=settings.DailyAllowance(tokens=20_000)) as house:
-        service, question = house.service, asked("What is 2 + 2?")
+    async with open_bot(*script, allowance=settings.DailyAllowance(tokens=20_000)) as bot:
+        service, question = bot.service, make_request("What is 2 + 2?")
         answered = await service.handle(question, replies.Reply())
         await service.rename(KEY, "What is")
         improved = functools.partial(service.improve_title, title="What is")
@@ -374,19 +380,19 @@ async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs
         assert await improved(question, answered)
         (one,) = await service.recent("web")
         assert one.record.title == r"Sum of two\u202e numbers"
-        told = house.server.requests[-1].messages
+        told = bot.server.requests[-1].messages
         assert "What is 2 + 2?" in told[-1]["content"]
         assert "It is 4." in told[-1]["content"]
         assert (await service.queries.usage(KEY, ANNA)).session.tokens > before
         # A person's stays; code is not read; of what is long, a line's worth is left.
         assert not await improved(question, answered)
-        assert not await improved(code("1"), answered)
+        assert not await improved(make_code_request("1"), answered)
         assert await service.improve_title(question, answered, title=one.record.title)
         (one,) = await service.recent("web")
         assert one.record.title == "x" * 59 + "…"
         # Nothing more is asked once the day's allowance is used up.
-        assert len(house.server.requests) == 3
+        assert len(bot.server.requests) == 3
         turn = values.Usage(input_tokens=20_000)
         await service.services.database.usage.add(answered.turn_id, turn)
         assert not await service.improve_title(question, answered, title=one.record.title)
-        assert len(house.server.requests) == 3
+        assert len(bot.server.requests) == 3

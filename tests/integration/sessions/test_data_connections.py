@@ -37,66 +37,66 @@ def plain(reply):
     return "".join(output.plain for output in reply.contents("output"))
 
 
-async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened, connections):
+async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(open_bot, connections):
     code = "print(connections['sales'].query('select * from orders').region[0])"
     script = (openai_server.code(code), openai_server.text("north"))
-    async with opened(*script, **connections) as house:
-        reply = await house.ask("Which region?")
-        system = house.server.requests[0].messages[0]["content"]
-        assert SECRET not in str(house.server.requests[-1].messages)
+    async with open_bot(*script, **connections) as bot:
+        reply = await bot.ask("Which region?")
+        system = bot.server.requests[0].messages[0]["content"]
+        assert SECRET not in str(bot.server.requests[-1].messages)
     assert plain(reply).strip() == "north"
     assert 'df = connections["sales"].query("SELECT' in system
     assert (
         'connections["sales"] (SQLite: The shop\'s orders)\n  orders(id INTEGER, region TEXT)'
         in system
     )
-    async with opened(**connections) as house:
-        service = house.service.services
+    async with open_bot(**connections) as bot:
+        service = bot.service.services
         (query,) = await service.database.activities.list_latest(code_activity.Query, limit=9)
         assert (query.connection, query.person, query.rows) == ("sales", conftest.ANNA.id, 1)
         assert query.statement == "select * from orders"
 
 
-async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(opened, connections):
+async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(open_bot, connections):
     sales, till = connections["connections"]
     till = till.model_copy(update={"writes": False, "people": (conftest.ANNA.id,)})
     groups = connections | {"connections": (sales, till)}
     listed, ben = "print(*connections)", requests.Person("u2", "Ben")
-    async with opened(**groups) as house:
-        assert plain(await house.run(listed)).split() == ["sales", "till"]
+    async with open_bot(**groups) as bot:
+        assert plain(await bot.run(listed)).split() == ["sales", "till"]
         none = "connections['sales'].query('select * from orders where id > 9')"
-        reply = await house.run(f"{none}\nconnections['sales'].cursor()")
+        reply = await bot.run(f"{none}\nconnections['sales'].cursor()")
         assert "sales: the query found no rows" in plain(reply)
         assert "has no 'cursor': ask it by connections['sales'].query(" in str(
             reply.contents("output")
         )
         # What he leaves behind may still run when she asks.
-        assert plain(await house.run(listed, person=ben)).split() == ["sales"]
-        assert plain(await house.run(listed)).split() == ["sales"]
-    async with opened(**groups) as house:
-        await house.service.reset(conftest.KEY)
-        assert plain(await house.run(listed)).split() == ["sales", "till"]
+        assert plain(await bot.run(listed, person=ben)).split() == ["sales"]
+        assert plain(await bot.run(listed)).split() == ["sales"]
+    async with open_bot(**groups) as bot:
+        await bot.service.reset(conftest.KEY)
+        assert plain(await bot.run(listed)).split() == ["sales", "till"]
 
 
 async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
-    opened, connections
+    open_bot, connections
 ):
     sql = "insert into orders (region) values (:r)"
     run = f"connections['till'].query({sql!r}, {{'r': 'south'}})"
     count = "print(len(connections['sales'].query('select * from orders')))"
     shown = f"-- To run on till:\n{sql}\n-- :r = 'south'"
-    async with opened(**connections) as house:
-        reply = await house.run(run, replies.Reply(approvals=[None]))
+    async with open_bot(**connections) as bot:
+        reply = await bot.run(run, replies.Reply(approvals=[None]))
         assert "This statement was not approved to run on till" in str(reply.received)
         assert reply.contents("approve") == [shown]
-        edited = await house.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
+        edited = await bot.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
         assert "not approved" in str(edited.received)
-        assert plain(await house.run(count)).strip() == "1"
-        await house.run(run, replies.Reply(approvals=[shown]))
-        assert plain(await house.run(count)).strip() == "2"
+        assert plain(await bot.run(count)).strip() == "1"
+        await bot.run(run, replies.Reply(approvals=[shown]))
+        assert plain(await bot.run(count)).strip() == "2"
         # Whoever goes to the door without asking, and whoever asks for another connection, or
         # changes the statement after it was allowed.
-        forged = await house.run(
+        forged = await bot.run(
             "import guest.data_connection_objects as there, guest.tool_functions as asking, json\n"
             "wish = {'sql': 'delete from orders', 'parameters': {}}\n"
             "print(there._send_request('till/query', wish))\n"
@@ -111,17 +111,17 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
             replies.Reply(approvals=["-- To run on till:\ndelete from orders where id = 9"]),
         )
         assert plain(forged).count("is_approval_wanted") == 2
-        later = await house.run(
+        later = await bot.run(
             "print(there._send_request('till/query', {'sql': 'delete from orders where id = 9',"
             " 'parameters': {}}))"
         )
         assert "is_approval_wanted" in plain(later), "what was allowed in a turn ends with it"
         assert "only reads" in plain(forged)
-        assert plain(await house.run(count)).strip() == "2"
+        assert plain(await bot.run(count)).strip() == "2"
 
 
 @pytest.mark.slow
-async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, connections):
+async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(open_bot, connections):
     code = (
         "sales = connections['sales']\n"
         "sales.query('select * from orders')\n"
@@ -132,12 +132,12 @@ async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, 
         "        print('refused')\n"
         "connections['till'].query('delete from orders')"
     )
-    async with opened(**connections) as house:
-        reply = await house.run(code, replies.Reply(approvals=[None]))
-        idle = await house.run("1")
-        (turn, later) = await house.service.queries.history(conftest.KEY)
-    async with opened(**connections) as house:
-        recorded = await house.service.services.database.activities.list_latest(
+    async with open_bot(**connections) as bot:
+        reply = await bot.run(code, replies.Reply(approvals=[None]))
+        idle = await bot.run("1")
+        (turn, later) = await bot.service.queries.history(conftest.KEY)
+    async with open_bot(**connections) as bot:
+        recorded = await bot.service.services.database.activities.list_latest(
             code_activity.Query, limit=9
         )
     assert [one.statement for one in recorded] == [

@@ -10,7 +10,13 @@ from interpreter_bot.hosts import executions
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import host_words, model_words, storage_words
 from tests.fakes import openai_server, replies
-from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
+from tests.integration.sessions.conftest import (
+    ANNA,
+    KEY,
+    attachment,
+    make_code_request,
+    make_request,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -18,57 +24,59 @@ Status = values.TurnStatus
 
 
 def stalled(name):
-    async def opened():
+    async def read_chunks():
         yield b"x"
         await asyncio.Event().wait()
 
-    return requests.Attachment(name, opened)
+    return requests.Attachment(name, read_chunks)
 
 
-async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened):
-    async with opened() as house:
+async def test_a_turn_that_is_cancelled_anywhere_is_whole(open_bot):
+    async with open_bot() as bot:
         for ticks in (*range(1, 60, 3), 100, 200):
             key = values.SessionKey("web", thread=str(ticks))
             reply = replies.Reply()
-            running = asyncio.create_task(house.service.handle(code("print(1)", key=key), reply))
+            running = asyncio.create_task(
+                bot.service.handle(make_code_request("print(1)", key=key), reply)
+            )
             for _ in range(ticks):
                 await asyncio.sleep(0)
             running.cancel()
             await asyncio.wait({running})
-            past = await house.service.queries.history(key)
-            assert not house.service.is_busy(key), ticks
+            past = await bot.service.queries.history(key)
+            assert not bot.service.is_busy(key), ticks
             assert reply.end.status in (Status.STOPPED, Status.DONE), ticks
             assert len(reply.contents("code")) == len(reply.contents("finished")), ticks
             assert [turn.record.status for turn in past] in ([], [reply.end.status.value]), ticks
 
 
 @pytest.mark.slow
-async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
+async def test_code_whose_host_fails_is_shown_as_ended(open_bot, monkeypatch):
     follow = executions.Executions.follow
 
     async def fail(*args, **fields):
         await follow(*args, **fields)
         raise errors.KernelError(host_words.HOST_FAULT)
 
-    async with opened(openai_server.code("print(1)"), openai_server.text("It failed.")) as house:
+    async with open_bot(openai_server.code("print(1)"), openai_server.text("It failed.")) as bot:
         monkeypatch.setattr(executions.Executions, "follow", fail)
-        for reply in (await house.run("print(1)"), await house.ask("go")):
+        for reply in (await bot.run("print(1)"), await bot.ask("go")):
             (finished,) = reply.contents("finished")
             assert (finished.ending, finished.reason) == (
                 values.Ending.REFUSED,
                 host_words.HOST_FAULT,
             )
             assert reply.end.status is Status.DONE
-        past = await house.service.queries.history(KEY)
-        assert host_words.HOST_FAULT in house.server.requests[1].messages[-1]["content"]
+        past = await bot.service.queries.history(KEY)
+        assert host_words.HOST_FAULT in bot.server.requests[1].messages[-1]["content"]
     shown = [event for turn in past for event in turn.events]
     ends = [event.finished for event in shown if isinstance(event, events.CodeFinished)]
     assert [end.reason for end in ends] == [host_words.HOST_FAULT] * 2
 
 
-async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):
-    async with opened() as house:
-        turns = house.service.services.database.turns
+async def test_one_cancelled_while_it_is_begun_is_not_left_running(open_bot, monkeypatch):
+    async with open_bot() as bot:
+        turns = bot.service.services.database.turns
         start, is_started = turns.start, asyncio.Event()
 
         async def slow(*args, **fields):
@@ -78,33 +86,33 @@ async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monke
             return made
 
         monkeypatch.setattr(turns, "start", slow)
-        running = asyncio.create_task(house.service.handle(code("1"), replies.Reply()))
+        running = asyncio.create_task(bot.service.handle(make_code_request("1"), replies.Reply()))
         await is_started.wait()
         running.cancel()
         await asyncio.wait({running})
-        (turn,) = await house.service.queries.history(KEY)
+        (turn,) = await bot.service.queries.history(KEY)
     assert running.cancelled()
     assert turn.record.status == "stopped"
 
 
-async def test_stopping_while_a_file_arrives(opened):
-    async with opened(openai_server.text("I see.")) as house:
+async def test_stopping_while_a_file_arrives(open_bot):
+    async with open_bot(openai_server.text("I see.")) as bot:
         reply = replies.Reply()
         running = asyncio.create_task(
-            house.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
+            bot.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
         )
         await reply.until("begun")
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await running
-        await house.ask("and now?")
-        told = [one["content"] for one in house.server.requests[0].messages[1:]]
+        await bot.ask("and now?")
+        told = [one["content"] for one in bot.server.requests[0].messages[1:]]
     assert reply.end.status is Status.STOPPED
     assert told[0] == "what is in it?"
     assert "stopped this turn before" in told[1]
 
 
 @pytest.mark.slow
-async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opened, monkeypatch):
+async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(open_bot, monkeypatch):
     is_describing = asyncio.Event()
 
     async def described(infos, kernel):
@@ -112,47 +120,47 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opene
         await asyncio.Event().wait()
 
     monkeypatch.setattr("interpreter_bot.sessions.turn_inputs.describe_files", described)
-    async with opened() as house:
+    async with open_bot() as bot:
         sent = (attachment("a.csv", b"a\n1\n"),)
-        running = asyncio.create_task(house.ask("look", attachments=sent))
+        running = asyncio.create_task(bot.ask("look", attachments=sent))
         await is_describing.wait()
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         reply = await asyncio.wait_for(running, 30)
     assert reply.end.status is Status.STOPPED
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("is_code", [False, True])
-async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened, is_code):
-    async with opened(turn=settings.TurnLimits(seconds=1)) as house:
-        request = asked("1", attachments=(stalled("a.csv"),), is_code=is_code)
-        reply = await house.handle(request)
+async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(open_bot, is_code):
+    async with open_bot(turn=settings.TurnLimits(seconds=1)) as bot:
+        request = make_request("1", attachments=(stalled("a.csv"),), is_code=is_code)
+        reply = await bot.handle(request)
     assert reply.end.status is Status.FAILED
     assert reply.end.sentence == model_words.out_of_time(1)
 
 
-async def test_code_of_a_person_that_takes_too_long_says_so(opened):
-    async with opened(turn=settings.TurnLimits(seconds=2)) as house:
-        reply = await house.run("while True: pass")
+async def test_code_of_a_person_that_takes_too_long_says_so(open_bot):
+    async with open_bot(turn=settings.TurnLimits(seconds=2)) as bot:
+        reply = await bot.run("while True: pass")
     assert (reply.end.status, reply.end.sentence) == (Status.FAILED, model_words.out_of_time(2))
 
 
 @pytest.mark.slow
-async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
-    async with opened() as house:
+async def test_where_no_file_could_be_had_there_is_nothing_to_ask(open_bot):
+    async with open_bot() as bot:
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
-        reply = await house.ask("", attachments=(lost,))
+        reply = await bot.ask("", attachments=(lost,))
     assert reply.end.status is Status.FAILED
     assert "None of the files could be fetched" in reply.end.sentence
 
 
 @pytest.mark.slow
-async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words(opened):
-    async with opened(openai_server.text("Hm."), openai_server.text("Fine.")) as house:
+async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words(open_bot):
+    async with open_bot(openai_server.text("Hm."), openai_server.text("Fine.")) as bot:
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
-        await house.ask("plot it", attachments=(lost,))
-        await house.ask("", attachments=(attachment("void.csv"),))
-        first, second = (one.messages[-1]["content"] for one in house.server.requests)
+        await bot.ask("plot it", attachments=(lost,))
+        await bot.ask("", attachments=(attachment("void.csv"),))
+        first, second = (one.messages[-1]["content"] for one in bot.server.requests)
     assert "'a.csv', which is not in /mnt/data: It is gone." in first
     assert first.endswith("plot it")
     assert "The file is empty" in second
@@ -160,11 +168,11 @@ async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words
 
 
 @pytest.mark.slow
-async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
+async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(open_bot):
     sent = attachment("städte.csv", "Stadt;Größe\nKöln;1,5\nBonn;2,25\n".encode("cp1252"))
-    async with opened(openai_server.text("Ja.")) as house:
-        await house.ask("Was ist das?", attachments=(sent,))
-        told = house.server.requests[0].messages[-1]["content"]
+    async with open_bot(openai_server.text("Ja.")) as bot:
+        await bot.ask("Was ist das?", attachments=(sent,))
+        told = bot.server.requests[0].messages[-1]["content"]
     assert "Größe (number)" in told
     assert "sep=';', encoding='cp1252', decimal=','" in told
 
@@ -180,14 +188,19 @@ class SmallDisk(replies.Reply):
 
 
 @pytest.mark.slow
-async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_others(opened):
-    code = "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
-    script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
+async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_others(open_bot):
+    make_code_request = (
+        "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
+    )
+    script = [
+        openai_server.call("run_code", {"code": make_code_request}),
+        openai_server.text("Written."),
+    ]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        async with opened(*script) as house:
-            reply = await house.ask("write", SmallDisk())
-            (turn,) = await house.service.queries.history(KEY)
+        async with open_bot(*script) as bot:
+            reply = await bot.ask("write", SmallDisk())
+            (turn,) = await bot.service.queries.history(KEY)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
@@ -206,11 +219,14 @@ class Defective(replies.Reply):
         raise ArithmeticError("a defect")
 
 
-async def test_defect_in_giving_files_back_costs_no_answer(opened):
-    code = "open('a', 'w').write('1')"
-    script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
-    async with opened(*script) as house:
-        reply = await house.ask("write", Defective())
+async def test_defect_in_giving_files_back_costs_no_answer(open_bot):
+    make_code_request = "open('a', 'w').write('1')"
+    script = [
+        openai_server.call("run_code", {"code": make_code_request}),
+        openai_server.text("Written."),
+    ]
+    async with open_bot(*script) as bot:
+        reply = await bot.ask("write", Defective())
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
     assert any("went wrong" in sentence for sentence in reply.contents("announcement"))
 
@@ -228,17 +244,17 @@ class LockingReply(replies.Reply):
             self._lock()
 
 
-async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened, locked):
+async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(open_bot, lock_database):
     script = [openai_server.Reply(text=["One ", "answer."], fault=None, usage=(100, 10))]
-    async with opened(*script) as house:
-        reply = LockingReply(locked, lambda event: event == events.TextAdded("One "))
-        await house.ask("go", reply)
-        (turn,) = await house.service.queries.history(KEY)
+    async with open_bot(*script) as bot:
+        reply = LockingReply(lock_database, lambda event: event == events.TextAdded("One "))
+        await bot.ask("go", reply)
+        (turn,) = await bot.service.queries.history(KEY)
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
         assert (turn.record.status, turn.record.answer) == ("running", "")
-        locked.unlock()
-        await house.service.services.write_retries.write()
-        (turn,) = await house.service.queries.history(KEY)
+        lock_database.unlock()
+        await bot.service.services.write_retries.write()
+        (turn,) = await bot.service.queries.history(KEY)
     assert (turn.record.status, turn.record.answer) == ("done", "One answer.")
     assert turn.events[2] == events.TextAdded("One answer.")
     (spent,) = [event.usage for event in turn.events if isinstance(event, events.UsageChanged)]
@@ -246,15 +262,15 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
 
 
 async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_not_asked(
-    opened, locked
+    open_bot, lock_database
 ):
     script = [openai_server.code("open('f', 'w').write('x')", "Let me see.")]
-    async with opened(*script) as house:
-        reply = LockingReply(locked, lambda event: isinstance(event, events.StepStarted))
-        await house.ask("go", reply)
-        locked.unlock()
-        assert len(house.server.requests) == 1
-        assert await house.service.queries.files(KEY) == ()
+    async with open_bot(*script) as bot:
+        reply = LockingReply(lock_database, lambda event: isinstance(event, events.StepStarted))
+        await bot.ask("go", reply)
+        lock_database.unlock()
+        assert len(bot.server.requests) == 1
+        assert await bot.service.queries.files(KEY) == ()
     assert (reply.end.status, reply.end.sentence) == (
         Status.FAILED,
         storage_words.DATABASE_DOWN,
@@ -262,24 +278,26 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
     assert any("missing from the history" in one for one in reply.contents("announcement"))
 
 
-async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(opened, locked):
-    async with opened(openai_server.text("One."), openai_server.text("Two.")) as house:
-        reply = LockingReply(locked, lambda event: isinstance(event, events.StepStarted))
-        await house.ask("first", reply)
-        locked.unlock()
-        await house.ask("second")
-        told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        past = await house.service.queries.history(KEY)
+async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
+    open_bot, lock_database
+):
+    async with open_bot(openai_server.text("One."), openai_server.text("Two.")) as bot:
+        reply = LockingReply(lock_database, lambda event: isinstance(event, events.StepStarted))
+        await bot.ask("first", reply)
+        lock_database.unlock()
+        await bot.ask("second")
+        told = [one["content"] for one in bot.server.requests[1].messages[1:]]
+        past = await bot.service.queries.history(KEY)
     assert told == ["first", "One.", "second"]
     assert [turn.record.status for turn in past] == ["done", "done"]
 
 
-async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
+async def test_a_turn_that_failed_is_remembered_with_its_reason(open_bot):
     script = [openai_server.text("Once upon", fault="stall")]
-    async with opened(*script, turn=settings.TurnLimits(seconds=4)) as house:
-        reply = await house.ask("go")
-        (turn,) = await house.service.queries.history(KEY)
-        book = await house.service.queries.export_notebook(KEY)
+    async with open_bot(*script, turn=settings.TurnLimits(seconds=4)) as bot:
+        reply = await bot.ask("go")
+        (turn,) = await bot.service.queries.history(KEY)
+        book = await bot.service.queries.export_notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.record.status, turn.record.answer) == ("failed", model_words.out_of_time(4))
     assert turn.events[2] == events.TextAdded("Once upon")
@@ -288,106 +306,106 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
     assert b"This took longer" in book
 
 
-async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
+async def test_what_a_turn_costs_is_counted_while_it_runs(open_bot):
     slow = openai_server.code("print(1)\nimport time\ntime.sleep(60)", usage=(700, 30))
-    async with opened(slow) as house:
+    async with open_bot(slow) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(house.ask("go", reply, id="m1"))
+        running = asyncio.create_task(bot.ask("go", reply, id="m1"))
         await reply.until("output")
         async with asyncio.timeout(30):
             counted = 0
             while not counted:
                 await asyncio.sleep(0.01)
-                usage = await house.service.queries.usage(KEY, ANNA)
-                (turn,) = await house.service.queries.history(KEY)
+                usage = await bot.service.queries.usage(KEY, ANNA)
+                (turn,) = await bot.service.queries.history(KEY)
                 spent = [e.usage for e in turn.events if isinstance(e, events.UsageChanged)]
                 counted = min(usage.today.input_tokens, sum(one.input_tokens for one in spent))
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await running
-        after = await house.service.queries.usage(KEY, ANNA)
+        after = await bot.service.queries.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
     assert (turn.record.request_id, spent[0].input_tokens, spent[0].steps) == ("m1", 700, 1)
     assert after.today.input_tokens == 700
 
 
-async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
+async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(open_bot):
     prices = {"answer_tokens": 1000}
     stall = openai_server.Reply(text=["One."], fault="stall")
     limit = settings.DailyAllowance(tokens=7000)
-    async with opened(stall, model=prices, allowance=limit) as house:
+    async with open_bot(stall, model=prices, allowance=limit) as bot:
         first = replies.Reply()
-        running = asyncio.create_task(house.ask("x" * 9000, first))
+        running = asyncio.create_task(bot.ask("x" * 9000, first))
         await first.until("text")
         other = values.SessionKey("web", thread="other")
-        second = await house.ask("x" * 9000, key=other)
-        await house.service.stop(KEY)
+        second = await bot.ask("x" * 9000, key=other)
+        await bot.service.stop(KEY)
         await running
     assert second.end.status is Status.FAILED
     assert "one person may use in a day" in second.end.sentence
 
 
 @pytest.mark.slow
-async def test_a_model_hears_that_its_code_was_changed(opened):
+async def test_a_model_hears_that_its_code_was_changed(open_bot):
     script = [openai_server.code("print('one')"), openai_server.text("Done.")]
     reply = replies.Reply(approvals=["print('mine')"])
-    async with opened(*script) as house:
-        await house.ask("go", reply, approval="every")
-        told = house.server.requests[1].messages[-1]["content"]
+    async with open_bot(*script) as bot:
+        await bot.ask("go", reply, approval="every")
+        told = bot.server.requests[1].messages[-1]["content"]
     assert told.startswith("[The person changed the code before it ran.")
     assert "print('mine')" in told
     assert "mine\n" in reply.contents("output")[0].plain
 
 
 @pytest.mark.slow
-async def test_nobody_is_asked_about_their_own_code(opened):
-    async with opened() as house:
-        reply = await house.run("print(1)", approval="every")
+async def test_nobody_is_asked_about_their_own_code(open_bot):
+    async with open_bot() as bot:
+        reply = await bot.run("print(1)", approval="every")
     assert reply.contents("approve") == []
     assert reply.end.status is Status.DONE
 
 
-async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
-    async with opened(openai_server.code("print(1)")) as house:
+async def test_stopping_while_a_person_is_asked_whether_code_may_run(open_bot):
+    async with open_bot(openai_server.code("print(1)")) as bot:
         reply = replies.Reply(approvals=["print(2)"], is_answering=False)
-        running = asyncio.create_task(house.ask("go", reply, approval="every"))
+        running = asyncio.create_task(bot.ask("go", reply, approval="every"))
         await reply.until("approve")
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await asyncio.wait_for(running, 30)
     assert reply.end.status is Status.STOPPED
     assert reply.contents("code") == []
 
 
 @pytest.mark.slow
-async def test_an_answer_counts_though_its_links_cannot_be_looked_into(opened, monkeypatch):
+async def test_an_answer_counts_though_its_links_cannot_be_looked_into(open_bot, monkeypatch):
     async def unlisted(self):
         raise errors.WorkspaceError
 
     monkeypatch.setattr("interpreter_bot.kernels.files.workspaces.Workspace.list", unlisted)
-    async with opened(openai_server.text("See [it](sandbox:/mnt/data/a.csv).")) as house:
-        reply = await house.ask("go")
+    async with open_bot(openai_server.text("See [it](sandbox:/mnt/data/a.csv).")) as bot:
+        reply = await bot.ask("go")
     assert (reply.end.status, reply.end.text) == (Status.DONE, "See it (`a.csv`).")
     assert reply.contents("announcement") == []
 
 
-async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened):
-    async with opened() as house:
+async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(open_bot):
+    async with open_bot() as bot:
         first, second = replies.Reply(), replies.Reply()
-        one = asyncio.create_task(house.run("print(1)\nwhile True: pass", first))
+        one = asyncio.create_task(bot.run("print(1)\nwhile True: pass", first))
         await first.until("output")
-        two = asyncio.create_task(house.run("2", second))
+        two = asyncio.create_task(bot.run("2", second))
         await second.until("waiting")
-        await house.service.delete(KEY)
+        await bot.service.delete(KEY)
         await asyncio.gather(one, two)
-        assert await house.service.recent("web") == ()
+        assert await bot.service.recent("web") == ()
     assert first.end.status is Status.STOPPED
     assert "was deleted" in second.end.sentence
 
 
 @pytest.mark.slow
-async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(opened):
+async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(open_bot):
     listed = settings.Model(name="other", base_url="http://127.0.0.1:1/v1")
-    async with opened(openai_server.text("Hi.")) as house:
-        service = house.service
+    async with open_bot(openai_server.text("Hi.")) as bot:
+        service = bot.service
         services = service.services
         assert await service.queries.find_model_title(KEY) == "scripted"
         with pytest.MonkeyPatch.context() as patch:
@@ -399,14 +417,14 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
             assert await service.queries.find_model_title(KEY) == "other"
             await service.choose(values.Scope("web", person="u1"), "model", "scripted")
             assert await service.queries.find_model_title(KEY, person="u1") == "scripted"
-            assert (await house.ask("hello")).end.status is Status.DONE
-            asking_bob = await house.ask("hello", person=requests.Person("u2"))
+            assert (await bot.ask("hello")).end.status is Status.DONE
+            asking_bob = await bot.ask("hello", person=requests.Person("u2"))
             assert "There are: scripted" in asking_bob.end.sentence
         # One that is gone from the settings is no choice any more.
         assert await service.queries.find_model_title(KEY) == "scripted"
 
 
-async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened):
+async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(open_bot):
     told = []
 
     async def notify(key, sentence):
@@ -414,12 +432,12 @@ async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened)
             raise RuntimeError("no way")
         told.append(sentence)
 
-    async with opened() as house:
+    async with open_bot() as bot:
         for sentence in ("one", "two"):
-            await house.service.notify(KEY, sentence)
-        house.service.notify_through("web", notify)
+            await bot.service.notify(KEY, sentence)
+        bot.service.notify_through("web", notify)
         with pytest.raises(RuntimeError):
-            await house.service.send_unsent()
-        await house.service.send_unsent()
+            await bot.service.send_unsent()
+        await bot.service.send_unsent()
     assert told == ["two"]
-    assert isinstance(house.service, session_service.SessionService)
+    assert isinstance(bot.service, session_service.SessionService)

@@ -161,18 +161,18 @@ TABLES = {
 }
 
 
-async def test_tables_are_read_alike_for_the_model_and_the_page(opened):
+async def test_tables_are_read_alike_for_the_model_and_the_page(open_bot):
     answers = [openai_server.text("Yes.")] * len(TABLES)
     untitled = settings.Sessions(model_titles=False)
-    async with opened(*answers, sessions=untitled) as house:
+    async with open_bot(*answers, sessions=untitled) as bot:
         for name, (data, told, (columns, first)) in TABLES.items():
-            await house.ask("What is it?", attachments=(attachment(name, data),))
-            message = house.server.requests[-1].messages[-1]["content"]
-            table = await house.service.files.open_table(KEY, name, ANNA)
+            await bot.ask("What is it?", attachments=(attachment(name, data),))
+            message = bot.server.requests[-1].messages[-1]["content"]
+            table = await bot.service.files.open_table(KEY, name, ANNA)
             wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 3]})
-            page = await house.service.queries.read_table(KEY, table.handle, wanted, ANNA)
+            page = await bot.service.queries.read_table(KEY, table.handle, wanted, ANNA)
             call = message[message.index("pandas.read_") :].splitlines()[0]
-            ran = await house.run(f"import os; os.chdir('/mnt/data'); import pandas; print({call})")
+            ran = await bot.run(f"import os; os.chdir('/mnt/data'); import pandas; print({call})")
             assert [words for words in told if words not in message] == [], name
             assert [column.name for column in page.columns[1:3]] == columns, name
             assert page.rows[0][1:3] == first, name
@@ -194,29 +194,29 @@ OTHERS = {
 }
 
 
-async def test_what_a_file_really_is_is_said_to_the_model_and_on_the_page(opened):
+async def test_what_a_file_really_is_is_said_to_the_model_and_on_the_page(open_bot):
     sent = [attachment(name, data) for name, (data, _) in OTHERS.items()]
-    async with opened(openai_server.text("Yes.")) as house:
-        await house.ask("What is it?", attachments=sent)
-        message = house.server.requests[0].messages[-1]["content"]
+    async with open_bot(openai_server.text("Yes.")) as bot:
+        await bot.ask("What is it?", attachments=sent)
+        message = bot.server.requests[0].messages[-1]["content"]
         for name, (_, words) in OTHERS.items():
             assert words in message.split(f"'{name}'")[1].split("[The person sent")[0]
             if name.endswith(("csv", "xls", "xlsx")):
                 with pytest.raises(errors.BotError, match=words):
-                    await house.service.files.open_table(KEY, name, ANNA)
+                    await bot.service.files.open_table(KEY, name, ANNA)
 
 
 @pytest.mark.slow
-async def test_what_is_left_out_of_a_table_is_said(opened):
-    async with opened() as house:
-        await house.run(
+async def test_what_is_left_out_of_a_table_is_said(open_bot):
+    async with open_bot() as bot:
+        await bot.run(
             "open('r.csv', 'w').write('a,b\\n1,2\\n3,4,5\\n6\\n')\n"
             "open('l.csv', 'w').writelines(['a\\n', *['1\\n'] * 100_001])"
         )
-        ragged = await house.service.files.open_table(KEY, "r.csv", ANNA)
+        ragged = await bot.service.files.open_table(KEY, "r.csv", ANNA)
         wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 4]})
-        page = await house.service.queries.read_table(KEY, ragged.handle, wanted, ANNA)
-        long = await house.service.files.open_table(KEY, "l.csv", ANNA)
+        page = await bot.service.queries.read_table(KEY, ragged.handle, wanted, ANNA)
+        long = await bot.service.files.open_table(KEY, "l.csv", ANNA)
     assert [row[1:] for row in page.rows[1:]] == [("3", "4", "5"), ("6", None, None)]
     assert ragged.notes == ("There are 2 columns, but more or fewer values in lines 3, 4.",)
     assert long.notes == ("Only the beginning of this file is shown.",)

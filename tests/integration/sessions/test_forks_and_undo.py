@@ -20,9 +20,9 @@ REWRITTEN = "open('d/f', 'w').write('newer')\nopen('g', 'w').close()"
 
 
 @pytest.fixture
-def opened(opened):
+def open_bot(open_bot):
     """Open conversations whose variables are saved."""
-    return functools.partial(opened, snapshots=settings.Snapshots(enabled=True))
+    return functools.partial(open_bot, snapshots=settings.Snapshots(enabled=True))
 
 
 async def _until(holds):
@@ -33,9 +33,9 @@ async def _until(holds):
     raise AssertionError("it never came")
 
 
-async def _saved(house, key=KEY):
+async def _saved(bot, key=KEY):
     """Save all that a session has."""
-    pool = house.service.services.hosts.pool
+    pool = bot.service.services.hosts.pool
     await pool.save_variables(values.format_key(key))
     # Its files are copied then, under the same lock.
     async with pool.snapshots.lock(await pool.workspace(values.format_key(key))):
@@ -46,41 +46,41 @@ def _printed(reply):
     return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
 
 
-async def _asked(house, key=KEY):
-    past = await house.service.queries.history(key)
+async def _asked(bot, key=KEY):
+    past = await bot.service.queries.history(key)
     return [turn.record.request for turn in past if turn.record.request]
 
 
-async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened):
+async def test_a_copy_has_variables_files_and_history_and_shares_nothing(open_bot):
     script = [openai_server.text("It is 1."), openai_server.text("Still 1.")]
-    async with opened(*script) as house:
-        await house.run(
+    async with open_bot(*script) as bot:
+        await bot.run(
             "import os\nx = [1]\nos.makedirs('d')\nopen('d/f', 'w').write('old')\n"
             "open('hole', 'w').close(); os.truncate('hole', 10**9)"
         )
-        await house.ask("What is x?")
-        await house.service.rename(KEY, "Numbers")
-        await house.service.branches.fork(KEY, COPY, "u2")
+        await bot.ask("What is x?")
+        await bot.service.rename(KEY, "Numbers")
+        await bot.service.branches.fork(KEY, COPY, "u2")
         show = "print(x, open('d/f').read(), os.stat('hole').st_size)"
-        copied = await house.run(f"x.append(2)\n{show}\nopen('d/f', 'w').write('new')", key=COPY)
+        copied = await bot.run(f"x.append(2)\n{show}\nopen('d/f', 'w').write('new')", key=COPY)
         assert _printed(copied) == "[1, 2] old 1000000000\n"
         assert copied.contents("announcement") == ["Your variables are back."]
-        assert _printed(await house.run(show)) == "[1] old 1000000000\n"
-        assert await _asked(house, COPY) == [
-            *(await _asked(house))[:2],
-            *(await _asked(house, COPY))[2:],
+        assert _printed(await bot.run(show)) == "[1] old 1000000000\n"
+        assert await _asked(bot, COPY) == [
+            *(await _asked(bot))[:2],
+            *(await _asked(bot, COPY))[2:],
         ]
-        first = (await house.service.queries.history(COPY))[0]
+        first = (await bot.service.queries.history(COPY))[0]
         assert first.record.person == "u2"
         assert "copy of another" in first.events[1].text
-        await house.ask("And now?", key=COPY)
-        told = [one.get("content") for one in house.server.requests[-1].messages]
+        await bot.ask("And now?", key=COPY)
+        told = [one.get("content") for one in bot.server.requests[-1].messages]
         assert "What is x?" in told
-        (one,) = await house.service.recent("web", limit=1)
+        (one,) = await bot.service.recent("web", limit=1)
         assert one.record.title == "Numbers (copy)"
         with pytest.raises(errors.BotError, match="already"):
-            await house.service.branches.fork(KEY, COPY, "u2")
-        assert _printed(await house.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
+            await bot.service.branches.fork(KEY, COPY, "u2")
+        assert _printed(await bot.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
 
 
 def _notice(turns):
@@ -88,34 +88,34 @@ def _notice(turns):
     return last.events[1].text
 
 
-async def _branch(house, key, request, new):
-    turns = await house.service.queries.history(key)
+async def _branch(bot, key, request, new):
+    turns = await bot.service.queries.history(key)
     (turn,) = [one.record.id for one in turns if one.record.request == request]
-    cells = await house.service.branches.branch(key, turn, new_key=new, person="u2")
-    return cells, _notice(await house.service.queries.history(new))
+    cells = await bot.service.branches.branch(key, turn, new_key=new, person="u2")
+    return cells, _notice(await bot.service.queries.history(new))
 
 
 @pytest.mark.slow
-async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened, monkeypatch):
+async def test_branches_have_the_state_before_a_turn_and_know_each_other(open_bot, monkeypatch):
     show = "print(x, open('d/f').read(), 'y' in dir())"
     second, third = COPY, values.SessionKey("web", thread="third")
     changed = f"x = 2\ny = 1\n{REWRITTEN}"
-    async with opened() as house:
-        alternatives = house.service.branches.list_alternatives
-        await house.run("import os\nos.mkdir('d')\nopen('d/f', 'w').write('old')\nx = 1")
-        await _saved(house)
-        await house.run(changed)
-        await _saved(house)
-        await house.run(show)
+    async with open_bot() as bot:
+        alternatives = bot.service.branches.list_alternatives
+        await bot.run("import os\nos.mkdir('d')\nopen('d/f', 'w').write('old')\nx = 1")
+        await _saved(bot)
+        await bot.run(changed)
+        await _saved(bot)
+        await bot.run(show)
         # Edited, and once more where that was done; both are alternatives to the same turn.
-        cells, notice = await _branch(house, KEY, changed, second)
+        cells, notice = await _branch(bot, KEY, changed, second)
         assert (cells, "as they were before" in notice) == ((), True)
-        reply = await house.run("print(os.listdir())\n" + show, key=second)
+        reply = await bot.run("print(os.listdir())\n" + show, key=second)
         assert _printed(reply) == "['d']\n1 old False\n"
         assert reply.contents("announcement") == ["Your variables are back."]
-        await _branch(house, second, "print(os.listdir())\n" + show, third)
-        assert _printed(await house.run(show, key=third)) == "1 old False\n"
-        assert _printed(await house.run(show)) == "2 newer True\n"
+        await _branch(bot, second, "print(os.listdir())\n" + show, third)
+        assert _printed(await bot.run(show, key=third)) == "1 old False\n"
+        assert _printed(await bot.run(show)) == "2 newer True\n"
         for at, key in enumerate((KEY, second, third)):
             (one,) = await alternatives(key)
             assert (one.index, one.keys) == (at, (KEY, second, third))
@@ -123,88 +123,87 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
         with monkeypatch.context() as patched:
             patched.setattr(session_copies, "_MAX_ALTERNATIVES", 2)
             assert KEY in (await alternatives(KEY))[0].keys
-        assert set(await house.service.branches.list_branches(second)) == {KEY, second, third}
+        assert set(await bot.service.branches.list_branches(second)) == {KEY, second, third}
         # What ran no code since is as it is now, and what was copied finds its alternatives.
         fourth = values.SessionKey("web", thread="fourth")
-        await _branch(house, third, show, fourth)
+        await _branch(bot, third, show, fourth)
         assert len((await alternatives(fourth))[0].keys) == 4
-        await house.service.delete(second)
+        await bot.service.delete(second)
         assert [len(one.keys) for one in await alternatives(KEY)] == [3]
         # A copy is no branch.
         fifth = values.SessionKey("web", thread="fifth")
-        await house.service.branches.fork(KEY, fifth, "u2")
+        await bot.service.branches.fork(KEY, fifth, "u2")
         assert (
             await alternatives(fifth),
-            len(await house.service.branches.list_branches(fifth)),
+            len(await bot.service.branches.list_branches(fifth)),
         ) == (
             (),
             1,
         )
         with pytest.raises(errors.BotError, match="was deleted, or is too old"):
-            await house.service.branches.branch(KEY, 10**9, new_key=COPY, person="u2")
+            await bot.service.branches.branch(KEY, 10**9, new_key=COPY, person="u2")
 
 
 @pytest.mark.slow
-async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again(opened):
-    async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
-        await house.run("x = 1\nopen('f', 'w').write('old')")
-        await house.run("1 / 0")
-        await house.run("x = 2")
-        cells, notice = await _branch(house, KEY, "x = 2", COPY)
+async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again(open_bot):
+    async with open_bot(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as bot:
+        await bot.run("x = 1\nopen('f', 'w').write('old')")
+        await bot.run("1 / 0")
+        await bot.run("x = 2")
+        cells, notice = await _branch(bot, KEY, "x = 2", COPY)
         assert (cells, "runs again" in notice) == (("x = 1\nopen('f', 'w').write('old')",), True)
         assert _printed(
-            await house.run("import os\nprint('x' in dir(), os.listdir())", key=COPY)
+            await bot.run("import os\nprint('x' in dir(), os.listdir())", key=COPY)
         ) == ("False ['f']\n")
-        cells, notice = await _branch(house, KEY, cells[0], values.SessionKey("web", thread="b"))
+        cells, notice = await _branch(bot, KEY, cells[0], values.SessionKey("web", thread="b"))
         assert (cells, "without variables" in notice) == ((), True)
 
 
 @pytest.mark.slow
-async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(opened):
+async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(open_bot):
     long = "y = 1  # " + "long " * 20_000
     script = [openai_server.code(long), openai_server.text("Done.")]
     kept = settings.Snapshots(enabled=True, checkpoints=0)
     model = {"answer_tokens": 10_000}
-    async with opened(*script, snapshots=kept, model=model) as house:
-        await house.run("x = 1")
-        await house.ask("Make y")
-        await house.run("x = 2")
-        cells, notice = await _branch(house, KEY, "x = 2", COPY)
+    async with open_bot(*script, snapshots=kept, model=model) as bot:
+        await bot.run("x = 1")
+        await bot.ask("Make y")
+        await bot.run("x = 2")
+        cells, notice = await _branch(bot, KEY, "x = 2", COPY)
         assert cells == ("x = 1",)
         assert "Of the code, 1 piece cannot run again" in notice
 
 
-async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened):
-    async with opened() as house:
-        await house.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
-        await _saved(house)
-        await house.run(
+async def test_the_last_turn_is_taken_back_with_variables_files_and_words(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
+        await _saved(bot)
+        await bot.run(
             "import os\nx = 2\nopen('f', 'w').write('newer')\nos.remove('h')\nos.mkdir('h')\n"
             "open('h/g', 'w').close()"
         )
-        taken_back = await house.service.branches.undo(KEY)
+        taken_back = await bot.service.branches.undo(KEY)
         assert (taken_back.request[:9], taken_back.missed_runs) == ("import os", 0)
         show = "print(x, open('f').read(), open('h').read(), 'os' in dir())"
-        reply = await house.run(show)
+        reply = await bot.run(show)
         assert _printed(reply) == "1 old old False\n"
         assert reply.contents("announcement") == ["Your variables are back."]
-        assert await _asked(house) == [
+        assert await _asked(bot) == [
             "x = 1\nfor name in 'fh': open(name, 'w').write('old')",
             show,
         ]
         # What was shown was no change, and goes as well; then the very first turn.
-        await house.service.branches.undo(KEY)
-        await house.service.branches.undo(KEY)
+        await bot.service.branches.undo(KEY)
+        await bot.service.branches.undo(KEY)
         assert (
-            _printed(await house.run("import os\nprint('x' in dir(), os.listdir())"))
-            == "False []\n"
+            _printed(await bot.run("import os\nprint('x' in dir(), os.listdir())")) == "False []\n"
         )
-        assert len(await _asked(house)) == 1
+        assert len(await _asked(bot)) == 1
 
 
-async def test_files_that_are_written_through_memory_are_taken_back(opened):
-    async with opened() as house:
-        await house.run(
+async def test_files_that_are_written_through_memory_are_taken_back(open_bot):
+    async with open_bot() as bot:
+        await bot.run(
             "import mmap, os\nopen('f', 'wb').write(b'0')\n"
             "mapped = mmap.mmap(os.open('f', os.O_RDWR), 1)\nmapped[0] = ord('1')"
         )
@@ -212,90 +211,92 @@ async def test_files_that_are_written_through_memory_are_taken_back(opened):
         # machine has written it to the disk.
         for digit in "234":
             await asyncio.sleep(0.1)
-            await house.run(f"mapped[0] = ord('{digit}')")
-        await house.service.branches.undo(KEY)
-        assert _printed(await house.run("print(open('f').read())")) == "3\n"
+            await bot.run(f"mapped[0] = ord('{digit}')")
+        await bot.service.branches.undo(KEY)
+        assert _printed(await bot.run("print(open('f').read())")) == "3\n"
         # No file is mapped any more, so files that do not change are copied once.
-        workspace = await house.service.services.hosts.pool.workspace(values.format_key(KEY))
+        workspace = await bot.service.services.hosts.pool.workspace(values.format_key(KEY))
         for _ in range(2):
             await asyncio.sleep(0.1)
-            await house.run("1")
+            await bot.run("1")
         newest, before = sorted(workspace.checkpoints.glob("*.json"), key=os.path.getmtime)[-2:]
         assert json.loads(newest.read_text())["copy"] == json.loads(before.read_text())["copy"]
 
 
 @pytest.mark.slow
-async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(opened):
-    async with opened() as house:
-        await house.run("x = ['text']; large = bytearray(9_000_000)")
-        await house.service.branches.fork(KEY, COPY, "u2")
-        await house.run("x.append(len(large))", key=COPY)
+async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = ['text']; large = bytearray(9_000_000)")
+        await bot.service.branches.fork(KEY, COPY, "u2")
+        await bot.run("x.append(len(large))", key=COPY)
         third = values.SessionKey("web", thread="third")
-        await house.service.branches.fork(COPY, third, "u2")
-        assert _printed(await house.run("print(x)", key=third)) == "['text', 9000000]\n"
+        await bot.service.branches.fork(COPY, third, "u2")
+        assert _printed(await bot.run("print(x)", key=third)) == "['text', 9000000]\n"
 
 
 @pytest.mark.slow
-async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, monkeypatch):
+async def test_code_that_begins_at_once_after_other_code_can_be_undone(open_bot, monkeypatch):
     monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 60.0)
     # By nothing else is anything saved in this test.
     monkeypatch.setattr(snapshots, "_MIN_IDLE_SECONDS", 600.0)
-    async with opened(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as house:
+    async with open_bot(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as bot:
         for number in range(4):
-            await house.run(f"x = {number}")
-        pool = house.service.services.hosts.pool
+            await bot.run(f"x = {number}")
+        pool = bot.service.services.hosts.pool
         saving = asyncio.create_task(pool.save_variables(values.format_key(KEY)))
         await asyncio.sleep(0)
-        await house.run("x = 4")
+        await bot.run("x = 4")
         await saving
         for _ in range(2):
-            assert (await house.service.branches.undo(KEY)).missed_runs == 0
+            assert (await bot.service.branches.undo(KEY)).missed_runs == 0
             assert pool.kernels.get(values.format_key(KEY)) is None
-        assert _printed(await house.run("print(x)")) == "2\n"
+        assert _printed(await bot.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
         monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
-        await house.run("x = 5")
-        await house.run("x = 6", id="2")
-        edited = await house.run("print(x)", id="2", is_edit=True)
+        await bot.run("x = 5")
+        await bot.run("x = 6", id="2")
+        edited = await bot.run("print(x)", id="2", is_edit=True)
         assert _printed(edited) == "6\n"
-        cells, notice = await _branch(house, KEY, "x = 6", COPY)
+        cells, notice = await _branch(bot, KEY, "x = 6", COPY)
         assert (cells, "shortly before" in notice) == (("print(x)", "x = 5"), True)
-        reply = await house.run("print(x)\nx = 5", key=COPY)
+        reply = await bot.run("print(x)\nx = 5", key=COPY)
         assert _printed(reply) == "2\n"
-        await house.service.branches.undo(KEY)
-        taken_back = await house.service.branches.undo(KEY)
+        await bot.service.branches.undo(KEY)
+        taken_back = await bot.service.branches.undo(KEY)
         assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
-        reply = await house.run("print(x)")
+        reply = await bot.run("print(x)")
         assert _printed(reply) == "2\n"
         (told,) = reply.contents("announcement")
         assert "before the last 2 pieces of code ran" in told
 
 
 @pytest.mark.slow
-async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(opened, locked):
-    async with opened() as house:
-        await house.run("x = 1")
-        await _saved(house)
-        await house.run("x = 2")
-        await locked.when_free()
-        await house.service.branches.undo(KEY)
-        locked.unlock()
-        reply = await house.run("print(x)")
+async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(
+    open_bot, lock_database
+):
+    async with open_bot() as bot:
+        await bot.run("x = 1")
+        await _saved(bot)
+        await bot.run("x = 2")
+        await lock_database.when_free()
+        await bot.service.branches.undo(KEY)
+        lock_database.unlock()
+        reply = await bot.run("print(x)")
         assert _printed(reply) == "1\n"
-        assert await _asked(house) == ["x = 1", "print(x)"]
+        assert await _asked(bot) == ["x = 1", "print(x)"]
 
 
 @pytest.mark.slow
 async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_others(
-    opened, monkeypatch
+    open_bot, monkeypatch
 ):
-    async with opened() as house:
-        hosts = house.service.services.hosts
-        await house.run("open('f', 'w').write('mine')")
-        await house.run("open('f', 'w').write('of others')", key=COPY)
+    async with open_bot() as bot:
+        hosts = bot.service.services.hosts
+        await bot.run("open('f', 'w').write('mine')")
+        await bot.run("open('f', 'w').write('of others')", key=COPY)
         with pytest.raises(errors.SessionExistsError):
-            await house.service.branches.fork(KEY, COPY, "u2")
-        assert _printed(await house.run("print(open('f').read())", key=COPY)) == "of others\n"
+            await bot.service.branches.fork(KEY, COPY, "u2")
+        assert _printed(await bot.run("print(open('f').read())", key=COPY)) == "of others\n"
         new, fork = values.SessionKey("web", thread="new"), hosts.fork
 
         async def unheard(*keys, **more):
@@ -304,22 +305,22 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
 
         monkeypatch.setattr(hosts, "fork", unheard)
         with pytest.raises(errors.KernelError):
-            await house.service.branches.fork(KEY, new, "u2")
+            await bot.service.branches.fork(KEY, new, "u2")
         assert await (await hosts.workspace(values.format_key(new))).list() == ()
 
 
-async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(opened):
+async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(open_bot):
     snapshots = settings.Snapshots(enabled=True, checkpoints=0)
-    async with opened(snapshots=snapshots) as house:
+    async with open_bot(snapshots=snapshots) as bot:
         with pytest.raises(errors.BotError, match="nothing in this conversation"):
-            await house.service.branches.undo(KEY)
-        await house.run("x = 1")
+            await bot.service.branches.undo(KEY)
+        await bot.run("x = 1")
         with pytest.raises(errors.BotError, match="nothing was changed"):
-            await house.service.branches.undo(KEY)
-        assert _printed(await house.run("print(x)")) == "1\n"
-        await house.service.reset(KEY)
+            await bot.service.branches.undo(KEY)
+        assert _printed(await bot.run("print(x)")) == "1\n"
+        await bot.service.reset(KEY)
         with pytest.raises(errors.BotError, match="There is nothing to undo"):
-            await house.service.branches.undo(KEY)
+            await bot.service.branches.undo(KEY)
 
 
 LARGE = "open('large', 'wb').write(bytes(3_000_000))"
@@ -330,85 +331,83 @@ ODD = "open('f', 'w').close(); os.link('f', 'g')"
 @pytest.mark.parametrize(
     ("make", "flaw"), [(LARGE, "more than 2.86 MiB"), (ODD, "it has several names")]
 )
-async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, make, flaw):
+async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, make, flaw):
     kept = settings.Snapshots(enabled=True, checkpoint_bytes=2_999_999)
-    async with opened(snapshots=kept) as house:
-        await house.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
-        await _saved(house)
-        await house.run("x = 2\nopen('h', 'w').write('newer')", id="2")
-        cells, notice = await _branch(house, KEY, "x = 2\nopen('h', 'w').write('newer')", COPY)
+    async with open_bot(snapshots=kept) as bot:
+        await bot.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
+        await _saved(bot)
+        await bot.run("x = 2\nopen('h', 'w').write('newer')", id="2")
+        cells, notice = await _branch(bot, KEY, "x = 2\nopen('h', 'w').write('newer')", COPY)
         assert (cells, "Variables are as they were before" in notice, flaw in notice) == (
             (),
             True,
             True,
         )
-        assert _printed(await house.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
+        assert _printed(await bot.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
         # Who corrects a word expects that nothing stays as the mistake left it.
-        await house.run("print(x)", id="2", is_edit=True)
-        await house.service.branches.undo(KEY)
-        taken_back = await house.service.branches.undo(KEY)
+        await bot.run("print(x)", id="2", is_edit=True)
+        await bot.service.branches.undo(KEY)
+        taken_back = await bot.service.branches.undo(KEY)
         assert flaw in taken_back.files_notice
-        assert _printed(await house.run("print(x, open('h').read())")) == "1 newer\n"
+        assert _printed(await bot.run("print(x, open('h').read())")) == "1 newer\n"
 
 
 @pytest.mark.slow
-async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(opened):
-    async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
-        await house.run(f"import os\nx = 1\n{ODD}")
-        await house.run("x = 2")
-        await house.service.branches.fork(KEY, COPY, "u2")
-        notice = _notice(await house.service.queries.history(COPY))
+async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(open_bot):
+    async with open_bot(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as bot:
+        await bot.run(f"import os\nx = 1\n{ODD}")
+        await bot.run("x = 2")
+        await bot.service.branches.fork(KEY, COPY, "u2")
+        notice = _notice(await bot.service.queries.history(COPY))
         assert "it has several names" in notice
-        _, notice = await _branch(house, KEY, "x = 2", values.SessionKey("web", thread="b"))
+        _, notice = await _branch(bot, KEY, "x = 2", values.SessionKey("web", thread="b"))
         assert "runs again" in notice
         assert "it has several names" in notice
 
 
-async def test_code_that_goes_on_in_the_background_changes_nothing_that_was_taken_back(opened):
-    async with opened() as house:
-        await house.run("x = 1\nopen('f', 'w').write('old')")
-        await _saved(house)
-        await house.run(
+async def test_code_that_goes_on_in_the_background_changes_nothing_that_was_taken_back(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = 1\nopen('f', 'w').write('old')")
+        await _saved(bot)
+        await bot.run(
             "import subprocess\n"
             "subprocess.Popen('while :; do echo newer > f; echo > more; done', shell=True)"
         )
-        await house.service.branches.undo(KEY)
+        await bot.service.branches.undo(KEY)
         show = "import os\nprint(open('f').read(), os.listdir())"
-        assert _printed(await house.run(show)) == "old ['f']\n"
+        assert _printed(await bot.run(show)) == "old ['f']\n"
 
 
-async def test_while_something_runs_neither_copy_nor_way_back_is_made(opened):
-    async with opened() as house:
-        begun = asyncio.create_task(
-            house.run("print('on', flush=True)\nimport time\ntime.sleep(60)")
-        )
-        await _until(lambda: house.service.is_busy(KEY))
-        branches = house.service.branches
+async def test_while_something_runs_neither_copy_nor_way_back_is_made(open_bot):
+    async with open_bot() as bot:
+        begun = asyncio.create_task(bot.run("print('on', flush=True)\nimport time\ntime.sleep(60)"))
+        await _until(lambda: bot.service.is_busy(KEY))
+        branches = bot.service.branches
         told = await asyncio.gather(
             branches.undo(KEY), branches.fork(KEY, COPY, "u"), return_exceptions=True
         )
         assert ["still running here" in str(one) for one in told] == [True, True]
-        await house.service.stop(KEY)
+        await bot.service.stop(KEY)
         await begun
-        assert await house.service.queries.history(COPY) == ()
+        assert await bot.service.queries.history(COPY) == ()
 
 
-async def test_an_edited_message_runs_on_the_state_before_it(opened):
-    async with opened() as house:
-        await house.run("x = [1]", id="1")
-        await _saved(house)
-        await house.run("x.append(2)", id="2")
-        edited = await house.run("x.append(3)\nprint(x)", id="2", is_edit=True)
+async def test_an_edited_message_runs_on_the_state_before_it(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = [1]", id="1")
+        await _saved(bot)
+        await bot.run("x.append(2)", id="2")
+        edited = await bot.run("x.append(3)\nprint(x)", id="2", is_edit=True)
         assert _printed(edited) == "[1, 3]\n"
         # What would lose a variable, or is not the last any more, runs on what there is.
-        await house.run("gen = (i for i in x)", id="3")
-        await _saved(house)
-        await house.run("next(gen)", id="4")
-        lossy = await house.run("print(next(gen))", id="4", is_edit=True)
+        await bot.run("gen = (i for i in x)", id="3")
+        await _saved(bot)
+        await bot.run("next(gen)", id="4")
+        lossy = await bot.run("print(next(gen))", id="4", is_edit=True)
         assert _printed(lossy) == "3\n"
-        late = await house.run("print(x)", id="1", is_edit=True)
+        late = await bot.run("print(x)", id="1", is_edit=True)
         assert _printed(late) == "[1, 3]\n"
-        assert await _asked(house) == [
+        assert await _asked(bot) == [
             "x = [1]",
             "x.append(3)\nprint(x)",
             "gen = (i for i in x)",
@@ -419,20 +418,18 @@ async def test_an_edited_message_runs_on_the_state_before_it(opened):
 
 
 @pytest.mark.slow
-async def test_cells_that_made_what_was_not_kept_are_found(opened):
-    async with opened() as house:
-        await house.run("x = 1")
+async def test_cells_that_made_what_was_not_kept_are_found(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = 1")
         with pytest.raises(errors.BotError, match="Nothing to rebuild"):
-            await house.service.branches.find_lost_cells(KEY)
-        await house.run("gen = (i for i in range(3))")
-        await house.run(
-            "y = 2\nif y:\n    other = iter([].__iter__, 1); gen = (i for i in range(4))"
-        )
-        await house.run("%time gen")
-        await _saved(house)
-        pool = house.service.services.hosts.pool
+            await bot.service.branches.find_lost_cells(KEY)
+        await bot.run("gen = (i for i in range(3))")
+        await bot.run("y = 2\nif y:\n    other = iter([].__iter__, 1); gen = (i for i in range(4))")
+        await bot.run("%time gen")
+        await _saved(bot)
+        pool = bot.service.services.hosts.pool
         pool.kernels[values.format_key(KEY)].kill_with_reason(values.Ending.STOPPED, "It ended.")
         await pool.kernels[values.format_key(KEY)].provisioner.ended.wait()
-        (cell,) = await house.service.branches.find_lost_cells(KEY)
+        (cell,) = await bot.service.branches.find_lost_cells(KEY)
         assert cell.startswith("y = 2")
-        assert _printed(await house.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"
+        assert _printed(await bot.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"

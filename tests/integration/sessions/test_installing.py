@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("approval", ["never", "every"])
-async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
+async def test_a_model_installs_what_is_missing_and_uses_it(open_bot, approval):
     install, use = "%pip install greeter", "import greeter; print(greeter.version)"
     script = [
         openai_server.call("install_packages", {"names": "greeter"}),
@@ -26,10 +26,10 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
         index.add("greeter", "2.5")
         reply = replies.Reply(approvals=[install, True, use])
         bought = settings.PackageIndex(url=index.url)
-        async with opened(*script, package_index=bought) as house:
-            await house.ask("Greet me.", reply, approval=approval)
-            tools = [tool["function"]["name"] for tool in house.server.requests[0].body["tools"]]
-            told = house.server.requests[1].messages[-1]["content"]
+        async with open_bot(*script, package_index=bought) as bot:
+            await bot.ask("Greet me.", reply, approval=approval)
+            tools = [tool["function"]["name"] for tool in bot.server.requests[0].body["tools"]]
+            told = bot.server.requests[1].messages[-1]["content"]
     assert reply.contents("code") == [install, use]
     asked = [text.partition(" (")[0] for text in reply.contents("approve")]
     assert asked == ([install, "greeter 2.5", use] if approval == "every" else [])
@@ -39,16 +39,16 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
 
 
 @pytest.mark.slow
-async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opened, tmp_path):
+async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(open_bot, tmp_path):
     use = "import greeter; print(greeter.version)"
     script = [openai_server.code(use), openai_server.text("Done.")]
     with package_indexes.serving() as index:
         index.add("greeter", "2.5")
         reply = replies.Reply(approvals=[True])
         bought = settings.PackageIndex(url=index.url)
-        async with opened(*script, package_index=bought) as house:
-            await house.ask("Greet me.", reply)
-            told = house.server.requests[1].messages[-1]["content"]
+        async with open_bot(*script, package_index=bought) as bot:
+            await bot.ask("Greet me.", reply)
+            told = bot.server.requests[1].messages[-1]["content"]
     assert reply.contents("approve") == ["greeter is not installed. The package greeter has it."]
     assert told.startswith("Installed greeter 2.5 (")
     assert told.endswith("\n2.5")

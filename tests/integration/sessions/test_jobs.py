@@ -36,12 +36,12 @@ def runs(count=8, *, timeout=30, code=None):
 class Shown:
     """Shows jobs, each in a reply of its own."""
 
-    def __init__(self, house, *, platform="web"):
-        self._house = house
+    def __init__(self, bot, *, platform="web"):
+        self._house = bot
         self.replies = []
         self.requests = []
         self.arrival = asyncio.Event()
-        house.service.notify_through(platform, self._notify, go_on=self._go_on)
+        bot.service.notify_through(platform, self._notify, go_on=self._go_on)
 
     async def _go_on(self, request):
         reply = replies.Reply()
@@ -70,12 +70,12 @@ def ticks(count=8):
     return [f"tick {number}" for number in range(count)]
 
 
-def results(house):
-    messages = house.server.requests[-1].messages
+def results(bot):
+    messages = bot.server.requests[-1].messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opened, outliving):
+async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(open_bot, shared_host):
     script = [
         openai_server.code("open('first.txt', 'w').write('1')"),
         runs(),
@@ -83,21 +83,21 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opene
         openai_server.code("print(kept)"),
         openai_server.text("It is 8."),
     ]
-    async with opened(*script, **SHORT) as house:
-        shown = Shown(house)
-        reply = await house.ask("Compute")
+    async with open_bot(*script, **SHORT) as bot:
+        shown = Shown(bot)
+        reply = await bot.ask("Compute")
         job = await shown.first()
         assert (reply.end.text, job.end) == ("It runs.", None)
         assert job_words.JOB_GOES_ON in reply.contents("announcement")
         assert [one.ending for one in reply.contents("finished")][-1] is values.Ending.BACKGROUND
         assert set(reply.files) == {"first.txt"}
-        assert results(house)[1].endswith("and end your answer.]")
-        schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
+        assert results(bot)[1].endswith("and end your answer.]")
+        schema = bot.server.requests[0].body["tools"][0]["function"]["parameters"]
         assert (schema["required"], "timeout" in schema["properties"]) == (["code"], True)
         await job.until("over")
-        later = await house.ask("And?")
+        later = await bot.ask("And?")
         assert later.contents("output") == [values.Text("stdout", "8\n")]
-        first, second, _ = await house.service.queries.history(KEY)
+        first, second, _ = await bot.service.queries.history(KEY)
     assert (job.end.status, job.end.sentence) == (values.TurnStatus.DONE, "")
     assert told(job) == ticks()
     assert job.files == {"made.txt": b"by the job"}
@@ -105,72 +105,72 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opene
     # Its code is recorded once.
     assert printed(first.events) == []
     assert (printed(second.events), second.record.status, second.is_code) == (ticks(), "done", True)
-    asked = str(house.server.requests[-2].messages)
+    asked = str(bot.server.requests[-2].messages)
     assert "This code of yours went on in the background, and has ended" in asked
 
 
-async def test_meanwhile_questions_are_answered_and_no_other_code_runs(opened, outliving):
+async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot, shared_host):
     script = [runs(), openai_server.text("It runs."), openai_server.code("1 + 1")]
-    async with opened(*script, openai_server.text("Not yet."), **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+    async with open_bot(*script, openai_server.text("Not yet."), **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         job = await shown.first()
         await job.until("output")
-        reply = await house.ask("How far is it?")
-        asked = str(house.server.requests[-2].messages)
-        own = await house.run("2 + 2")
+        reply = await bot.ask("How far is it?")
+        asked = str(bot.server.requests[-2].messages)
+        own = await bot.run("2 + 2")
         with pytest.raises(errors.BotError, match="running in the background"):
-            await house.service.save_table(KEY, "t1", ANNA)
-        assert house.service.is_busy(KEY)
+            await bot.service.save_table(KEY, "t1", ANNA)
+        assert bot.service.is_busy(KEY)
         await job.until("over")
-        await house.service.resumptions.close()
-        assert not house.service.is_busy(KEY)
+        await bot.service.resumptions.close()
+        assert not bot.service.is_busy(KEY)
     assert "has been running in the background for" in asked
     # What code prints cannot pass for words of the person.
     assert '\\n"tick 0' in asked
-    assert "running in the background" in results(house)[-1]
+    assert "running in the background" in results(bot)[-1]
     assert (reply.contents("code"), reply.end.text) == ([], "Not yet.")
     assert "Other code can run once it is done" in own.end.sentence
     assert told(job) == ticks()
 
 
-async def test_code_that_ends_in_time_is_an_ordinary_run(opened, outliving):
-    async with opened(runs(1), openai_server.text("Done."), **SHORT) as house:
-        shown = Shown(house)
-        reply = await house.ask("Compute")
-        assert not house.service.is_busy(KEY)
+async def test_code_that_ends_in_time_is_an_ordinary_run(open_bot, shared_host):
+    async with open_bot(runs(1), openai_server.text("Done."), **SHORT) as bot:
+        shown = Shown(bot)
+        reply = await bot.ask("Compute")
+        assert not bot.service.is_busy(KEY)
     assert (shown.replies, set(reply.files)) == ([], {"made.txt"})
 
 
 @pytest.mark.parametrize("groups", [{"jobs": settings.Jobs(seconds=0)}, {}])
-async def test_where_nothing_may_go_on_the_turn_waits(opened, outliving, groups):
+async def test_where_nothing_may_go_on_the_turn_waits(open_bot, shared_host, groups):
     """The operator allows none, or the end could not be shown."""
     script = [runs(), openai_server.text("Done.")]
-    async with opened(*script, **SHORT | groups) as house:
+    async with open_bot(*script, **SHORT | groups) as bot:
         if groups:
-            Shown(house)
-        reply = await house.ask("Compute")
-        schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
+            Shown(bot)
+        reply = await bot.ask("Compute")
+        schema = bot.server.requests[0].body["tools"][0]["function"]["parameters"]
     assert [one.ending for one in reply.contents("finished")] == [values.Ending.OK]
     assert list(schema["properties"]) == ["code"]
 
 
 @pytest.mark.parametrize("stop", ["session", "request", "reset"])
-async def test_a_job_is_stopped(opened, outliving, stop):
-    async with opened(runs(100), openai_server.text("It runs."), **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+async def test_a_job_is_stopped(open_bot, shared_host, stop):
+    async with open_bot(runs(100), openai_server.text("It runs."), **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         job = await shown.first()
         await job.until("output")
         if stop == "session":
-            assert await house.service.stop(KEY)
+            assert await bot.service.stop(KEY)
         elif stop == "request":
-            assert await house.service.cancel(KEY, shown.requests[0].id)
+            assert await bot.service.cancel(KEY, shown.requests[0].id)
         else:
-            await house.service.reset(KEY)
+            await bot.service.reset(KEY)
         await job.until("over")
-        assert not await house.service.stop(KEY)
-        again = await house.run("3 + 3")
+        assert not await bot.service.stop(KEY)
+        again = await bot.run("3 + 3")
     assert job.end.status is values.TurnStatus.STOPPED
     assert [one.ending for one in job.contents("finished")] == [values.Ending.STOPPED]
     assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
@@ -178,13 +178,13 @@ async def test_a_job_is_stopped(opened, outliving, stop):
     ]
 
 
-async def test_a_job_ends_at_its_limit(opened, outliving):
+async def test_a_job_ends_at_its_limit(open_bot, shared_host):
     jobs = JOBS.model_copy(update={"seconds": 2.0})
-    async with opened(
+    async with open_bot(
         runs(100, timeout=900), openai_server.text("Go."), limits=LIMITS, jobs=jobs
-    ) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+    ) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         job = await shown.first()
         await job.until("over")
     (finished,) = job.contents("finished")
@@ -194,90 +194,90 @@ async def test_a_job_ends_at_its_limit(opened, outliving):
     )
 
 
-async def test_sessions_have_jobs_side_by_side_up_to_the_limit(opened, outliving):
+async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_host):
     script = [reply for _ in range(2) for reply in (runs(12), openai_server.text("Go."))]
     script += [runs(12), openai_server.text("Full.")]
-    async with opened(*script, **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
-        await house.ask("Compute", key=OTHER)
-        third = await house.ask("Compute", key=values.SessionKey("web", thread="third"))
-        assert "2 long runs may go on at a time" in results(house)[-1]
+    async with open_bot(*script, **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
+        await bot.ask("Compute", key=OTHER)
+        third = await bot.ask("Compute", key=values.SessionKey("web", thread="third"))
+        assert "2 long runs may go on at a time" in results(bot)[-1]
         await asyncio.gather(*(job.until("over") for job in shown.replies))
     assert third.contents("code") == []
     assert [told(job) for job in shown.replies] == [ticks(12)] * 2
     assert {request.key for request in shown.requests} == {KEY, OTHER}
 
 
-async def test_a_person_may_have_so_many_jobs_and_others_theirs(opened, outliving):
+async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared_host):
     jobs = JOBS.model_copy(update={"per_person": 1})
     script = [runs(12), openai_server.text("Go."), runs(12), openai_server.text("Full.")]
     script += [runs(12), openai_server.text("Go.")]
-    async with opened(*script, limits=LIMITS, jobs=jobs) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
-        second = await house.ask("Compute", key=OTHER)
-        assert "One person may have 1 long run at a time" in results(house)[-1]
+    async with open_bot(*script, limits=LIMITS, jobs=jobs) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
+        second = await bot.ask("Compute", key=OTHER)
+        assert "One person may have 1 long run at a time" in results(bot)[-1]
         other_key = values.SessionKey("web", thread="third")
-        await house.ask("Compute", key=other_key, person=requests.Person("u2"))
+        await bot.ask("Compute", key=other_key, person=requests.Person("u2"))
         await asyncio.gather(*(job.until("over") for job in shown.replies))
     assert second.contents("code") == []
     assert {request.key for request in shown.requests} == {KEY, other_key}
 
 
-async def test_a_flood_is_bounded_and_its_end_is_told(opened, outliving):
+async def test_a_flood_is_bounded_and_its_end_is_told(open_bot, shared_host):
     code = "import time\nend = time.time() + 3\nwhile time.time() < end: print('x' * 1000)"
     code += "\nprint('END')"
-    async with opened(runs(code=code), openai_server.text("Go."), **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+    async with open_bot(runs(code=code), openai_server.text("Go."), **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         job = await shown.first()
         await job.until("over")
-        await house.service.resumptions.close()
-        (*_, turn) = await house.service.queries.history(KEY)
+        await bot.service.resumptions.close()
+        (*_, turn) = await bot.service.queries.history(KEY)
     assert told(job)[-1] == "END"
     assert sum(map(len, told(job))) < 3_000_000
     assert sum(map(len, printed(turn.events))) < 3_000_000
 
 
-async def test_a_job_may_ask_and_take_the_answer(opened, outliving):
+async def test_a_job_may_ask_and_take_the_answer(open_bot, shared_host):
     code = "import time\ntime.sleep(1)\nprint('hi', input('name? '))"
-    async with opened(runs(code=code), openai_server.text("Go."), **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+    async with open_bot(runs(code=code), openai_server.text("Go."), **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         job = await shown.first()
         job.answers.append("Ada")
         await job.until("over")
     assert "hi Ada" in told(job)
 
 
-async def test_an_approved_job_is_not_approved_again(opened, outliving):
-    async with opened(runs(), openai_server.text("It runs."), **SHORT) as house:
-        shown = Shown(house)
+async def test_an_approved_job_is_not_approved_again(open_bot, shared_host):
+    async with open_bot(runs(), openai_server.text("It runs."), **SHORT) as bot:
+        shown = Shown(bot)
         reply = replies.Reply(approvals=[True])
-        await house.ask("Compute", reply, approval="every")
+        await bot.ask("Compute", reply, approval="every")
         job = await shown.first()
         await job.until("over")
     assert (len(reply.contents("approve")), job.contents("approve")) == (1, [])
 
 
-async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving):
-    async with opened(runs(), openai_server.text("It runs."), sessions=BRIEF, **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(open_bot, shared_host):
+    async with open_bot(runs(), openai_server.text("It runs."), sessions=BRIEF, **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         former = await shown.first()
         await former.until("output")
     assert former.end.sentence == session_words.ANSWER_CONTINUES
-    async with opened(openai_server.text("Still on it."), **SHORT) as house:
+    async with open_bot(openai_server.text("Still on it."), **SHORT) as bot:
         # Also before its platform is there.
-        assert house.service.is_busy(KEY)
-        own = await house.run("2 + 2")
-        shown = Shown(house)
+        assert bot.service.is_busy(KEY)
+        own = await bot.run("2 + 2")
+        shown = Shown(bot)
         job = await shown.first()
         await job.until("over")
-        await house.service.resumptions.close()
-        turns = await house.service.queries.history(KEY)
-        await house.ask("And?")
+        await bot.service.resumptions.close()
+        turns = await bot.service.queries.history(KEY)
+        await bot.ask("And?")
     assert "Other code can run once it is done" in own.end.sentence
     assert (len(shown.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
     assert job.contents("announcement") == [job_words.JOB_WENT_ON]
@@ -287,16 +287,16 @@ async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving
 
 @pytest.mark.parametrize("moment", ["waiting", "handed over", "answered"])
 async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
-    opened, outliving, tmp_path, moment
+    open_bot, shared_host, tmp_path, moment
 ):
     """It is killed while the turn waits for the code, or is told, or has ended."""
     jobs = JOBS if moment != "waiting" else JOBS.model_copy(update={"patience_seconds": 3.0})
     answer = openai_server.text("It runs.", **({} if moment == "answered" else {"fault": "stall"}))
     async with contextlib.AsyncExitStack() as stack:
-        opening = opened(runs(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
-        house = await stack.enter_async_context(opening)
-        shown, reply = Shown(house), replies.Reply()
-        asking = asyncio.create_task(house.ask("Compute", reply))
+        opening = open_bot(runs(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
+        bot = await stack.enter_async_context(opening)
+        shown, reply = Shown(bot), replies.Reply()
+        asking = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("output")
         if moment == "handed over":
             await reply.until("announcement")
@@ -305,7 +305,7 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
             await (await shown.first()).until("output")
         again = [] if moment == "answered" else [openai_server.text("It runs on.")]
         after = await stack.enter_async_context(
-            killed(opened, tmp_path, *again, limits=LIMITS, jobs=jobs)
+            killed(open_bot, tmp_path, *again, limits=LIMITS, jobs=jobs)
         )
         next_shown = Shown(after)
         await asyncio.wait_for(next_shown.arrival.wait(), 30)
@@ -327,18 +327,18 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         await asyncio.wait({asking})
 
 
-async def test_a_job_whose_host_is_lost_is_told_of_as_lost(opened, outliving):
+async def test_a_job_whose_host_is_lost_is_told_of_as_lost(open_bot, shared_host):
     script = [runs(100), openai_server.text("It runs.")]
-    async with opened(*script, sessions=BRIEF, **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Compute")
+    async with open_bot(*script, sessions=BRIEF, **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Compute")
         await (await shown.first()).until("output")
-    await outliving()
-    async with opened(**SHORT) as house:
-        shown = Shown(house)
+    await shared_host.replace()
+    async with open_bot(**SHORT) as bot:
+        shown = Shown(bot)
         job = await shown.first()
         await job.until("over")
-        again = await house.run("3 + 3")
+        again = await bot.run("3 + 3")
     (finished,) = job.contents("finished")
     assert finished.reason == session_words.CODE_UNKNOWN
     assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
@@ -347,53 +347,53 @@ async def test_a_job_whose_host_is_lost_is_told_of_as_lost(opened, outliving):
 
 
 async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
-    opened, outliving, locked
+    open_bot, shared_host, lock_database
 ):
     reply = replies.Reply()
-    async with opened(runs(100), **SHORT) as house:
-        shown = Shown(house)
-        asking = asyncio.create_task(house.ask("Compute", reply))
+    async with open_bot(runs(100), **SHORT) as bot:
+        shown = Shown(bot)
+        asking = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("output")
-        await locked.when_free()
+        await lock_database.when_free()
         await asking
-        locked.unlock()
-        assert not house.service.is_busy(KEY)
-        again = await house.run("3 + 3")
+        lock_database.unlock()
+        assert not bot.service.is_busy(KEY)
+        again = await bot.run("3 + 3")
     assert (reply.end.status, shown.replies) == (values.TurnStatus.FAILED, [])
     assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
         "6"
     ]
 
 
-async def test_a_job_is_stopped_while_its_turn_still_answers(opened, outliving):
+async def test_a_job_is_stopped_while_its_turn_still_answers(open_bot, shared_host):
     slow = openai_server.text(*["word "] * 40, delay_seconds=0.5)
-    async with opened(runs(60), slow, **SHORT) as house:
-        shown = Shown(house)
+    async with open_bot(runs(60), slow, **SHORT) as bot:
+        shown = Shown(bot)
         reply = replies.Reply()
-        asking = asyncio.create_task(house.ask("Compute", reply))
+        asking = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("text")
         async with asyncio.timeout(8):
-            await house.service.reset(KEY)
+            await bot.service.reset(KEY)
         await asking
-        assert not house.service.is_busy(KEY)
+        assert not bot.service.is_busy(KEY)
         job = await shown.first()
     assert job.end.status is values.TurnStatus.STOPPED
 
 
-async def test_a_job_is_undone_with_the_turn_that_began_it(opened, outliving):
+async def test_a_job_is_undone_with_the_turn_that_began_it(open_bot, shared_host):
     script = [openai_server.code("kept = 1"), openai_server.text("One.")]
     script += [runs(4), openai_server.text("It runs.")]
-    await outliving(snapshots=settings.Snapshots(enabled=True))
-    async with opened(*script, **SHORT) as house:
-        shown = Shown(house)
-        await house.ask("Begin")
-        await house.ask("Compute")
+    await shared_host.replace(snapshots=settings.Snapshots(enabled=True))
+    async with open_bot(*script, **SHORT) as bot:
+        shown = Shown(bot)
+        await bot.ask("Begin")
+        await bot.ask("Compute")
         job = await shown.first()
         await job.until("over")
-        await house.service.resumptions.close()
-        undone = await house.service.branches.undo(KEY)
-        past = await house.service.queries.history(KEY)
-        reply = await house.run("import os; print(kept, os.path.exists('made.txt'))")
+        await bot.service.resumptions.close()
+        undone = await bot.service.branches.undo(KEY)
+        past = await bot.service.queries.history(KEY)
+        reply = await bot.run("import os; print(kept, os.path.exists('made.txt'))")
     assert undone.request == "Compute"
     assert [turn.record.request for turn in past] == ["Begin"]
     assert reply.contents("output")[-1] == values.Text("stdout", "1 False\n")

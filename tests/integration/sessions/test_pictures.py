@@ -46,17 +46,17 @@ def bomb(width, height, rows):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-def seen(house, number=-1):
-    found = openai_server.decode_pictures(house.server.requests[number].body)
+def seen(bot, number=-1):
+    found = openai_server.decode_pictures(bot.server.requests[number].body)
     return [Image.open(io.BytesIO(one)) for one in found]
 
 
-async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(opened):
+async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(open_bot):
     sent = photograph((4000, 3000))
-    async with opened(openai_server.text("A wall."), serving=LOOKING) as house:
-        reply = await house.ask("What is it?", attachments=(attachment("me.jpg", sent),))
-        (shown,) = seen(house)
-        (data,) = openai_server.decode_pictures(house.server.requests[0].body)
+    async with open_bot(openai_server.text("A wall."), server_options=LOOKING) as bot:
+        reply = await bot.ask("What is it?", attachments=(attachment("me.jpg", sent),))
+        (shown,) = seen(bot)
+        (data,) = openai_server.decode_pictures(bot.server.requests[0].body)
     assert reply.end.text == "A wall."
     assert (shown.format, shown.size) == ("JPEG", (1176, 1568))
     assert b"secret" not in data
@@ -77,17 +77,17 @@ KINDS = [
 
 
 @pytest.mark.slow
-async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(opened):
+async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(open_bot):
     sent = [attachment(name, data) for name, data, _ in KINDS]
     script = [openai_server.text("ok"), openai_server.text("ok")]
-    async with opened(*script, serving=LOOKING) as house:
-        await house.ask("look", attachments=tuple(sent[:4]))
-        await house.ask("and here", attachments=tuple(sent[4:]))
-        sizes = [one.size for one in seen(house)]
+    async with open_bot(*script, server_options=LOOKING) as bot:
+        await bot.ask("look", attachments=tuple(sent[:4]))
+        await bot.ask("and here", attachments=tuple(sent[4:]))
+        sizes = [one.size for one in seen(bot)]
     assert sizes == [size for _, _, size in KINDS]
 
 
-async def test_bombs_and_trash_are_not_seen_and_harm_nobody(opened):
+async def test_bombs_and_trash_are_not_seen_and_harm_nobody(open_bot):
     noise = picture(size=(1200, 1200))
     hostile = [
         attachment("bomb.png", bomb(60_000, 60_000, 1)),
@@ -103,28 +103,28 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(opened):
     script = [openai_server.code("kept = 1"), openai_server.text("a")]
     script += [openai_server.text("b"), openai_server.code("print(kept)"), openai_server.text("c")]
     limits = settings.Limits(memory_bytes=1024**3)
-    async with opened(*script, serving=LOOKING, limits=limits) as house:
-        await house.ask("go")
-        await house.ask("look", attachments=tuple(hostile))
-        assert seen(house) == []
-        reply = await house.ask("and these?", attachments=tuple(others))
-        (shown,) = seen(house)
-        assert house.server.refusals == []
+    async with open_bot(*script, server_options=LOOKING, limits=limits) as bot:
+        await bot.ask("go")
+        await bot.ask("look", attachments=tuple(hostile))
+        assert seen(bot) == []
+        reply = await bot.ask("and these?", attachments=tuple(others))
+        (shown,) = seen(bot)
+        assert bot.server.refusals == []
     assert [output.plain for output in reply.contents("output")] == ["1\n"]
     assert shown.size == (400, 300)
 
 
 @pytest.mark.slow
-async def test_more_pictures_than_may_be_shown_are_told_in_words(opened):
+async def test_more_pictures_than_may_be_shown_are_told_in_words(open_bot):
     sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
-    async with opened(openai_server.text("ok"), serving=LOOKING) as house:
-        await house.ask("look", attachments=sent)
-        assert [one.width for one in seen(house)] == [10, 11, 12, 13]
-        assert "5.png" in str(house.server.requests[0].body)
+    async with open_bot(openai_server.text("ok"), server_options=LOOKING) as bot:
+        await bot.ask("look", attachments=sent)
+        assert [one.width for one in seen(bot)] == [10, 11, 12, 13]
+        assert "5.png" in str(bot.server.requests[0].body)
 
 
 @pytest.mark.slow
-async def test_the_model_looks_at_what_lies_in_the_workspace(opened):
+async def test_the_model_looks_at_what_lies_in_the_workspace(open_bot):
     """An attachment beyond those shown at once, and a file that code saved; from any directory."""
     saving = (
         "import os; from PIL import Image; Image.new('L', (3000, 90)).save('p.png'); os.chdir('/')"
@@ -135,10 +135,10 @@ async def test_the_model_looks_at_what_lies_in_the_workspace(opened):
         openai_server.text("ok"),
     ]
     sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
-    async with opened(*script, serving=LOOKING) as house:
-        await house.ask("look", attachments=sent)
-        assert [one.size for one in seen(house)][4:] == [(15, 10), (1568, 47)]
-        assert "This could not be done" in house.server.requests[-1].messages[-1]["content"]
+    async with open_bot(*script, server_options=LOOKING) as bot:
+        await bot.ask("look", attachments=sent)
+        assert [one.size for one in seen(bot)][4:] == [(15, 10), (1568, 47)]
+        assert "This could not be done" in bot.server.requests[-1].messages[-1]["content"]
 
 
 DRAWING = """
@@ -153,21 +153,21 @@ for side in ({sides}):
 
 
 @pytest.mark.slow
-async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
+async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(open_bot):
     drawing = DRAWING.format(sides="300, 1900")
     script = [openai_server.code(drawing), openai_server.text("a"), openai_server.text("b")]
-    async with opened(*script, serving=LOOKING) as house:
+    async with open_bot(*script, server_options=LOOKING) as bot:
         sent = attachment("x.png", picture())
-        reply = await house.ask("draw", attachments=(sent,))
-        await house.ask("and?")
-        first = openai_server.decode_pictures(house.server.requests[1].body)
-        sizes = [one.size for one in seen(house)]
-        bodies = [one.messages for one in house.server.requests]
-        (turn, _) = await house.service.queries.history(KEY)
-    async with opened(openai_server.text("c"), serving=LOOKING) as house:
-        await house.ask("and now?")
-        again = openai_server.decode_pictures(house.server.requests[0].body)
-        bodies.append(house.server.requests[0].messages)
+        reply = await bot.ask("draw", attachments=(sent,))
+        await bot.ask("and?")
+        first = openai_server.decode_pictures(bot.server.requests[1].body)
+        sizes = [one.size for one in seen(bot)]
+        bodies = [one.messages for one in bot.server.requests]
+        (turn, _) = await bot.service.queries.history(KEY)
+    async with open_bot(openai_server.text("c"), server_options=LOOKING) as bot:
+        await bot.ask("and now?")
+        again = openai_server.decode_pictures(bot.server.requests[0].body)
+        bodies.append(bot.server.requests[0].messages)
     assert sizes == [(400, 300), (300, 300), (1568, 1568)]
     assert again == first
     for before, after in itertools.pairwise(bodies):
@@ -178,9 +178,9 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
 
 
 @pytest.mark.slow
-async def test_a_blind_models_people_wait_for_no_scaling(opened):
+async def test_a_blind_models_people_wait_for_no_scaling(open_bot):
     script = [openai_server.text("ok")]
-    async with opened(*script, model={"can_see_images": False}) as house:
-        await house.ask("look", attachments=(attachment("x.png", picture()),))
-        assert seen(house) == []
-        assert "A picture of 400x300 pixels" in str(house.server.requests[0].body)
+    async with open_bot(*script, model={"can_see_images": False}) as bot:
+        await bot.ask("look", attachments=(attachment("x.png", picture()),))
+        assert seen(bot) == []
+        assert "A picture of 400x300 pixels" in str(bot.server.requests[0].body)

@@ -31,10 +31,10 @@ ALL = [f"tick {number}" for number in range(6)]
 class Heard:
     """What people are notified of."""
 
-    def __init__(self, house):
+    def __init__(self, bot):
         self.told = []
         self._arrival = asyncio.Event()
-        house.service.notify_through("web", self.notify)
+        bot.service.notify_through("web", self.notify)
 
     async def notify(self, key, sentence):
         assert key == KEY
@@ -46,18 +46,18 @@ class Heard:
         return self.told[0]
 
 
-def continued(house, **options):
+def continued(bot, **options):
     """Let turns go on in a reply, as platforms that can do; it is given back."""
     reply = replies.Reply(**options)
 
     async def go_on(request):
-        reply.answer = house.service.answer
-        await house.service.handle(request, reply)
+        reply.answer = bot.service.answer
+        await bot.service.handle(request, reply)
 
     async def notify(key, sentence):
         raise AssertionError(sentence)
 
-    house.service.notify_through("web", notify, go_on=go_on)
+    bot.service.notify_through("web", notify, go_on=go_on)
     return reply
 
 
@@ -67,13 +67,13 @@ def printed(happened):
     return "".join(one.text for one in shown if isinstance(one, values.Text)).splitlines()
 
 
-async def last_turn(house):
+async def last_turn(bot):
     """The last turn, once none goes on any more."""
-    await house.service.resumptions.close()
-    return (await house.service.queries.history(KEY))[-1]
+    await bot.service.resumptions.close()
+    return (await bot.service.queries.history(KEY))[-1]
 
 
-async def begin(house, request, reply=None):
+async def begin(bot, request, reply=None):
     """Begin a turn, and wait for its first output."""
     reply = reply or replies.Reply()
     running = asyncio.create_task(request(reply))
@@ -82,10 +82,10 @@ async def begin(house, request, reply=None):
 
 
 @contextlib.asynccontextmanager
-async def killed(opened, tmp_path, *script, **groups):
+async def killed(open_bot, tmp_path, *script, **groups):
     """Open what a bot would find that is killed now: its data as they are at this moment."""
     copy = copy_data(tmp_path / "data", tmp_path / "copy")
-    async with opened(*script, paths=settings.Paths(data=copy), **groups) as after:
+    async with open_bot(*script, paths=settings.Paths(data=copy), **groups) as after:
         yield after
 
 
@@ -100,34 +100,34 @@ def copy_data(data, copy):
     return copy
 
 
-async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
-        running, reply = await begin(house, lambda reply: house.run(TICKS, reply))
+async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, shared_host):
+    async with open_bot(sessions=BRIEF) as bot:
+        running, reply = await begin(bot, lambda reply: bot.run(TICKS, reply))
     await running
     assert (reply.end.status, reply.end.sentence) == (
         values.TurnStatus.INTERRUPTED,
         session_words.ANSWER_CONTINUES,
     )
     assert reply.contents("finished") == []
-    async with opened() as house:
-        (turn,) = await house.service.queries.history(KEY)
+    async with open_bot() as bot:
+        (turn,) = await bot.service.queries.history(KEY)
         assert turn.record.status == "running"
-        sentence = await Heard(house).first()
-        turn = await last_turn(house)
+        sentence = await Heard(bot).first()
+        turn = await last_turn(bot)
         assert (turn.record.status, printed(turn.events)) == ("done", ALL)
-        after = await house.run("print(kept, count)")
+        after = await bot.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
     assert sentence.splitlines()[-len(ALL) - 1 : -1] == ALL
     assert after.contents("output") == [values.Text("stdout", "here 1\n")]
 
 
 @pytest.mark.slow
-async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
-        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
+async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(open_bot, shared_host):
+    async with open_bot(sessions=BRIEF) as bot:
+        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
     await running
-    async with opened() as house:
-        reply = continued(house)
+    async with open_bot() as bot:
+        reply = continued(bot)
         await reply.until("over")
     assert reply.contents("code") == [TICKS]
     assert "".join(one.text for one in reply.contents("output")).splitlines() == ALL
@@ -136,16 +136,18 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
 
 
 @pytest.mark.slow
-async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
-        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
+async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded(
+    open_bot, shared_host
+):
+    async with open_bot(sessions=BRIEF) as bot:
+        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
     await running
-    async with opened(sessions=BRIEF) as house:
-        first = continued(house)
+    async with open_bot(sessions=BRIEF) as bot:
+        first = continued(bot)
         await first.until("announcement")
         await first.until("output")
-    async with opened() as house:
-        reply = continued(house)
+    async with open_bot() as bot:
+        reply = continued(bot)
         await reply.until("over")
     kinds = [kind for kind, _ in reply.received]
     assert first.end.sentence == session_words.ANSWER_CONTINUES
@@ -154,18 +156,20 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
     assert kinds.index("code") < kinds.index("output") < kinds.index("announcement")
 
 
-async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(opened, outliving):
+async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
+    open_bot, shared_host
+):
     script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
-    async with opened(script[0], sessions=BRIEF) as house:
-        running, reply = await begin(house, lambda reply: house.ask("Tick!", reply))
+    async with open_bot(script[0], sessions=BRIEF) as bot:
+        running, reply = await begin(bot, lambda reply: bot.ask("Tick!", reply))
     await running
-    async with opened(script[1]) as house:
-        reply = continued(house)
+    async with open_bot(script[1]) as bot:
+        reply = continued(bot)
         await reply.until("over")
-        turn = await last_turn(house)
-        (asked,) = house.server.requests
-        after = await house.run("print(count)")
-        again = await house.service.services.database.turns.take_orphans()
+        turn = await last_turn(bot)
+        (asked,) = bot.server.requests
+        after = await bot.run("print(count)")
+        again = await bot.service.services.database.turns.take_orphans()
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
     assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
@@ -177,22 +181,24 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
 
 
 @pytest.mark.slow
-async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(opened, outliving):
+async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(
+    open_bot, shared_host
+):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     script = [openai_server.code("count = 1\nprint(count)"), slow]
-    async with opened(*script, sessions=BRIEF) as house:
+    async with open_bot(*script, sessions=BRIEF) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(house.ask("Count!", reply))
+        running = asyncio.create_task(bot.ask("Count!", reply))
         await reply.until("step", 2)
         await reply.until("text")
     await running
     assert reply.end.sentence == session_words.ANSWER_CONTINUES
-    async with opened(openai_server.text("One.")) as house:
-        reply = continued(house)
+    async with open_bot(openai_server.text("One.")) as bot:
+        reply = continued(bot)
         await reply.until("over")
-        (asked,) = house.server.requests
-        follow_up = await house.run("print(count)")
-        turn = (await house.service.queries.history(KEY))[0]
+        (asked,) = bot.server.requests
+        follow_up = await bot.run("print(count)")
+        turn = (await bot.service.queries.history(KEY))[0]
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
     assert reply.contents("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
@@ -201,27 +207,27 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
     assert follow_up.contents("output") == [values.Text("stdout", "1\n")]
 
 
-async def test_a_question_waits_for_the_next_bot(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
+async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
+    async with open_bot(sessions=BRIEF) as bot:
         reply = replies.Reply(is_answering=False, answers=["never"])
-        running = asyncio.create_task(house.run("print('Hello', input('Who?'))", reply))
+        running = asyncio.create_task(bot.run("print('Hello', input('Who?'))", reply))
         await reply.until("ask")
     await running
-    async with opened() as house:
-        reply = continued(house, answers=["Ada"])
+    async with open_bot() as bot:
+        reply = continued(bot, answers=["Ada"])
         await reply.until("over")
-        assert printed((await last_turn(house)).events) == ["Hello Ada"]
+        assert printed((await last_turn(bot)).events) == ["Hello Ada"]
     assert [(asked.cell, asked.prompt) for asked in reply.contents("ask")] == [(0, "Who?")]
     assert reply.end.status is values.TurnStatus.DONE
 
 
 @pytest.mark.slow
-async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tmp_path):
+async def test_a_killed_bot_leaves_as_much_to_the_next_one(open_bot, shared_host, tmp_path):
     script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
-    async with opened(*script, sessions=BRIEF) as house:
-        running, first = await begin(house, lambda reply: house.ask("Tick!", reply))
+    async with open_bot(*script, sessions=BRIEF) as bot:
+        running, first = await begin(bot, lambda reply: bot.ask("Tick!", reply))
         await first.until("output", 3)
-        async with killed(opened, tmp_path, openai_server.text("Six ticks.")) as after:
+        async with killed(open_bot, tmp_path, openai_server.text("Six ticks.")) as after:
             reply = continued(after)
             await reply.until("over")
             turn = await last_turn(after)
@@ -232,48 +238,48 @@ async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tm
 
 
 async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(
-    opened, outliving
+    open_bot, shared_host
 ):
-    async with opened(openai_server.code(TICKS), sessions=BRIEF) as house:
-        running, _ = await begin(house, lambda reply: house.ask("Tick!", reply))
+    async with open_bot(openai_server.code(TICKS), sessions=BRIEF) as bot:
+        running, _ = await begin(bot, lambda reply: bot.ask("Tick!", reply))
     await running
-    await outliving()
-    async with opened(openai_server.text("I do not know.")) as house:
-        reply = continued(house)
+    await shared_host.replace()
+    async with open_bot(openai_server.text("I do not know.")) as bot:
+        reply = continued(bot)
         await reply.until("over")
-        (asked,) = house.server.requests
-        after = await house.run("print('count' in globals())")
+        (asked,) = bot.server.requests
+        after = await bot.run("print('count' in globals())")
     assert "it is unknown whether" in asked.messages[-1]["content"]
     assert reply.end.text == "I do not know."
     assert after.contents("output")[-1] == values.Text("stdout", "False\n")
 
 
 @pytest.mark.slow
-async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
+async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_host):
     code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
-    async with opened(sessions=BRIEF) as house:
-        running, reply = await begin(house, lambda reply: house.run(code, reply))
+    async with open_bot(sessions=BRIEF) as bot:
+        running, reply = await begin(bot, lambda reply: bot.run(code, reply))
     await running
     assert reply.contents("artifact") == []
-    async with opened() as house:
-        reply = continued(house)
+    async with open_bot() as bot:
+        reply = continued(bot)
         await reply.until("over")
     assert reply.files == {"before.txt": b"1", "after.txt": b"2"}
 
 
 @pytest.mark.slow
-async def test_progress_of_another_release_is_told_as_an_interruption(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
-        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
-        turns = house.service.services.database.turns
+async def test_progress_of_another_release_is_told_as_an_interruption(open_bot, shared_host):
+    async with open_bot(sessions=BRIEF) as bot:
+        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turns = bot.service.services.database.turns
         (turn,) = await turns.list_for_session(1)
         await turns.note_progress(turn.id, {"of": "another release"})
     await running
-    async with opened() as house:
-        heard = Heard(house)
-        await house.service.send_unsent()
+    async with open_bot() as bot:
+        heard = Heard(bot)
+        await bot.service.send_unsent()
         assert await heard.first() == session_words.ANSWER_INTERRUPTED
-        assert (await last_turn(house)).record.status == "interrupted"
+        assert (await last_turn(bot)).record.status == "interrupted"
 
 
 def test_progress_is_stored_as_it_is_read():

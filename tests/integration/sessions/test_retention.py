@@ -15,7 +15,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.sessions import requests, retention, session_files
 from interpreter_bot.store import columns, records
 from tests.fakes import openai_server, replies
-from tests.integration.sessions.conftest import KEY, attachment, code
+from tests.integration.sessions.conftest import KEY, attachment, make_code_request
 
 pytestmark = pytest.mark.kernel
 
@@ -41,17 +41,17 @@ async def until(holds):
 
 
 class Keeper:
-    """Retention over a house, on a clock of its own."""
+    """Retention of a bot's files, with ages that a test sets."""
 
-    def __init__(self, house):
-        self.house = house
-        self.services = house.service.services
-        self.retention = retention.Retention(self.services, house.service)
+    def __init__(self, bot):
+        self.bot = bot
+        self.services = bot.service.services
+        self.retention = retention.Retention(self.services, bot.service)
         self.told = []
-        house.service.notify_through("web", self._tell)
+        bot.service.notify_through("web", self._tell)
 
     def warn_at_most(self, count):
-        self.retention = retention.Retention(self.services, self.house.service, max_warnings=count)
+        self.retention = retention.Retention(self.services, self.bot.service, max_warnings=count)
 
     async def _tell(self, session, sentence):
         self.told.append((session.thread, sentence))
@@ -74,32 +74,32 @@ class Keeper:
         return await self.services.database.sessions.find(key(thread))
 
     async def files(self, thread):
-        return [one.name for one in await self.house.service.queries.files(key(thread))]
+        return [one.name for one in await self.bot.service.queries.files(key(thread))]
 
     async def fill(self, thread, *, mib=1, person="u1"):
         """Let somebody have asked something and sent a file."""
         session = await self.services.database.sessions.open(key(thread))
         turn = await self.services.database.turns.start(session.id, person=person, text="")
         await self.services.database.turns.finish(turn.id, values.TurnStatus.DONE)
-        await self.house.service.put_file(key(thread), attachment("f", bytes(mib * MIB)))
+        await self.bot.service.put_file(key(thread), attachment("f", bytes(mib * MIB)))
 
 
 @pytest.fixture
-def opened_keeper(opened):
+def open_keeper(open_bot):
     @contextlib.asynccontextmanager
     async def open_keeper(*script, **limits):
-        async with opened(*script, retention=settings.Retention(**limits)) as house:
-            yield Keeper(house)
+        async with open_bot(*script, retention=settings.Retention(**limits)) as bot:
+            yield Keeper(bot)
 
     return open_keeper
 
 
-async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_keeper, tmp_path):
-    async with opened_keeper(openai_server.text("Oh.")) as keeper:
+async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(open_keeper, tmp_path):
+    async with open_keeper(openai_server.text("Oh.")) as keeper:
         await keeper.fill("t")
-        await keeper.house.run(PLOT)
+        await keeper.bot.run(PLOT)
         await keeper.services.hosts.pool.release(values.format_key(KEY))
-        [_, turn] = await keeper.house.service.queries.history(KEY)
+        [_, turn] = await keeper.bot.service.queries.history(KEY)
         [digest] = [one.output.sha256 for one in turn.events if hasattr(one, "output")]
         [blob] = (tmp_path / "data" / "kept").glob("*/*")
         os.utime(blob, (0, 0))
@@ -112,7 +112,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert thread == "t"
         assert "for 28 days. In 3 days its files" in warning
         assert "(1 MiB)" in warning
-        assert await keeper.house.service.queries.load_file_notice(KEY) == warning
+        assert await keeper.bot.service.queries.load_file_notice(KEY) == warning
         await keeper.age(1.9, "t")
         assert await keeper.retention.apply() == 0
         assert await keeper.files("t") == ["f"]
@@ -121,30 +121,30 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert len(keeper.told) == 2
         assert await keeper.files("t") == []
         assert await keeper.files("young") == ["f"]
-        assert await keeper.house.service.queries.load_blob(digest) is None
+        assert await keeper.bot.service.queries.load_blob(digest) is None
         # What was said stays.
-        assert (await keeper.house.service.queries.history(KEY))[1].events == turn.events
-        gone = await keeper.house.service.queries.load_file_notice(KEY)
+        assert (await keeper.bot.service.queries.history(KEY))[1].events == turn.events
+        gone = await keeper.bot.service.queries.load_file_notice(KEY)
         assert gone == keeper.told[1][1]
         assert "deleted: nobody had used it for 31 days. Messages stay." in gone
-        reply = await keeper.house.ask("and now?")
+        reply = await keeper.bot.ask("and now?")
         assert reply.contents("announcement") == [gone]
-        assert gone in str(keeper.house.server.requests[0].messages)
-        again = await keeper.house.run("pass")
+        assert gone in str(keeper.bot.server.requests[0].messages)
+        again = await keeper.bot.run("pass")
         assert again.contents("announcement") == []
-        assert await keeper.house.service.queries.load_file_notice(KEY) == ""
+        assert await keeper.bot.service.queries.load_file_notice(KEY) == ""
 
 
 @pytest.mark.slow
-async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_keeper):
-    async with opened_keeper() as keeper:
-        await keeper.house.run("x = 1\nopen('f', 'w').write('1' * 5000)")
+async def test_variables_and_files_that_went_are_told_in_one_sentence(open_keeper):
+    async with open_keeper() as keeper:
+        await keeper.bot.run("x = 1\nopen('f', 'w').write('1' * 5000)")
         await keeper.services.hosts.pool.release(values.format_key(KEY))
         await keeper.age(27, "t")
         await keeper.retention.apply()
         await keeper.age(30, "t")
         assert await keeper.retention.apply() == 1
-        reply = await keeper.house.run("print(1)")
+        reply = await keeper.bot.run("print(1)")
     [told] = reply.contents("announcement")
     assert "earlier one (x)." in told
     assert "were deleted" in told
@@ -154,18 +154,18 @@ async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_kee
 @pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.parametrize("use", ["turn", "upload"])
-async def test_any_use_refutes_a_warning(opened_keeper, use):
-    async with opened_keeper() as keeper:
+async def test_any_use_refutes_a_warning(open_keeper, use):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         await keeper.age(29, "t")
         await keeper.retention.apply()
         await keeper.age(30, "t")
         if use == "turn":
-            await keeper.house.run("pass")
+            await keeper.bot.run("pass")
             await keeper.services.hosts.pool.release(values.format_key(KEY))
         else:
-            await keeper.house.service.put_file(KEY, attachment("new.csv", b"1"))
-        assert await keeper.house.service.queries.load_file_notice(KEY) == ""
+            await keeper.bot.service.put_file(KEY, attachment("new.csv", b"1"))
+        assert await keeper.bot.service.queries.load_file_notice(KEY) == ""
         # As old as before: only that it was used stands between it and its end.
         await keeper.age(31, "t")
         assert await keeper.retention.apply() == 0
@@ -173,41 +173,41 @@ async def test_any_use_refutes_a_warning(opened_keeper, use):
         assert "f" in await keeper.files("t")
 
 
-async def test_of_several_bots_at_once_one_warns_and_one_tells_of_the_end(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_of_several_bots_at_once_one_warns_and_one_tells_of_the_end(open_keeper):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         await keeper.age(28, "t")
-        other = retention.Retention(keeper.services, keeper.house.service)
+        other = retention.Retention(keeper.services, keeper.bot.service)
         await asyncio.gather(keeper.retention.apply(), other.apply())
         assert len(keeper.told) == 1
         await keeper.age(4, "t")
         stale = await keeper.session("t")
         assert await keeper.retention.apply() == 1
         # Another process has no lane in common with this one: it acts on what it read before.
-        assert not await keeper.house.service.delete_files(stale, "Deleted, once more.")
+        assert not await keeper.bot.service.delete_files(stale, "Deleted, once more.")
         assert len(keeper.told) == 2
 
 
 @pytest.mark.slow
-async def test_a_deletion_cut_short_is_finished_without_a_word(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_a_deletion_cut_short_is_finished_without_a_word(open_keeper):
+    async with open_keeper() as keeper:
         for thread in "ab":
             await keeper.fill(thread)
             session = await keeper.session(thread)
             row = {"gone": "They were deleted.", "at": columns.now().isoformat()}
             await keeper.services.database.sessions.note_files(session.id, row)
         # What came after it is no part of it.
-        await keeper.house.service.put_file(key("b"), attachment("new", b"1"))
+        await keeper.bot.service.put_file(key("b"), attachment("new", b"1"))
         assert await keeper.retention.apply() == 1
         assert keeper.told == []
         assert await keeper.files("a") == []
         assert await keeper.files("b") == ["f", "new"]
-        assert await keeper.house.service.queries.load_file_notice(key("a")) == "They were deleted."
+        assert await keeper.bot.service.queries.load_file_notice(key("a")) == "They were deleted."
 
 
 @pytest.mark.slow
-async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_back(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_back(open_keeper):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         # As far as a bot comes that is killed before it tells.
         assert await session_files.delete_unused(
@@ -215,13 +215,13 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
         )
         assert await keeper.retention.apply() == 0
         assert keeper.told == []
-        assert await keeper.house.service.queries.load_file_notice(KEY) == "They were deleted."
-        assert (await keeper.house.run("1")).contents("announcement") == ["They were deleted."]
+        assert await keeper.bot.service.queries.load_file_notice(KEY) == "They were deleted."
+        assert (await keeper.bot.run("1")).contents("announcement") == ["They were deleted."]
 
 
 @pytest.mark.slow
-async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_keeper):
-    async with opened_keeper(total_bytes=1) as keeper:
+async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(open_keeper):
+    async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         job = asyncio.create_task(keeper.retention.apply())
         await until(lambda: values.format_key(KEY) in keeper.services.hosts.pool._file_work)
@@ -229,11 +229,11 @@ async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_kee
         with pytest.raises(asyncio.CancelledError):
             await job
         assert await keeper.files("t") == []
-        assert "were deleted" in await keeper.house.service.queries.load_file_notice(KEY)
+        assert "were deleted" in await keeper.bot.service.queries.load_file_notice(KEY)
 
 
-async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_an_upload_in_the_moment_of_deletion_is_kept(open_keeper):
+    async with open_keeper() as keeper:
         await keeper.fill("early")
         await keeper.fill("late")
         arrived, go_on = asyncio.Event(), asyncio.Event()
@@ -243,7 +243,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
             await go_on.wait()
             yield b"1"
 
-        service = keeper.house.service
+        service = keeper.bot.service
         sent = service.put_file(key("early"), requests.Attachment("new", slow, None))
         sending = asyncio.create_task(sent)
         await arrived.wait()
@@ -261,33 +261,33 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
         assert await keeper.files("late") == ["new"]
 
 
-async def test_people_hear_of_a_deletion_when_it_is_done(opened_keeper):
-    async with opened_keeper(total_bytes=1) as keeper:
+async def test_people_hear_of_a_deletion_when_it_is_done(open_keeper):
+    async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         seen = []
 
         async def tell(session, sentence):
-            seen.append((await keeper.files("t"), keeper.house.service.is_busy(session)))
+            seen.append((await keeper.files("t"), keeper.bot.service.is_busy(session)))
 
-        keeper.house.service.notify_through("web", tell)
+        keeper.bot.service.notify_through("web", tell)
         assert await keeper.retention.apply() == 1
         assert seen == [([], False)]
 
 
-async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_a_warning_that_reached_no_one_does_not_count(open_keeper):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         await keeper.age(40, "t")
 
         async def fail(session, sentence):
             raise errors.BotError("The channel is gone.")
 
-        keeper.house.service.notify_through("web", fail)
+        keeper.bot.service.notify_through("web", fail)
         for _ in range(2):
             assert await keeper.retention.apply() == 0
-            assert await keeper.house.service.queries.load_file_notice(KEY) == ""
+            assert await keeper.bot.service.queries.load_file_notice(KEY) == ""
             await keeper.age(4, "t")
-        keeper.house.service.notify_through("web", keeper._tell)
+        keeper.bot.service.notify_through("web", keeper._tell)
         assert await keeper.retention.apply() == 0
         assert "are deleted. To keep them" in keeper.told[0][1]
         await keeper.age(3.1, "t")
@@ -295,8 +295,8 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
 
 
 @pytest.mark.slow
-async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_who_could_not_be_told_does_not_hold_up_others(open_keeper):
+    async with open_keeper() as keeper:
         keeper.warn_at_most(1)
         for thread in "ab":
             await keeper.fill(thread)
@@ -307,17 +307,17 @@ async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper):
                 raise errors.BotError("The channel is gone.")
             await keeper._tell(session, sentence)
 
-        keeper.house.service.notify_through("web", tell)
+        keeper.bot.service.notify_through("web", tell)
         for _ in range(2):
             await keeper.retention.apply()
         assert [thread for thread, _ in keeper.told] == ["b"]
 
 
 @pytest.mark.slow
-async def test_what_is_old_and_in_use_counts_towards_the_budgets(opened_keeper):
-    async with opened_keeper(total_bytes=3 * MIB) as keeper:
+async def test_what_is_old_and_in_use_counts_towards_the_budgets(open_keeper):
+    async with open_keeper(total_bytes=3 * MIB) as keeper:
         await keeper.fill("old", mib=2)
-        await keeper.house.run("pass", key=key("old"))
+        await keeper.bot.run("pass", key=key("old"))
         await keeper.age(28, "old")
         await keeper.retention.apply()
         await keeper.age(4, "old")
@@ -326,18 +326,18 @@ async def test_what_is_old_and_in_use_counts_towards_the_budgets(opened_keeper):
         assert [await keeper.files(one) for one in ("old", "next")] == [["f"], []]
 
 
-async def test_a_bot_that_ends_deletes_nothing_and_logs_no_fault(opened_keeper, caplog):
-    async with opened_keeper(total_bytes=1) as keeper:
+async def test_a_bot_that_ends_deletes_nothing_and_logs_no_fault(open_keeper, caplog):
+    async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
-        await keeper.house.service.drain()
+        await keeper.bot.service.drain()
         assert await keeper.retention.apply() == 0
         assert await keeper.files("t") == ["f"]
     assert not [one for one in caplog.records if one.exc_info]
 
 
 @pytest.mark.slow
-async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, caplog):
-    async with opened_keeper() as keeper:
+async def test_a_workspace_that_cannot_be_measured_is_in_the_log(open_keeper, caplog):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         directory = (await keeper.services.hosts.pool.workspace(values.format_key(KEY))).directory
         directory.rename(directory.with_name("elsewhere"))
@@ -346,14 +346,14 @@ async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, 
 
 
 @pytest.mark.slow
-async def test_what_was_never_warned_of_is_warned_of_first_however_old(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_what_was_never_warned_of_is_warned_of_first_however_old(open_keeper):
+    async with open_keeper() as keeper:
         await keeper.fill("t")
         await keeper.age(400, "t")
         for_ever = settings.Retention(days=0, person_bytes=0)
         config = keeper.services.config.model_copy(update={"retention": for_ever})
         kept = dataclasses.replace(keeper.services, config=config)
-        assert await retention.Retention(kept, keeper.house.service).apply() == 0
+        assert await retention.Retention(kept, keeper.bot.service).apply() == 0
         assert keeper.told == []
         assert await keeper.retention.apply() == 0
         assert "for 400 days. In 3 days" in keeper.told[0][1]
@@ -362,8 +362,8 @@ async def test_what_was_never_warned_of_is_warned_of_first_however_old(opened_ke
         assert await keeper.files("t") == ["f"]
 
 
-async def test_the_budget_of_a_person_takes_their_least_recently_used(opened_keeper):
-    async with opened_keeper(person_bytes=5 * MIB) as keeper:
+async def test_the_budget_of_a_person_takes_their_least_recently_used(open_keeper):
+    async with open_keeper(person_bytes=5 * MIB) as keeper:
         for thread, person in (("a", "u1"), ("b", "u2"), ("c", "u1"), ("d", "u1")):
             await keeper.fill(thread, mib=2, person=person)
         await keeper.age(3, "c")
@@ -377,25 +377,25 @@ async def test_the_budget_of_a_person_takes_their_least_recently_used(opened_kee
 
 
 @pytest.mark.slow
-async def test_the_budget_of_all_spares_who_runs_or_has_a_kernel(opened_keeper):
-    async with opened_keeper(total_bytes=3 * MIB) as keeper:
+async def test_the_budget_of_all_spares_who_runs_or_has_a_kernel(open_keeper):
+    async with open_keeper(total_bytes=3 * MIB) as keeper:
         await keeper.fill("old", mib=2)
         await keeper.fill("next", mib=2, person="u2")
         # The oldest is used just now, if only by variables that wait.
-        await keeper.house.run("x = 1", key=key("old"))
+        await keeper.bot.run("x = 1", key=key("old"))
         await keeper.age(9, "old")
         assert await keeper.retention.apply() == 1
         assert "all conversations together held more than 3 MiB" in keeper.told[0][1]
         assert [await keeper.files(one) for one in ("old", "next")] == [["f"], []]
 
 
-async def test_a_turn_that_waits_finds_its_files(opened_keeper):
-    async with opened_keeper(total_bytes=1) as keeper:
+async def test_a_turn_that_waits_finds_its_files(open_keeper):
+    async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
-        request = code("import time; time.sleep(0.5); print(open('f').read(1))")
-        running = asyncio.create_task(keeper.house.service.handle(request, replies.Reply()))
+        request = make_code_request("import time; time.sleep(0.5); print(open('f').read(1))")
+        running = asyncio.create_task(keeper.bot.service.handle(request, replies.Reply()))
         await asyncio.sleep(0)
-        assert keeper.house.service.is_busy(KEY)
+        assert keeper.bot.service.is_busy(KEY)
         assert await keeper.retention.apply() == 0
         assert (await running).status is values.TurnStatus.DONE
         assert await keeper.files("t") == ["f"]
@@ -408,8 +408,8 @@ def test_a_span_that_warns_at_once_is_refused(days):
     assert settings.Retention(days=0).days == 0
 
 
-async def test_of_years_of_threads_few_are_warned_at_a_time(opened_keeper):
-    async with opened_keeper() as keeper:
+async def test_of_years_of_threads_few_are_warned_at_a_time(open_keeper):
+    async with open_keeper() as keeper:
         keeper.warn_at_most(2)
         for thread in "abc":
             await keeper.fill(thread)
@@ -419,16 +419,16 @@ async def test_of_years_of_threads_few_are_warned_at_a_time(opened_keeper):
             assert len(keeper.told) == count
 
 
-async def test_the_operator_hears_once_what_holds_a_disk_that_is_nearly_full(opened, caplog):
-    async with opened(no_model=True) as house:
-        keeper = Keeper(house)
+async def test_the_operator_hears_once_what_holds_a_disk_that_is_nearly_full(open_bot, caplog):
+    async with open_bot(has_model=False) as bot:
+        keeper = Keeper(bot)
         await keeper.fill("t", mib=3)
         await keeper.retention.report()
         assert "nearly full" not in caplog.text
         limits = settings.Limits(disk_reserve_bytes=2**60)
         config = keeper.services.config.model_copy(update={"limits": limits})
         short = dataclasses.replace(keeper.services, config=config)
-        reporting = retention.Retention(short, house.service)
+        reporting = retention.Retention(short, bot.service)
         with caplog.at_level(logging.ERROR):
             await reporting.report()
             await reporting.report()

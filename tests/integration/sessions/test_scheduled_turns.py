@@ -15,15 +15,15 @@ pytestmark = pytest.mark.kernel
 
 
 class Calendar:
-    """The schedules of a house, on virtual time."""
+    """The schedules of a bot, on virtual time."""
 
-    def __init__(self, house):
-        self.house = house
+    def __init__(self, bot):
+        self.bot = bot
         self.shown, self.told = [], []
-        self.schedules = house.service.schedules
+        self.schedules = bot.service.schedules
         self.schedules.now = lambda: self.now
         self.now = datetime.datetime.now(datetime.UTC)
-        house.service.notify_through("web", self._notify, go_on=self._show)
+        bot.service.notify_through("web", self._notify, go_on=self._show)
         self.schedules.open_platform("web", schedules.Platform(self._show, self._check, "never"))
 
     async def _notify(self, key, sentence):
@@ -33,12 +33,12 @@ class Calendar:
         return ""
 
     async def _show(self, request):
-        self.shown.append(await self.house.handle(request))
+        self.shown.append(await self.bot.handle(request))
 
     async def propose(self, text, *approvals):
         """Set up a schedule as a person does without a model; return the sentence about it."""
         reply = replies.Reply(approvals=list(approvals) or [True])
-        await self.house.run(f"/schedule {text}", reply)
+        await self.bot.run(f"/schedule {text}", reply)
         return (reply.contents("announcement") or [reply.end.sentence])[-1]
 
     async def next_day(self):
@@ -58,48 +58,48 @@ def printed(reply):
     return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
 
 
-async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_files(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("open('n.txt', 'w').write('1')")
-        await house.run("import pathlib\nunused = 1")
-        await house.run(
+async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_files(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("open('n.txt', 'w').write('1')")
+        await bot.run("import pathlib\nunused = 1")
+        await bot.run(
             "n = int(pathlib.Path('n.txt').read_text())\nprint('n is', n, len(dir()) < 40)"
         )
         sentence = await calendar.propose("daily 9:00 UTC: refresh this")
         assert sentence.startswith("Schedule 1 is set up. It runs first on ")
-        await house.run("open('n.txt', 'w').write('2')\nn = unused = None")
+        await bot.run("open('n.txt', 'w').write('2')\nn = unused = None")
         await calendar.next_day()
         (reply,) = calendar.shown
         assert printed(reply).startswith("n is 2")
         assert reply.contents("announcement") == ["Schedule 1: refresh this"]
-        await house.run("print(n)")
+        await bot.run("print(n)")
         await calendar.next_day()
         assert await calendar.history() == ["done", "done"]
-        statuses = await house.service.services.hosts.statuses()
+        statuses = await bot.service.services.hosts.statuses()
         assert list(statuses) == [values.format_key(KEY)], "its Python has ended"
-        assert (await house.service.queries.history(KEY))[-1].record.request == "print(n)"
+        assert (await bot.service.queries.history(KEY))[-1].record.request == "print(n)"
 
 
-async def test_who_deletes_a_conversation_deletes_the_copies_of_its_files(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("open('n.txt', 'w').write('1')")
+async def test_who_deletes_a_conversation_deletes_the_copies_of_its_files(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("open('n.txt', 'w').write('1')")
         await calendar.propose("daily 9:00 UTC: refresh this")
         await calendar.next_day()
-        runs, queries = KEY.for_schedule(1), house.service.queries
+        runs, queries = KEY.for_schedule(1), bot.service.queries
         assert [info.name for info in await queries.files(runs)] == ["n.txt"]
-        await house.service.delete(KEY)
+        await bot.service.delete(KEY)
         assert not await queries.exists(runs)
         assert await queries.files(runs) == ()
 
 
-async def test_code_that_fails_is_shown_and_pauses_after_three_times(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("print(open('n.txt', 'a+').name)")
+async def test_code_that_fails_is_shown_and_pauses_after_three_times(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("print(open('n.txt', 'a+').name)")
         await calendar.propose("daily 9:00 UTC: refresh it")
-        await house.run("import os; os.remove('n.txt'); os.mkdir('n.txt')")
+        await bot.run("import os; os.remove('n.txt'); os.mkdir('n.txt')")
         for _ in range(4):
             await calendar.next_day()
         assert [reply.end.sentence for reply in calendar.shown] == ["The code failed."] * 3
@@ -107,15 +107,15 @@ async def test_code_that_fails_is_shown_and_pauses_after_three_times(opened):
         assert "is paused. It failed 3 times in a row. The code failed." in sentence
 
 
-async def test_an_alert_speaks_when_its_condition_becomes_true(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
+async def test_an_alert_speaks_when_its_condition_becomes_true(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
 
         async def write(text):
-            await house.run(f"open('queue.txt', 'w').write({text!r})")
+            await bot.run(f"open('queue.txt', 'w').write({text!r})")
 
         await write("1")
-        await house.run("queue = float(open('queue.txt').read())\nprint('queue:', queue)")
+        await bot.run("queue = float(open('queue.txt').read())\nprint('queue:', queue)")
         await calendar.propose("daily 9:00 UTC: alert if queue > 100")
         for text in ("5", "101", "102", "7", "200", "none", "300"):
             await write(text)
@@ -132,20 +132,20 @@ async def test_an_alert_speaks_when_its_condition_becomes_true(opened):
             "nothing to report",
         ]
         runs = KEY.for_schedule(1)
-        assert len(await house.service.queries.history(runs)) == 2, "of quiet ones nothing is kept"
+        assert len(await bot.service.queries.history(runs)) == 2, "of quiet ones nothing is kept"
 
 
-async def test_a_condition_that_is_no_answer_is_a_failure(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("n = float('nan')")
+async def test_a_condition_that_is_no_answer_is_a_failure(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("n = float('nan')")
         await calendar.propose("daily 9:00 UTC: alert if n")
         await calendar.next_day()
         assert calendar.shown[0].end.is_quiet
         assert await calendar.history() == ["failed: The condition is neither true nor false."]
 
 
-async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confirmed(opened):
+async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confirmed(open_bot):
     asked = []
 
     class Reply(replies.Reply):
@@ -154,11 +154,11 @@ async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confir
                 asked.append(event.question)
             super()._show(event)
 
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("print(1)")
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("print(1)")
         reply = Reply(approvals=["weekdays 10:30 UTC: refresh this", True])
-        await house.run("/schedule daily 9:00 Europe/Berlin: refresh this", reply)
+        await bot.run("/schedule daily 9:00 Europe/Berlin: refresh this", reply)
         assert [question.code for question in asked] == [
             "daily 9:00 Europe/Berlin: refresh this",
             "weekdays 10:30 UTC: refresh this",
@@ -172,17 +172,17 @@ async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confir
         assert await calendar.propose("daily 9:00 UTC: refresh", None) == "No schedule was set up."
 
 
-async def test_what_cannot_be_set_up_is_a_sentence(opened):
+async def test_what_cannot_be_set_up_is_a_sentence(open_bot):
     limits = settings.Schedules(per_person=1)
-    async with opened(no_model=True, schedules=limits) as house:
-        calendar = Calendar(house)
+    async with open_bot(has_model=False, schedules=limits) as bot:
+        calendar = Calendar(bot)
         propose = calendar.propose
         assert "ran code, so there is nothing to refresh" in await propose(
             "daily 9:00 UTC: refresh this"
         )
         assert "No model is set up" in await propose("daily 9:00 UTC: say hello")
         assert "Write when, a time zone" in await propose("tomorrow")
-        await house.run("print(1)")
+        await bot.run("print(1)")
         await propose("daily 9:00 UTC: refresh this")
         assert "You have 1 schedule" in await propose("daily 9:00 UTC: refresh this")
 
@@ -190,69 +190,69 @@ async def test_what_cannot_be_set_up_is_a_sentence(opened):
 CRON = {"kind": "ask", "cron": "0 9 * * *", "zone": "UTC", "what": "what is new?"}
 
 
-async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(opened):
+async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(open_bot):
     script = (
         openai_server.call("propose_schedule", CRON),
         openai_server.text("It is set up."),
         openai_server.text("All is new."),
         openai_server.call("nothing_to_report", {}),
     )
-    async with opened(*script) as house:
-        calendar = Calendar(house)
+    async with open_bot(*script) as bot:
+        calendar = Calendar(bot)
         reply = replies.Reply(approvals=[True])
-        await house.ask("tell me every day what is new", reply)
+        await bot.ask("tell me every day what is new", reply)
         assert reply.contents("approve") == ["0 9 * * * UTC: what is new?"]
         await calendar.next_day()
         await calendar.next_day()
         assert [reply.end.is_quiet for reply in calendar.shown] == [False, True]
         assert calendar.shown[0].end.text == "All is new."
         assert await calendar.history() == ["nothing to report", "done"]
-        assert len(await house.service.queries.history(KEY)) == 2
-        asked = [request.body for request in house.server.requests]
+        assert len(await bot.service.queries.history(KEY)) == 2
+        asked = [request.body for request in bot.server.requests]
         offered = [{tool["function"]["name"] for tool in one["tools"]} for one in asked]
         assert all("nothing_to_report" not in names for names in offered[:2])
         assert all("propose_schedule" not in names for names in offered[2:])
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-async def test_a_card_is_confirmed_in_the_next_bot(opened, outliving, tmp_path, is_killed):
+async def test_a_card_is_confirmed_in_the_next_bot(open_bot, shared_host, tmp_path, is_killed):
     former = replies.Reply(is_answering=False, approvals=[True])
-    async with opened(sessions=BRIEF) as house:
-        proposing = asyncio.create_task(house.run("/schedule daily 9:00 UTC: look", former))
+    async with open_bot(sessions=BRIEF) as bot:
+        proposing = asyncio.create_task(bot.run("/schedule daily 9:00 UTC: look", former))
         await former.until("approve")
         if is_killed:
             for _ in range(400):
-                if (await house.service.queries.history(KEY))[-1].record.progress:
+                if (await bot.service.queries.history(KEY))[-1].record.progress:
                     break
                 await asyncio.sleep(0.05)
-            async with killed(opened, tmp_path) as after:
+            async with killed(open_bot, tmp_path) as after:
                 await confirmed(after, former)
-            await house.service.stop(KEY)
+            await bot.service.stop(KEY)
     await proposing
     if not is_killed:
         assert former.end.goes_on
-        async with opened() as after:
+        async with open_bot() as after:
             await confirmed(after, former)
 
 
-async def confirmed(house, former):
+async def confirmed(bot, former):
     """Confirm the card that a former bot showed."""
-    reply = continued(house, approvals=[True])
+    reply = continued(bot, approvals=[True])
     await reply.until("over")
     assert reply.contents("approve") == former.contents("approve")
     assert "Schedule 1 is set up" in reply.contents("announcement")[-1]
-    assert len(await house.service.services.database.schedules.list_all(limit=9)) == 1
+    assert len(await bot.service.services.database.schedules.list_all(limit=9)) == 1
 
 
-async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving):
-    async with opened(sessions=BRIEF) as house:
-        calendar = Calendar(house)
-        await house.run(TICKS)
+async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(open_bot, shared_host):
+    async with open_bot(sessions=BRIEF) as bot:
+        calendar = Calendar(bot)
+        await bot.run(TICKS)
         await calendar.propose("daily 9:00 UTC: refresh it")
         running = replies.Reply()
 
         async def show(request):
-            await house.handle(request, running)
+            await bot.handle(request, running)
 
         calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
@@ -260,9 +260,9 @@ async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving
         await calendar.schedules.fire()
         await running.until("output")
     assert running.end.goes_on
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.service.resumptions.close()
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.service.resumptions.close()
         await calendar.schedules.fire()
         await calendar.schedules.close()
         (reply,) = calendar.shown
@@ -270,10 +270,10 @@ async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving
         assert await calendar.history() == ["done"]
 
 
-async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(opened):
-    async with opened() as house:
-        calendar = Calendar(house)
-        await house.run("import time\ntime.sleep(1.5)\nprint('whole')")
+async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(open_bot):
+    async with open_bot() as bot:
+        calendar = Calendar(bot)
+        await bot.run("import time\ntime.sleep(1.5)\nprint('whole')")
         await calendar.propose("daily 9:00 UTC: refresh it")
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
         for _ in range(2):
@@ -289,7 +289,7 @@ async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(opened):
         assert await calendar.history() == ["done", "done"]
 
 
-async def test_what_its_owner_writes_meanwhile_is_answered_by_a_turn_of_its_own(opened):
+async def test_what_its_owner_writes_meanwhile_is_answered_by_a_turn_of_its_own(open_bot):
     script = [
         openai_server.call("propose_schedule", CRON),
         openai_server.text("It is set up."),
@@ -297,18 +297,18 @@ async def test_what_its_owner_writes_meanwhile_is_answered_by_a_turn_of_its_own(
         openai_server.call("nothing_to_report", {}),
         openai_server.text("Hello."),
     ]
-    async with opened(*script) as house:
-        calendar = Calendar(house)
-        await house.ask("tell me every day what is new", replies.Reply(approvals=[True]))
+    async with open_bot(*script) as bot:
+        calendar = Calendar(bot)
+        await bot.ask("tell me every day what is new", replies.Reply(approvals=[True]))
         running = replies.Reply()
 
         async def show(request):
-            await house.handle(request, running)
+            await bot.handle(request, running)
 
         calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
         await calendar.schedules.run_now(schedule)
         await running.until("output")
-        reply = await house.ask("Hello", may_steer=True, id="m1")
+        reply = await bot.ask("Hello", may_steer=True, id="m1")
     assert running.end.is_quiet
     assert reply.end.text == "Hello."

@@ -33,7 +33,7 @@ class Clock:
         return self.now
 
 
-class House:
+class Bot:
     """Conversations on virtual time, and a platform that shows what schedules do.
 
     Attributes:
@@ -106,120 +106,120 @@ def clock():
 
 
 @pytest.fixture
-async def house(tmp_path, clock):
+async def bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
-        yield House(service, clock)
+        yield Bot(service, clock)
 
 
 def when(text):
     return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
 
 
-async def test_it_runs_at_its_time_as_its_owner_and_once(house):
-    number = await house.add()
-    await house.fire(at=when("2026-10-24T08:59+02:00"))
-    assert house.shown == []
+async def test_it_runs_at_its_time_as_its_owner_and_once(bot):
+    number = await bot.add()
+    await bot.fire(at=when("2026-10-24T08:59+02:00"))
+    assert bot.shown == []
     for _ in range(3):
-        await house.fire(at=when("2026-10-24T09:00+02:00"))
-    ((request, reply),) = house.shown
+        await bot.fire(at=when("2026-10-24T09:00+02:00"))
+    ((request, reply),) = bot.shown
     assert (request.key, request.person.id, request.text) == (KEY, "U1", "say hello")
     assert reply.end.text == "echo: say hello"
-    assert house.notice() == f"Schedule {number}: say hello"
-    assert await house.runs(number) == ["done"]
-    await house.fire(at=when("2026-10-25T09:00+01:00"))
-    assert len(house.shown) == 2, "clocks changed in between"
+    assert bot.notice() == f"Schedule {number}: say hello"
+    assert await bot.runs(number) == ["done"]
+    await bot.fire(at=when("2026-10-25T09:00+01:00"))
+    assert len(bot.shown) == 2, "clocks changed in between"
 
 
-async def test_what_was_missed_runs_once_late_and_says_so(house):
-    number = await house.add()
-    await house.fire(at=when("2026-10-27T11:30+01:00"))
-    assert house.texts == ["say hello"]
-    assert house.notice() == (
+async def test_what_was_missed_runs_once_late_and_says_so(bot):
+    number = await bot.add()
+    await bot.fire(at=when("2026-10-27T11:30+01:00"))
+    assert bot.texts == ["say hello"]
+    assert bot.notice() == (
         f"Schedule {number}: say hello. It was planned for Sat 24 Oct 2026 09:00 (Europe/Berlin), "
         "and runs late."
     )
-    await house.fire(at=when("2026-10-28T09:00+01:00"))
-    assert house.notice() == f"Schedule {number}: say hello"
+    await bot.fire(at=when("2026-10-28T09:00+01:00"))
+    assert bot.notice() == f"Schedule {number}: say hello"
 
 
-async def test_the_same_is_not_set_up_twice(house):
-    numbers = [await house.add() for _ in range(2)]
-    other = await house.add(task="say bye")
-    await house.service.schedules.pause(await house.table.get(other))
+async def test_the_same_is_not_set_up_twice(bot):
+    numbers = [await bot.add() for _ in range(2)]
+    other = await bot.add(task="say bye")
+    await bot.service.schedules.pause(await bot.table.get(other))
     assert numbers[0] == numbers[1] != other
-    assert await house.add(task="say bye") != other, "a paused one is no substitute"
+    assert await bot.add(task="say bye") != other, "a paused one is no substitute"
 
 
-async def test_three_failures_in_a_row_pause_it_and_are_told(house):
+async def test_three_failures_in_a_row_pause_it_and_are_told(bot):
     async def fail(turn):
         raise errors.BotError("It is broken.")
 
-    number = await house.add("0 * * * *")
+    number = await bot.add("0 * * * *")
     for hour in range(1, 3):
-        house.service.script = fail
-        await house.fire(at=START + hour * HOUR)
-    house.service.script = conversations.echo
-    await house.fire(at=START + 3 * HOUR)
-    house.service.script = fail
+        bot.service.script = fail
+        await bot.fire(at=START + hour * HOUR)
+    bot.service.script = conversations.echo
+    await bot.fire(at=START + 3 * HOUR)
+    bot.service.script = fail
     for hour in range(4, 9):
-        await house.fire(at=START + hour * HOUR)
-    assert len(house.shown) == 6
-    ((key, sentence),) = house.told
+        await bot.fire(at=START + hour * HOUR)
+    assert len(bot.shown) == 6
+    ((key, sentence),) = bot.told
     assert (key, sentence) == (
         KEY,
         f"Schedule {number} is paused. It failed 3 times in a row. It is broken. “schedules resume "
         f"{number}” resumes it.",
     )
-    house.service.script = conversations.echo
-    await house.service.schedules.resume(await house.table.get(number))
-    await house.fire(at=START + 9 * HOUR)
-    assert (await house.runs(number))[:2] == ["done", "failed: It is broken."]
+    bot.service.script = conversations.echo
+    await bot.service.schedules.resume(await bot.table.get(number))
+    await bot.fire(at=START + 9 * HOUR)
+    assert (await bot.runs(number))[:2] == ["done", "failed: It is broken."]
 
 
-async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(house):
-    number = await house.add()
-    house.refusal = "You may not."
-    await house.fire(at=START + 24 * HOUR)
-    house.refusal = ""
-    await house.fire(at=START + 72 * HOUR)
-    assert house.shown == []
-    assert [sentence for _, sentence in house.told] == [
+async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(bot):
+    number = await bot.add()
+    bot.refusal = "You may not."
+    await bot.fire(at=START + 24 * HOUR)
+    bot.refusal = ""
+    await bot.fire(at=START + 72 * HOUR)
+    assert bot.shown == []
+    assert [sentence for _, sentence in bot.told] == [
         f"Schedule {number} is paused. You may not. “schedules resume {number}” resumes it."
     ]
-    assert await house.runs(number) == ["failed: You may not."]
+    assert await bot.runs(number) == ["failed: You may not."]
 
 
-async def test_a_place_that_is_gone_takes_its_schedules_with_it(house):
+async def test_a_place_that_is_gone_takes_its_schedules_with_it(bot):
     keys = [KEY, values.SessionKey("slack", "T1", "C2"), values.SessionKey("slack", "T2", "C1")]
     for key in keys:
-        await house.add(key=key)
+        await bot.add(key=key)
     for scope, left in ((("slack", "T1", "C1"), keys[1:]), (("slack", "T1"), keys[2:])):
-        await house.service.places.erase(values.Scope(*scope))
-        assert [schedule.key for schedule in await house.table.list_all(limit=9)] == left
+        await bot.service.places.erase(values.Scope(*scope))
+        assert [schedule.key for schedule in await bot.table.list_all(limit=9)] == left
 
 
-async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(house):
-    number = await house.add()
-    house.refusal = errors.BotError("It cannot be reached.")
-    await house.fire(at=START + 24 * HOUR)
-    assert [sentence for _, sentence in house.told] == [
+async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(bot):
+    number = await bot.add()
+    bot.refusal = errors.BotError("It cannot be reached.")
+    await bot.fire(at=START + 24 * HOUR)
+    assert [sentence for _, sentence in bot.told] == [
         f"Schedule {number} did not run. It cannot be reached."
     ]
-    house.refusal = ""
-    await house.fire(at=START + 48 * HOUR)
-    assert house.texts == ["say hello"]
+    bot.refusal = ""
+    await bot.fire(at=START + 48 * HOUR)
+    assert bot.texts == ["say hello"]
 
 
-async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(house):
+async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(bot):
     async def be_quiet(turn):
         turn.reply.step(1)
         return turn.done(is_quiet=True)
 
-    number = await house.add()
-    house.service.script = be_quiet
-    await house.fire(at=START + 24 * HOUR)
-    assert await house.runs(number) == ["nothing to report"]
-    assert await house.service.queries.history(KEY) == ()
+    number = await bot.add()
+    bot.service.script = be_quiet
+    await bot.fire(at=START + 24 * HOUR)
+    assert await bot.runs(number) == ["nothing to report"]
+    assert await bot.service.queries.history(KEY) == ()
 
 
 async def test_a_bot_that_is_killed_in_a_quiet_run_leaves_nothing_of_it_either(tmp_path, clock):
@@ -235,56 +235,56 @@ async def test_a_bot_that_is_killed_in_a_quiet_run_leaves_nothing_of_it_either(t
         copies.append(copy_data(tmp_path / "data", tmp_path / f"{len(copies)}" / "data"))
 
     async with conversations.opened(tmp_path, be_quiet) as service:
-        house = House(service, clock)
-        number = await house.add()
+        bot = Bot(service, clock)
+        number = await bot.add()
         engine = service.services.database.engine.sync_engine
         sqlalchemy.event.listen(engine, "commit", copy)
-        await house.fire(at=START + 24 * HOUR)
+        await bot.fire(at=START + 24 * HOUR)
         sqlalchemy.event.remove(engine, "commit", copy)
     assert len(copies) > 3
     for directory in copies:
         async with conversations.opened(directory.parent, be_quiet) as service:
-            house = House(service, clock)
+            bot = Bot(service, clock)
             for _ in range(2):
-                await house.fire()
-            assert await house.runs(number) == ["nothing to report"]
+                await bot.fire()
+            assert await bot.runs(number) == ["nothing to report"]
             assert await service.queries.history(KEY) == ()
 
 
 async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
-        number = await house.add()
+        bot = Bot(service, clock)
+        number = await bot.add()
         clock.now += 24 * HOUR
-        (due,) = await house.table.list_due(clock(), {"slack"})
-        assert await house.table.claim(due, clock() + 24 * HOUR)
-        assert not await house.table.claim(due, clock() + 24 * HOUR)
+        (due,) = await bot.table.list_due(clock(), {"slack"})
+        assert await bot.table.claim(due, clock() + 24 * HOUR)
+        assert not await bot.table.claim(due, clock() + 24 * HOUR)
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
-        await house.fire()
-        await house.fire()
-        assert house.texts == ["say hello"]
-        assert await house.runs(number) == ["done"]
+        bot = Bot(service, clock)
+        await bot.fire()
+        await bot.fire()
+        assert bot.texts == ["say hello"]
+        assert await bot.runs(number) == ["done"]
 
 
 async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
-        number = await house.add()
+        bot = Bot(service, clock)
+        number = await bot.add()
         clock.now += 24 * HOUR
-        (due,) = await house.table.list_due(clock(), {"slack"})
-        await house.table.claim(due, clock() + 24 * HOUR)
-        ((run, _),) = await house.table.list_unfinished_runs({"slack"})
+        (due,) = await bot.table.list_due(clock(), {"slack"})
+        await bot.table.claim(due, clock() + 24 * HOUR)
+        ((run, _),) = await bot.table.list_unfinished_runs({"slack"})
         database = service.services.database
         session = await database.sessions.open(KEY)
         await database.turns.start(
             session.id, person="U1", text="say hello", schedule_run_id=run.id
         )
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
-        await house.fire()
-        assert house.texts == ["say hello"]
-        assert await house.runs(number) == ["done"]
+        bot = Bot(service, clock)
+        await bot.fire()
+        assert bot.texts == ["say hello"]
+        assert await bot.runs(number) == ["done"]
         assert len(await service.queries.history(KEY)) == 1
 
 
@@ -296,22 +296,22 @@ async def test_a_bot_that_closes_leaves_what_waits_to_the_next_one(tmp_path, clo
         await asyncio.sleep(60)
 
     async with conversations.opened(tmp_path, hang) as service:
-        house = House(service, clock)
+        bot = Bot(service, clock)
         # Both in one conversation: one waits for the other, whichever comes first.
-        numbers = {text: await house.add(task=text) for text in ("say hi", "say bye")}
+        numbers = {text: await bot.add(task=text) for text in ("say hi", "say bye")}
         clock.now += 24 * HOUR
         await service.schedules.fire()
         running = numbers.pop(await begun.get())
         ((waiting_text, waiting),) = numbers.items()
         await service.drain()
         await service.schedules.close()
-        assert await house.runs(waiting) == ["not finished"]
+        assert await bot.runs(waiting) == ["not finished"]
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
-        await house.fire()
-        assert house.texts == [waiting_text]
-        assert await house.runs(running) == ["interrupted by a restart"]
-        assert await house.runs(waiting) == ["done"]
+        bot = Bot(service, clock)
+        await bot.fire()
+        assert bot.texts == [waiting_text]
+        assert await bot.runs(running) == ["interrupted by a restart"]
+        assert await bot.runs(waiting) == ["done"]
 
 
 BOT = """
@@ -381,12 +381,12 @@ COUNT = 1000
 @pytest.mark.timeout(900)
 async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
-        house = House(service, clock)
+        bot = Bot(service, clock)
         database = service.services.database
         async with database.transaction(is_writing=True):
             for number in range(COUNT):
                 key = values.SessionKey("slack", "T1", "C1", f"{number}")
-                await house.add("0 9 29 2 *", key=key, person=f"U{number}", due=clock())
+                await bot.add("0 9 29 2 *", key=key, person=f"U{number}", due=clock())
     draw = random.Random(1)
     bots = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BOT, str(tmp_path)),

@@ -42,7 +42,7 @@ def skills(tmp_path):
     return accepted_skills.AcceptedSkills([sources], tmp_path / "data")
 
 
-async def test_an_accepted_skill_is_told_of_read_and_imported(opened, skills, tmp_path):
+async def test_an_accepted_skill_is_told_of_read_and_imported(open_bot, skills, tmp_path):
     script = [
         openai_server.text("Nothing."),
         openai_server.call("read_file", {"name": "/skills/acme/SKILL.md"}),
@@ -50,25 +50,25 @@ async def test_an_accepted_skill_is_told_of_read_and_imported(opened, skills, tm
         openai_server.text("None."),
     ]
     config = settings.Skills(directories=(tmp_path / "sources",))
-    async with opened(*script, skills=config) as house:
-        await house.ask("What do you know?")
-        before = await house.run("import fiscal")
+    async with open_bot(*script, skills=config) as bot:
+        await bot.ask("What do you know?")
+        before = await bot.run("import fiscal")
         assert before.contents("output")[-1].name == "ModuleNotFoundError"
         # While the bot runs, and the kernel lives.
         (status,) = skills.statuses()
         skills.accept("acme", status.skill.digest)
-        await house.ask("And now?")
-        after = await house.run("import fiscal; print(fiscal.quarter())")
+        await bot.ask("And now?")
+        after = await bot.run("import fiscal; print(fiscal.quarter())")
         assert [one.plain for one in after.contents("output")] == ["Q7\n"]
-        attacked = await house.run(ATTACK)
+        attacked = await bot.run(ATTACK)
         assert [one.plain for one in attacked.contents("output")] == ["[] ['.python', 'acme']\n"]
         # What the operator changes counts for nobody until it is accepted.
         (tmp_path / "sources" / "acme" / "SKILL.md").write_text(HEAD + "Obey.")
         skills.refresh()
-        await house.ask("And now?")
-        gone = await house.run("import os; print(os.listdir('/skills'))")
+        await bot.ask("And now?")
+        gone = await bot.run("import os; print(os.listdir('/skills'))")
         assert [one.plain for one in gone.contents("output")] == ["['.python']\n"]
-        requests = house.server.requests
+        requests = bot.server.requests
     systems = [one.messages[0]["content"] for one in requests]
     assert ["How Acme counts quarters." in one for one in systems] == [False, True, True, False]
     assert HEAD.strip() in requests[2].messages[-1]["content"]

@@ -18,24 +18,24 @@ while not os.path.exists("go"):
 """
 
 
-async def test_who_asked_steers_the_turn_and_others_wait(opened):
+async def test_who_asked_steers_the_turn_and_others_wait(open_bot):
     script = openai_server.code(WAIT), openai_server.text("As in b."), openai_server.text("Hi Bob.")
-    async with opened(*script) as house:
+    async with open_bot(*script) as bot:
         first, steering, other = replies.Reply(), replies.Reply(), replies.Reply()
         bob = requests.Person("u2", "Bob")
-        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         file, put = attachment("b.csv", b"x\n1\n"), attachment("c.csv", b"y\n")
-        await house.service.put_file(KEY, put)
+        await bot.service.put_file(KEY, put)
         more = {"attachments": (file,), "files": ("c.csv",), "may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         more = {"person": bob, "may_steer": True, "id": "3"}
-        asking.append(asyncio.create_task(house.ask("Hello", other, **more)))
+        asking.append(asyncio.create_task(bot.ask("Hello", other, **more)))
         await asyncio.gather(steering.until("waiting"), other.until("waiting"))
-        await house.service.put_file(KEY, attachment("go", b"1"))
+        await bot.service.put_file(KEY, attachment("go", b"1"))
         await asyncio.gather(*asking)
-        past = await house.service.queries.history(KEY)
-        _, second, third = [json.dumps(request.messages) for request in house.server.requests]
+        past = await bot.service.queries.history(KEY)
+        _, second, third = [json.dumps(request.messages) for request in bot.server.requests]
     assert "Use the other file" in second
     assert "b.csv" in second
     assert "c.csv" in second
@@ -51,20 +51,20 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
     assert events.NoticeShown(session_words.taken_up("Use the other file")) in past[0].events
 
 
-async def test_what_comes_too_late_has_a_turn_of_its_own(opened):
+async def test_what_comes_too_late_has_a_turn_of_its_own(open_bot):
     script = openai_server.text("One", delay_seconds=0.5), openai_server.text("Two")
-    async with opened(*script) as house:
+    async with open_bot(*script) as bot:
         first, second = replies.Reply(), replies.Reply()
-        asking = asyncio.create_task(house.ask("Count", first, id="1"))
+        asking = asyncio.create_task(bot.ask("Count", first, id="1"))
         await first.until("step")
-        await house.ask("Go on", second, id="2", may_steer=True)
+        await bot.ask("Go on", second, id="2", may_steer=True)
         await asking
-        past = await house.service.queries.history(KEY)
+        past = await bot.service.queries.history(KEY)
     assert (first.end.text, second.end.text) == ("One", "Two")
     assert [turn.record.request for turn in past] == ["Count", "Go on"]
 
 
-async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(opened):
+async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(open_bot):
     is_sent, may_end = asyncio.Event(), asyncio.Event()
 
     async def send_slowly():
@@ -72,41 +72,41 @@ async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(opened):
         await may_end.wait()
         yield b"x"
 
-    async with opened(openai_server.code(WAIT), openai_server.text("As in b.")) as house:
+    async with open_bot(openai_server.code(WAIT), openai_server.text("As in b.")) as bot:
         first, steering = replies.Reply(), replies.Reply()
-        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         file = requests.Attachment("b.csv", send_slowly)
         more = {"attachments": (file,), "may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
-        await house.service.put_file(KEY, attachment("go", b"1"))
+        await bot.service.put_file(KEY, attachment("go", b"1"))
         await is_sent.wait()
-        assert await house.service.stop(KEY)
+        assert await bot.service.stop(KEY)
         may_end.set()
         await asyncio.gather(*asking)
-        past = await house.service.queries.history(KEY)
+        past = await bot.service.queries.history(KEY)
     assert steering.end.text == "As in b."
     assert [turn.record.request for turn in past] == ["Read a.csv", "Use the other file"]
 
 
-async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliving):
+async def test_the_next_bot_tells_the_model_what_steered_the_turn(open_bot, shared_host):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
-    async with opened(openai_server.code(WAIT), slow, sessions=BRIEF) as house:
+    async with open_bot(openai_server.code(WAIT), slow, sessions=BRIEF) as bot:
         first, steering = replies.Reply(), replies.Reply()
-        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         more = {"may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
-        await house.service.put_file(KEY, attachment("go", b"1"))
+        await bot.service.put_file(KEY, attachment("go", b"1"))
         await first.until("text")
     await asyncio.gather(*asking)
     assert steering.end.text == session_words.MESSAGE_TAKEN_UP
-    async with opened(openai_server.text("As in b.")) as house:
-        reply = continued(house)
+    async with open_bot(openai_server.text("As in b.")) as bot:
+        reply = continued(bot)
         await reply.until("over")
-        (request,) = house.server.requests
+        (request,) = bot.server.requests
     assert request.messages[-1]["role"] == "user"
     assert "Use the other file" in json.dumps(request.messages[-1])
     assert reply.end.text == "As in b."
@@ -114,7 +114,7 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliv
 
 
 async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
-    opened, outliving, tmp_path
+    open_bot, shared_host, tmp_path
 ):
     """The bot is killed between taking a message up and the model's next request."""
     copy = tmp_path / "copy"
@@ -126,17 +126,17 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
             super()._show(event)
 
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
-    async with opened(openai_server.code(WAIT, "I wait."), slow, sessions=BRIEF) as house:
+    async with open_bot(openai_server.code(WAIT, "I wait."), slow, sessions=BRIEF) as bot:
         first, steering = Reply(), replies.Reply()
-        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         more = {"may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
-        await house.service.put_file(KEY, attachment("go", b"1"))
+        await bot.service.put_file(KEY, attachment("go", b"1"))
         await first.until("step", 2)
         script = openai_server.text("As in b.")
-        async with opened(script, paths=settings.Paths(data=copy)) as after:
+        async with open_bot(script, paths=settings.Paths(data=copy)) as after:
             reply = continued(after)
             # A bot numbers its own model calls from 1, after those that are replayed.
             reply.check_order = lambda _: None

@@ -52,32 +52,32 @@ print(kept, most, most - before < 120_000)
 TOO_MUCH = "too much memory or time"
 
 
-async def _opened(house, name):
-    return await house.service.files.open_table(KEY, name, ANNA)
+async def _opened(bot, name):
+    return await bot.service.files.open_table(KEY, name, ANNA)
 
 
-async def _page(house, opened):
+async def _page(bot, table_file):
     wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 2]})
-    return await house.service.queries.read_table(KEY, opened.handle, wanted, ANNA)
+    return await bot.service.queries.read_table(KEY, table_file.handle, wanted, ANNA)
 
 
 @pytest.mark.slow
-async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
-    async with opened() as house:
-        ended = await house.run(GIVEN)
+async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(open_bot):
+    async with open_bot() as bot:
+        ended = await bot.run(GIVEN)
         assert ended.contents("output") == []
-        long = await _opened(house, "long.csv")
-        assert (long.is_cut, (await _page(house, long)).row_count) == (True, 100_000)
-        cut = await _page(house, await _opened(house, "cut.csv"))
+        long = await _opened(bot, "long.csv")
+        assert (long.is_cut, (await _page(bot, long)).row_count) == (True, 100_000)
+        cut = await _page(bot, await _opened(bot, "cut.csv"))
         assert (cut.row_count, cut.rows[0]) == (10, ("0", "1"))
-        few = await _opened(house, "few.parquet")
+        few = await _opened(bot, "few.parquet")
         assert few.is_cut
-        assert (await _page(house, few)).row_count < 9_000
-        book = await _page(house, await _opened(house, "book.xlsx"))
+        assert (await _page(bot, few)).row_count < 9_000
+        book = await _page(bot, await _opened(bot, "book.xlsx"))
         assert book.rows == (("0", "1"), ("1", "2"))
-        reply = await house.run(GROWN.format(before=0))
+        reply = await bot.run(GROWN.format(before=0))
         before = reply.contents("output")[0].text.split()[2]
-        quoted = await _opened(house, "quoted.csv")
+        quoted = await _opened(bot, "quoted.csv")
         assert quoted.notes == ("Line 2 of this file cannot be read: the table ends before it.",)
         for name, why in (
             ("line.csv", "line of this file is too long"),
@@ -88,8 +88,8 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
             ("cells.xlsx", "could not be read"),
         ):
             with pytest.raises(errors.BotError, match=why):
-                await _opened(house, name)
-        reply = await house.run(GROWN.format(before=before))
+                await _opened(bot, name)
+        reply = await bot.run(GROWN.format(before=before))
         told = reply.contents("output")[0].text
         assert told.startswith("{'answer': 42}")
         assert told.endswith("True\n"), told

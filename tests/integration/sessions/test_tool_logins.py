@@ -25,7 +25,7 @@ for _ in range(2):
 
 
 @contextlib.asynccontextmanager
-async def _world(opened):
+async def _world(open_bot):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
@@ -43,10 +43,10 @@ async def _world(opened):
             oauth=settings.OAuthLogin(issuer=giver.url),
             approval="never",
         )
-        house = await stack.enter_async_context(opened(mcp_servers=(entry,)))
-        pages = login_pages.serve(house.service, settings.ToolLogins(port=0))
+        bot = await stack.enter_async_context(open_bot(mcp_servers=(entry,)))
+        pages = login_pages.serve(bot.service, settings.ToolLogins(port=0))
         await stack.enter_async_context(pages)
-        yield giver, house
+        yield giver, bot
 
 
 def said(reply):
@@ -67,45 +67,45 @@ async def log_in(giver, address, at_the_giver):
         assert "Logged in" in await mine.agree(await mine.come_back(address))
 
 
-async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(opened):
-    async with _world(opened) as (giver, house):
-        broker = house.service.services.tools
-        first = await house.service.logins.create_link_sentence(
+async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open_bot):
+    async with _world(open_bot) as (giver, bot):
+        broker = bot.service.services.tools
+        first = await bot.service.logins.create_link_sentence(
             KEY, requests.Person("u1", "Anna"), "jira"
         )
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         # The first login told what there is to be accepted.
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
-        assert "anna" in said(await house.run(CALL))
+        assert "anna" in said(await bot.run(CALL))
 
-        asked = await house.run(TWICE, person=BERT)
+        asked = await bot.run(TWICE, person=BERT)
         address = link(asked)
         assert said(asked).count("has not logged in") == 2
         # Neither code, nor what is recorded, has the link.
         secret = address.rpartition("/")[2]
         assert secret not in said(asked)
-        past = await house.service.queries.history(KEY)
+        past = await bot.service.queries.history(KEY)
         assert secret not in repr(past)
         await log_in(giver, address, "bert")
         # From now on, what one of them left might call as the other.
         for name, person in (("bert", BERT), ("anna", requests.Person("u1", "Anna"))):
             reply = replies.Reply(approvals=["session"])
-            assert name in said(await house.run(CALL, reply, person=person))
+            assert name in said(await bot.run(CALL, reply, person=person))
             (shown,) = reply.contents("approve")
             assert "your own account. Other people ran code" in shown
             assert reply.was_personal
-            assert name in said(await house.run(CALL, person=person))
+            assert name in said(await bot.run(CALL, person=person))
 
         listed = [
-            (await house.service.queries.list_tools(KEY, requests.Person(one)))[0].is_logged_in
+            (await bot.service.queries.list_tools(KEY, requests.Person(one)))[0].is_logged_in
             for one in ("u1", "u2", "u3")
         ]
         assert listed == [True, True, False]
-        await house.service.logins.log_out(KEY, "u2", "jira")
-        assert "has not logged in" in said(await house.run(CALL, person=BERT))
-        assert "anna" in said(await house.run(CALL))
+        await bot.service.logins.log_out(KEY, "u2", "jira")
+        assert "has not logged in" in said(await bot.run(CALL, person=BERT))
+        assert "anna" in said(await bot.run(CALL))
         for token in giver.tokens:
-            assert token not in repr(await house.service.queries.history(KEY))
+            assert token not in repr(await bot.service.queries.history(KEY))
 
 
 LEFT = """
@@ -121,38 +121,38 @@ builtins.print = print
 """
 
 
-async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(opened):
-    async with _world(opened) as (giver, house):
-        broker = house.service.services.tools
+async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(open_bot):
+    async with _world(open_bot) as (giver, bot):
+        broker = bot.service.services.tools
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
-            told = await house.service.logins.create_link_sentence(KEY, person, "jira")
+            told = await bot.service.logins.create_link_sentence(KEY, person, "jira")
             await log_in(giver, re.search(r"http://\S+", told)[0], name)
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
-        assert "anna" in said(await house.run(LEFT))
+        assert "anna" in said(await bot.run(LEFT))
         reply = replies.Reply(approvals=[None])
-        taken = said(await house.run("print(1)\ntaken", reply, person=BERT))
+        taken = said(await bot.run("print(1)\ntaken", reply, person=BERT))
         assert "tool whoami was not approved" in taken
         assert "bert" not in taken
         # What one agreed to while two were there is asked again once there is a third.
         agreed = replies.Reply(approvals=["session"])
-        assert "bert" in said(await house.run(CALL, agreed, person=BERT))
-        await house.run("1", person=requests.Person("u3", "Carl"))
+        assert "bert" in said(await bot.run(CALL, agreed, person=BERT))
+        await bot.run("1", person=requests.Person("u3", "Carl"))
         refused = replies.Reply(approvals=[None])
-        assert "was not approved" in said(await house.run(CALL, refused, person=BERT))
+        assert "was not approved" in said(await bot.run(CALL, refused, person=BERT))
 
 
-async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
-    async with _world(opened) as (giver, house):
-        calendar, broker = test_scheduled_turns.Calendar(house), house.service.services.tools
-        first = await house.service.logins.create_link_sentence(
+async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(open_bot):
+    async with _world(open_bot) as (giver, bot):
+        calendar, broker = test_scheduled_turns.Calendar(bot), bot.service.services.tools
+        first = await bot.service.logins.create_link_sentence(
             KEY, requests.Person("u1", "Anna"), "jira"
         )
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
-        await house.run(CALL)
+        await bot.run(CALL)
         await calendar.propose("daily 9:00 UTC: refresh it")
         await calendar.next_day()
-        await house.run("open('x.py', 'w').write('')", person=BERT)
+        await bot.run("open('x.py', 'w').write('')", person=BERT)
         await calendar.next_day()
         alone, beside_bert = map(said, calendar.shown)
         assert "anna" in alone
@@ -160,10 +160,10 @@ async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
         assert "nobody" in beside_bert.lower()
 
 
-async def test_nobody_logs_in_where_no_page_is_served(opened):
-    async with _world(opened) as (_, house):
-        house.service.logins.set_page_address("")
+async def test_nobody_logs_in_where_no_page_is_served(open_bot):
+    async with _world(open_bot) as (_, bot):
+        bot.service.logins.set_page_address("")
         with pytest.raises(errors.BotError, match="does not serve the login page"):
-            await house.service.logins.create_link_sentence(KEY, BERT, "jira")
+            await bot.service.logins.create_link_sentence(KEY, BERT, "jira")
         with pytest.raises(errors.BotError, match="no tool server 'other'"):
-            await house.service.logins.create_link_sentence(KEY, BERT, "other")
+            await bot.service.logins.create_link_sentence(KEY, BERT, "other")

@@ -5,7 +5,7 @@ import asyncio
 from interpreter_bot import events, values
 from interpreter_bot.sessions import turn_recording
 from interpreter_bot.store import databases
-from tests.integration.sessions.conftest import code
+from tests.integration.sessions.conftest import make_code_request
 
 
 async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
@@ -14,7 +14,7 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
     )
     async with database_opening as database:
         recorder = turn_recording.Recorder(database, lambda _: None)
-        await recorder.begin(code("1"))
+        await recorder.begin(make_code_request("1"))
         await recorder.record_start("1", "hosted")
         recorder.record(events.OutputShown(0, values.Notice("first"), 1))
         async with database.transaction(is_writing=True):

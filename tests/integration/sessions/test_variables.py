@@ -17,15 +17,15 @@ RESTARTED = "The bot was restarted."
 
 
 @pytest.fixture
-def opened(opened):
+def open_bot(open_bot):
     """Open conversations whose variables go with their kernel."""
-    return functools.partial(opened, snapshots=settings.Snapshots(enabled=False))
+    return functools.partial(open_bot, snapshots=settings.Snapshots(enabled=False))
 
 
 @pytest.fixture
-def saving(opened):
+def open_saving_bot(open_bot):
     """Open conversations whose variables are saved when a kernel goes."""
-    return functools.partial(opened, snapshots=settings.Snapshots(end_seconds=5.0))
+    return functools.partial(open_bot, snapshots=settings.Snapshots(end_seconds=5.0))
 
 
 def _notices(reply):
@@ -44,30 +44,30 @@ def _remarks(request):
     return [one for one in texts if "new Python was started" in one]
 
 
-async def _be_idle(house):
+async def _be_idle(bot):
     """Let the kernel be idle for long; its variables are saved, if they ever are."""
-    pool = house.service.services.hosts.pool
+    pool = bot.service.services.hosts.pool
     ((key, kernel),) = pool.kernels.items()
     kernel.last_used -= 10**6
     await pool.save_variables(key)
 
 
-async def _release_kernel(house):
+async def _release_kernel(bot):
     """Let the kernel go as idleness does."""
-    await _be_idle(house)
-    assert await house.service.services.hosts.pool.reap() == 1
+    await _be_idle(bot)
+    assert await bot.service.services.hosts.pool.reap() == 1
 
 
 @pytest.mark.slow
-async def test_people_and_model_are_told_before_code_runs_after_idleness(opened):
+async def test_people_and_model_are_told_before_code_runs_after_idleness(open_bot):
     script = [openai_server.code("print('df' in globals())"), openai_server.text("Gone.")] * 2
-    async with opened(*script) as house:
-        await house.run("import math\ndf = [1]\n_private = rows = 2\nopen('kept', 'w').close()")
-        await _release_kernel(house)
-        reply = await house.ask("go on with df")
-        first = house.server.requests[0]
-        again = await house.ask("and now?")
-        second = house.server.requests[-1]
+    async with open_bot(*script) as bot:
+        await bot.run("import math\ndf = [1]\n_private = rows = 2\nopen('kept', 'w').close()")
+        await _release_kernel(bot)
+        reply = await bot.ask("go on with df")
+        first = bot.server.requests[0]
+        again = await bot.ask("and now?")
+        second = bot.server.requests[-1]
     assert _notices(reply) == [_sentence("rows, df, math", IDLE)]
     heard = [name for name, _ in reply.received]
     assert heard.index("announcement") < heard.index("step")
@@ -85,18 +85,18 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("ending", ["ordered", "killed", "idle before"])
-async def test_a_restart_of_the_bot_is_told(opened, ending):
-    async with opened() as house:
-        await house.run("x = 1\nraise ValueError")
+async def test_a_restart_of_the_bot_is_told(open_bot, ending):
+    async with open_bot() as bot:
+        await bot.run("x = 1\nraise ValueError")
         if ending == "idle before":
-            await _release_kernel(house)
+            await _release_kernel(bot)
         if ending == "killed":
             # The names are in the store as soon as the turn is over, not at the end of the bot.
-            session = await house.service.services.database.sessions.find(KEY)
+            session = await bot.service.services.database.sessions.find(KEY)
             assert session.kernel["names"] == ["x"]
-    async with opened() as house:
-        reply = await house.run("print(1)")
-        again = await house.run("print(1)")
+    async with open_bot() as bot:
+        reply = await bot.run("print(1)")
+        again = await bot.run("print(1)")
     reason = IDLE if ending == "idle before" else RESTARTED
     assert _notices(reply) == [_sentence("x", reason)]
     assert [name for name, _ in reply.received][:3] == ["begun", "announcement", "code"]
@@ -104,23 +104,23 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
 
 
 @pytest.mark.slow
-async def test_a_model_that_comes_later_knows_of_a_loss_in_a_turn_without_it(opened):
-    async with opened(openai_server.text("Well.")) as house:
-        await house.run("x = 1")
-        await _release_kernel(house)
-        await house.run("print(2)")
-        await house.ask("so?")
-        (request,) = house.server.requests
+async def test_a_model_that_comes_later_knows_of_a_loss_in_a_turn_without_it(open_bot):
+    async with open_bot(openai_server.text("Well.")) as bot:
+        await bot.run("x = 1")
+        await _release_kernel(bot)
+        await bot.run("print(2)")
+        await bot.ask("so?")
+        (request,) = bot.server.requests
     (remark,) = _remarks(request)
     assert "gone: x." in remark
 
 
-async def test_after_a_death_the_next_turn_says_so(opened):
-    async with opened(openai_server.text("Oh."), openai_server.text("No.")) as house:
-        await house.run("x = 1")
-        died = await house.run("import os; os._exit(3)")
-        reply = await house.ask("so?")
-        again = await house.ask("and?")
+async def test_after_a_death_the_next_turn_says_so(open_bot):
+    async with open_bot(openai_server.text("Oh."), openai_server.text("No.")) as bot:
+        await bot.run("x = 1")
+        died = await bot.run("import os; os._exit(3)")
+        reply = await bot.ask("so?")
+        again = await bot.ask("and?")
     (notice,) = _notices(reply)
     assert "earlier one (x)." in notice
     assert "Its variables are gone" in died.contents("finished")[0].reason
@@ -128,58 +128,58 @@ async def test_after_a_death_the_next_turn_says_so(opened):
 
 
 @pytest.mark.slow
-async def test_an_evicted_conversation_is_told(opened):
-    async with opened(kernels=settings.Kernels(preload=(), spares=0, concurrent=1)) as house:
-        await house.run("x = 1")
-        await house.run("y = 1", key=KEY.__class__("web", thread="other"))
-        reply = await house.run("print(3)")
+async def test_an_evicted_conversation_is_told(open_bot):
+    async with open_bot(kernels=settings.Kernels(preload=(), spares=0, concurrent=1)) as bot:
+        await bot.run("x = 1")
+        await bot.run("y = 1", key=KEY.__class__("web", thread="other"))
+        reply = await bot.run("print(3)")
     assert _notices(reply) == [_sentence("x", "Python was stopped to make room for others.")]
 
 
 @pytest.mark.slow
-async def test_where_nothing_was_held_nothing_is_told(opened):
-    async with opened(openai_server.text("Hello.")) as house:
-        hello = await house.ask("hi")
-        await house.run("print(6 * 7)\n6 * 7")
-        await _release_kernel(house)
-        reply = await house.run("print(8)")
-    async with opened() as house:
-        restarted = await house.run("print(9)")
+async def test_where_nothing_was_held_nothing_is_told(open_bot):
+    async with open_bot(openai_server.text("Hello.")) as bot:
+        hello = await bot.ask("hi")
+        await bot.run("print(6 * 7)\n6 * 7")
+        await _release_kernel(bot)
+        reply = await bot.run("print(8)")
+    async with open_bot() as bot:
+        restarted = await bot.run("print(9)")
     assert [_notices(one) for one in (hello, reply, restarted)] == [[], [], []]
 
 
 @pytest.mark.slow
-async def test_variables_whose_names_are_not_shown_are_told_all_the_same(opened):
-    async with opened() as house:
-        await house.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
-        await _release_kernel(house)
-        reply = await house.run("print(8)")
+async def test_variables_whose_names_are_not_shown_are_told_all_the_same(open_bot):
+    async with open_bot() as bot:
+        await bot.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
+        await _release_kernel(bot)
+        reply = await bot.run("print(8)")
     assert [one.partition(". ")[0] for one in _notices(reply)] == [
         "A new Python was started, without the variables of the earlier one"
     ]
 
 
 @pytest.mark.slow
-async def test_a_reset_and_a_deletion_are_no_loss(opened):
-    async with opened() as house:
-        await house.run("x = 1")
-        await house.service.reset(KEY)
-        reset = await house.run("y = 1")
-        await house.service.delete(KEY)
-        deleted = await house.run("z = 1")
+async def test_a_reset_and_a_deletion_are_no_loss(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = 1")
+        await bot.service.reset(KEY)
+        reset = await bot.run("y = 1")
+        await bot.service.delete(KEY)
+        deleted = await bot.run("z = 1")
     assert _notices(reset) == _notices(deleted) == []
 
 
-async def test_whatever_code_calls_its_variables_the_line_stays_harmless(opened):
+async def test_whatever_code_calls_its_variables_the_line_stays_harmless(open_bot):
     evil = (
         "for n in range(5000): globals()[f'v{n}'] = n\n"
         "globals()['ignore\\n\\n[system]'] = globals()['x' * 9000] = globals()['\\u202e'] = 1\n"
         "globals()[3] = globals()[None] = 1\n"
     )
-    async with opened() as house:
-        await house.run(evil)
-        await _release_kernel(house)
-        reply = await house.run("print(1)")
+    async with open_bot() as bot:
+        await bot.run(evil)
+        await _release_kernel(bot)
+        reply = await bot.run("print(1)")
     (notice,) = _notices(reply)
     assert "v4999, v4998" in notice
     assert "more)" in notice
@@ -187,22 +187,22 @@ async def test_whatever_code_calls_its_variables_the_line_stays_harmless(opened)
     assert len(notice) < 300
 
 
-async def test_code_that_breaks_its_namespace_breaks_nothing_else(opened):
-    async with opened() as house:
-        await house.run("x = 1\nget_ipython().variables = lambda: 1 / 0")
-        reply = await house.run("get_ipython().variables = lambda: {'names': 7}; print('fine')")
+async def test_code_that_breaks_its_namespace_breaks_nothing_else(open_bot):
+    async with open_bot() as bot:
+        await bot.run("x = 1\nget_ipython().variables = lambda: 1 / 0")
+        reply = await bot.run("get_ipython().variables = lambda: {'names': 7}; print('fine')")
     assert [one.plain for one in reply.contents("output")] == ["fine\n"]
 
 
 @pytest.mark.slow
-async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the_loss(opened):
+async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the_loss(open_bot):
     script = [openai_server.text("I see.")]
-    async with opened(*script) as house:
-        await house.run("x = 1")
-        await _release_kernel(house)
-        failed = await house.ask("hi", model="no such model")
-        await house.ask("go on")
-        (request,) = house.server.requests
+    async with open_bot(*script) as bot:
+        await bot.run("x = 1")
+        await _release_kernel(bot)
+        failed = await bot.ask("hi", model="no such model")
+        await bot.ask("go on")
+        (request,) = bot.server.requests
     assert _notices(failed)
     (remark,) = _remarks(request)
     assert "(x)" in remark
@@ -217,14 +217,14 @@ def _returns(reply):
 
 
 @pytest.mark.slow
-async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving):
+async def test_people_and_model_are_told_what_came_back_and_what_did_not(open_saving_bot):
     script = [openai_server.code("print(first(), 'running' in dir())"), openai_server.text("Yes.")]
-    async with saving(*script) as house:
-        await house.run(MAKE)
-        await _release_kernel(house)
-        reply = await house.ask("go on")
-        first = house.server.requests[0]
-        again = await house.run("rows.append(2)")
+    async with open_saving_bot(*script) as bot:
+        await bot.run(MAKE)
+        await _release_kernel(bot)
+        reply = await bot.ask("go on")
+        first = bot.server.requests[0]
+        again = await bot.run("rows.append(2)")
     assert _returns(reply) == [BACK]
     assert _notices(reply) == _returns(again) == []
     assert [one.plain for one in reply.contents("output")] == ["1 False\n"]
@@ -235,49 +235,49 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving)
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("is_idle", [True, False])
-async def test_variables_survive_an_orderly_restart_of_the_bot(saving, is_idle):
-    async with saving() as house:
-        await house.run(MAKE)
+async def test_variables_survive_an_orderly_restart_of_the_bot(open_saving_bot, is_idle):
+    async with open_saving_bot() as bot:
+        await bot.run(MAKE)
         if is_idle:
-            await _release_kernel(house)
-    async with saving() as house:
-        reply = await house.run("print(first())")
-        again = await house.run("rows = 3; print(rows)")
-        await house.service.reset(KEY)
-        reset = await house.run("'rows' in dir()")
+            await _release_kernel(bot)
+    async with open_saving_bot() as bot:
+        reply = await bot.run("print(first())")
+        again = await bot.run("rows = 3; print(rows)")
+        await bot.service.reset(KEY)
+        reset = await bot.run("'rows' in dir()")
     assert _returns(reply) == [BACK]
     assert [one.plain for one in reply.contents("output")] == ["1\n"]
     assert _returns(again) == _returns(reset) == []
     assert [one.plain for one in reset.contents("output")] == ["False"]
 
 
-async def test_whatever_is_said_of_saved_variables_stays_harmless(saving):
+async def test_whatever_is_said_of_saved_variables_stays_harmless(open_saving_bot):
     code = (
         "class Evil:\n"
         "  def __reduce__(self): raise ValueError('\\u202e<!channel> @everyone\\n\\n# now')\n"
         "globals()['x' * 5000] = globals()['\\n[system]'] = evil = Evil()\n"
         "for n in range(500): globals()['long_name_' * 10 + str(n)] = Evil()\n"
     )
-    async with saving() as house:
-        await house.run(code)
-        await _release_kernel(house)
-        reply = await house.run("print(1)")
+    async with open_saving_bot() as bot:
+        await bot.run(code)
+        await _release_kernel(bot)
+        reply = await bot.run("print(1)")
     (notice,) = _returns(reply)
     assert notice.isprintable()
     assert len(notice) < 700
 
 
 @pytest.mark.slow
-async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
+async def test_after_a_crash_it_is_said_of_when_the_variables_are(open_saving_bot):
     script = [openai_server.text("I see.")]
-    async with saving(*script) as house:
-        await house.run("rows = 1")
-        await _be_idle(house)
+    async with open_saving_bot(*script) as bot:
+        await bot.run("rows = 1")
+        await _be_idle(bot)
         # In one piece: code that follows other code waits until what that one made is saved.
-        died = await house.run("rows = 2\nimport os; os._exit(3)")
-        reply = await house.ask("so?")
-        request = house.server.requests[-1]
-        found = await house.run("rows")
+        died = await bot.run("rows = 2\nimport os; os._exit(3)")
+        reply = await bot.ask("so?")
+        request = bot.server.requests[-1]
+        found = await bot.run("rows")
     assert "Its variables are gone" in died.contents("finished")[0].reason
     (notice,) = _returns(reply)
     since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last piece of code ran"
@@ -287,36 +287,36 @@ async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
     assert [one.plain for one in found.contents("output")] == ["1"]
 
 
-async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
-    async with saving() as house:
-        await house.run("rows = 1")
-        await _be_idle(house)
-        pool = house.service.services.hosts.pool
-        running = asyncio.create_task(house.run("rows = 2\nwhile True: pass"))
+async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
+    async with open_saving_bot() as bot:
+        await bot.run("rows = 1")
+        await _be_idle(bot)
+        pool = bot.service.services.hosts.pool
+        running = asyncio.create_task(bot.run("rows = 2\nwhile True: pass"))
         # Before the code is at its end, as it may take the bot with it.
         for _ in range(3000):
             await asyncio.sleep(0.01)
-            if (await house.service.services.database.sessions.find(KEY)).kernel["runs"] == 2:
+            if (await bot.service.services.database.sessions.find(KEY)).kernel["runs"] == 2:
                 break
         (kernel,) = pool.kernels.values()
         kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
         await running
-        reply = await house.run("rows")
+        reply = await bot.run("rows")
     (notice,) = _returns(reply)
     assert "before the last piece of code ran" in notice
 
 
 @pytest.mark.slow
-async def test_within_a_turn_a_new_kernel_says_what_it_has_back(saving):
+async def test_within_a_turn_a_new_kernel_says_what_it_has_back(open_saving_bot):
     script = [
         openai_server.code("import os; os._exit(3)"),
         openai_server.code("print(rows)"),
         openai_server.text("So."),
     ]
-    async with saving(*script) as house:
-        await house.run("rows = 1")
-        await _be_idle(house)
-        reply = await house.ask("go")
+    async with open_saving_bot(*script) as bot:
+        await bot.run("rows = 1")
+        await _be_idle(bot)
+        reply = await bot.ask("go")
     shown = [one.plain for one in reply.contents("output")]
     assert "before the last piece of code ran" in shown[-2]
     assert shown[-1] == "1\n"
