@@ -244,7 +244,7 @@ class ToolRequests:
             share = min(max(progress / total, 0.0), 1.0) if total else None
             self._stream.emit(events.ProgressChanged(title, share))
 
-        started = time.monotonic()
+        started_at = time.monotonic()
         outcome: Literal["done", "failed"] = "failed"
         reason, size_bytes = tool_words.CALL_STOPPED, 0
         try:
@@ -262,15 +262,15 @@ class ToolRequests:
             raise
         finally:
             self._stream.emit(events.ProgressChanged(""))
-            ended = dataclasses.replace(
+            finished_call = dataclasses.replace(
                 call,
                 outcome=outcome,
                 reason=reason,
                 received_bytes=size_bytes,
-                seconds=time.monotonic() - started,
+                seconds=time.monotonic() - started_at,
             )
             # Recorded even if the call is stopped.
-            await cancellation.shielded(self._record_end(ended))
+            await cancellation.shielded(self._record_end(finished_call))
         return result
 
     async def _record_end(self, call: code_activity.ToolCall) -> None:

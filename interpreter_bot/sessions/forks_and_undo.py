@@ -66,8 +66,12 @@ class _BranchStart:
 
     def cells(self, limit: int) -> tuple[str, ...]:
         """Return the code that succeeded, among the last `limit` pieces."""
-        last = self.earlier_executions[-limit:] if limit else ()
-        return tuple(execution.code for execution in last if execution.ending is values.Ending.OK)
+        latest_executions = self.earlier_executions[-limit:] if limit else ()
+        return tuple(
+            execution.code
+            for execution in latest_executions
+            if execution.ending is values.Ending.OK
+        )
 
 
 class SessionBranches:

@@ -83,8 +83,10 @@ class Lanes:
 
     def is_busy_for(self, key: values.SessionKey, person: str) -> bool:
         """Whether a turn of that person runs or waits in that session."""
-        running = (self._running[key],) if key in self._running else ()
-        return any(ticket.person == person for ticket in (*running, *self._lanes.get(key, ())))
+        running_tickets = (self._running[key],) if key in self._running else ()
+        return any(
+            ticket.person == person for ticket in (*running_tickets, *self._lanes.get(key, ()))
+        )
 
     @contextlib.asynccontextmanager
     async def turn(

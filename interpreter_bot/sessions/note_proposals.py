@@ -63,9 +63,12 @@ class NoteProposals:
         except errors.BotError as error:
             return _REFUSED_RESULT.format(reason=error)
         notes = await self._places.notes(scope)
-        if any(other.text == note for other in notes):
+        if any(other_note.text == note for other_note in notes):
             return _KNOWN_RESULT
-        if len([other for other in notes if other.scope == scope]) >= self._places.max_notes:
+        if (
+            len([other_note for other_note in notes if other_note.scope == scope])
+            >= self._places.max_notes
+        ):
             return _REFUSED_RESULT.format(reason=place_words.memory_full(self._places.max_notes))
         self._count += 1
         if self._count > _MAX_PROPOSALS:

@@ -82,15 +82,19 @@ class Questions:
         Raises:
             StoreError: they cannot be read.
         """
-        for stored in await self._table.load() if self._table else ():
+        for stored_question in await self._table.load() if self._table else ():
             try:
-                entry = _Entry(stored.turn_id, read_question(stored.question), is_stored=True)
-                entry.answer = read_answer(stored.answer)
+                entry = _Entry(
+                    stored_question.turn_id, read_question(stored_question.question), is_stored=True
+                )
+                entry.answer = read_answer(stored_question.answer)
             except (KeyError, TypeError, ValueError) as error:
                 # Another release wrote it. The turn will ask again.
-                _log.warning("a question of turn %d cannot be read", stored.turn_id, exc_info=error)
+                _log.warning(
+                    "a question of turn %d cannot be read", stored_question.turn_id, exc_info=error
+                )
                 continue
-            self._by_turn[stored.turn_id] = self._by_id[entry.question.id] = entry
+            self._by_turn[stored_question.turn_id] = self._by_id[entry.question.id] = entry
 
     def find(self, question_id: str) -> events.Question | None:
         """Return a question that can be answered."""

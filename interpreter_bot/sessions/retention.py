@@ -76,16 +76,17 @@ class Retention:
 
     async def apply(self) -> int:
         """Warn of old files, and delete files; return from how many sessions."""
-        holdings, stored = await self._load_holdings()
+        holdings, stored_bytes = await self._load_holdings()
         now = columns.now()
-        remaining = [
+        remaining_holdings = [
             holding for holding in holdings if not await self._finish_or_delete_old(holding, now)
         ]
-        deleted_ids = await self._fit_limits(remaining, stored.disk_bytes)
+        deleted_ids = await self._fit_limits(remaining_holdings, stored_bytes.disk_bytes)
         await self._warn_expiring(
-            [holding for holding in remaining if holding.session.id not in deleted_ids], now
+            [holding for holding in remaining_holdings if holding.session.id not in deleted_ids],
+            now,
         )
-        deleted_count = len(holdings) - len(remaining) + len(deleted_ids)
+        deleted_count = len(holdings) - len(remaining_holdings) + len(deleted_ids)
         if deleted_count:
             await self._services.database.parts.discard_unused_files()
         return deleted_count
@@ -96,7 +97,7 @@ class Retention:
         free_bytes = shutil.disk_usage(config.paths.data).free
         is_full = free_bytes < config.limits.disk_reserve_bytes
         if is_full and not self._was_disk_full:
-            holdings, stored = await self._load_holdings()
+            holdings, stored_bytes = await self._load_holdings()
             largest = sorted(holdings, key=lambda holding: holding.bytes, reverse=True)[
                 :_MAX_LOGGED
             ]
@@ -111,7 +112,7 @@ class Retention:
                     f"{holding.session.key}: {quantities.size(holding.bytes)}"
                     for holding in largest
                 ),
-                quantities.size(stored.other_bytes),
+                quantities.size(stored_bytes.other_bytes),
             )
         self._was_disk_full = is_full
 
@@ -124,17 +125,17 @@ class Retention:
         database = self._services.database
         sessions_with_owners = await database.sessions.list_with_owners()
         keys = {values.format_key(session.key) for session, _ in sessions_with_owners}
-        stored = await self._services.hosts.stored_bytes(keys)
+        stored_bytes = await self._services.hosts.stored_bytes(keys)
         blob_bytes = await database.parts.sum_blob_bytes()
         holdings = []
         for session, person in sessions_with_owners:
-            byte_count = stored.by_key.get(values.format_key(session.key), 0) + blob_bytes.get(
-                session.id, 0
-            )
+            byte_count = stored_bytes.by_key.get(
+                values.format_key(session.key), 0
+            ) + blob_bytes.get(session.id, 0)
             if byte_count:
                 owner = (session.key.platform, session.key.workspace, person)
                 holdings.append(_Holding(session, owner, byte_count))
-        return holdings, stored
+        return holdings, stored_bytes
 
     def _is_warning_due(self, session: records.Session, now: datetime.datetime) -> bool | None:
         """Return whether the warning is old enough; None without one since the last use."""
@@ -215,9 +216,11 @@ class Retention:
             for owner, owned_holdings in holdings_by_person.items():
                 if owner[-1]:
                     deleted_ids |= await self._shrink(owned_holdings, max_person_bytes, reason)
-        remaining = [holding for holding in holdings if holding.session.id not in deleted_ids]
+        remaining_holdings = [
+            holding for holding in holdings if holding.session.id not in deleted_ids
+        ]
         reason = session_words.all_over_limit(max_total_bytes)
-        return deleted_ids | await self._shrink(remaining, max_total_bytes, reason)
+        return deleted_ids | await self._shrink(remaining_holdings, max_total_bytes, reason)
 
     async def _shrink(self, holdings: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
         """Delete files, the least recently used first, until they are within a limit."""

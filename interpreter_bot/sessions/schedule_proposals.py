@@ -116,10 +116,12 @@ class Proposals:
         executions = await self._services.database.executions.list_for_session(
             self._session.id, limit=_MAX_CELLS
         )
-        executions = tuple(one for one in executions if one.ending is values.Ending.OK)
+        executions = tuple(
+            execution for execution in executions if execution.ending is values.Ending.OK
+        )
         if not executions:
             raise errors.BotError(schedule_words.NOTHING_TO_REFRESH)
-        count = sum(one.turn_id == executions[0].turn_id for one in executions)
+        count = sum(execution.turn_id == executions[0].turn_id for execution in executions)
         codes = [execution.code for execution in executions]
         code = "\n\n".join(variable_uses.find_needed_cells(codes, count))
         if len(code) > requests.MAX_CHARACTERS:

@@ -108,7 +108,7 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
         raise errors.BotError(schedule_words.HOW_TO_WRITE)
     if len(text) > MAX_CHARACTERS:
         raise errors.BotError(schedule_words.too_long(MAX_CHARACTERS))
-    words, what = match[1].split(), match[2].strip()
+    words, task = match[1].split(), match[2].strip()
     if _ZONE.fullmatch(words[-1]):
         zone = words.pop()
     times = " ".join(words)
@@ -119,8 +119,8 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
         raise errors.BotError(schedule_words.NO_ZONE)
     recurrence = schedules.Recurrence(line, zone[:_MAX_ZONE_CHARACTERS])
     _check_times(recurrence, times, now, min_minutes)
-    kind, condition = _find_kind(what)
-    return Plan(times, recurrence, kind, what, condition)
+    kind, condition = _find_kind(task)
+    return Plan(times, recurrence, kind, task, condition)
 
 
 def next_times(
@@ -143,10 +143,10 @@ def _times_after(
         next_time = recurrence.next_after(next_time)
 
 
-def _find_kind(what: str) -> tuple[records.ScheduleKind, str]:
+def _find_kind(task: str) -> tuple[records.ScheduleKind, str]:
     """Return the kind of schedule that a task asks for, and the condition of an alert."""
-    if (alert := _ALERT.match(what)) is None:
-        is_replay = _REFRESH.match(what) is not None
+    if (alert := _ALERT.match(task)) is None:
+        is_replay = _REFRESH.match(task) is not None
         return records.ScheduleKind.REPLAY if is_replay else records.ScheduleKind.PROMPT, ""
     condition = alert[1].strip()
     try:

@@ -30,10 +30,10 @@ async def make_code_end(
     finished: values.Finished,
 ) -> events.TurnEnded:
     """Return the end of a turn that ran a schedule's code; an alert without news ends quietly."""
-    stored = await database.schedules.find_run(request.schedule_run_id)
-    if stored is None:
+    run_and_schedule = await database.schedules.find_run(request.schedule_run_id)
+    if run_and_schedule is None:
         raise errors.BotError(schedule_words.DELETED_MEANWHILE)
-    run, schedule = stored
+    run, schedule = run_and_schedule
     is_alert = schedule.kind is records.ScheduleKind.ALERT
     sentence = "" if finished.ending is values.Ending.OK else schedule_words.CODE_FAILED
     if is_alert and not sentence:

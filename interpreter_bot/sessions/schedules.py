@@ -302,11 +302,11 @@ class Schedules:
         Raises:
             BotError: there is no further time.
         """
-        due = _next_time(schedule, self.now())
-        if due is None:
+        next_time = _next_time(schedule, self.now())
+        if next_time is None:
             raise errors.BotError(schedule_words.NEVER_AGAIN)
-        await self._table.set_due(schedule.id, due)
-        return schedule_proposals.format_time(due, schedule.zone)
+        await self._table.set_due(schedule.id, next_time)
+        return schedule_proposals.format_time(next_time, schedule.zone)
 
     async def run_now(self, schedule: records.Schedule) -> None:
         """Run a schedule now, in addition to its times.

@@ -104,8 +104,8 @@ def list_place_packages(config: settings.Settings, key: values.SessionKey) -> tu
     """Return the requirements of the packages that the operator adds to a session's place."""
     if not config.package_index.url:
         return ()
-    added = [packages.names for packages in config.packages if key.is_in(packages.places)]
-    return tuple(name for names in added for name in names)
+    package_lists = [packages.names for packages in config.packages if key.is_in(packages.places)]
+    return tuple(name for names in package_lists for name in names)
 
 
 async def store_attachments(

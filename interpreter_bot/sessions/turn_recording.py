@@ -212,9 +212,13 @@ class Recorder:
         return True
 
     def _add_text(self, text: str) -> None:
-        last = self._pending[-1] if self._pending else None
-        if last is not None and last.kind is _Kind.TEXT and last.step == self.step_number:
-            self._pending[-1] = dataclasses.replace(last, text=last.text + text)
+        last_part = self._pending[-1] if self._pending else None
+        if (
+            last_part is not None
+            and last_part.kind is _Kind.TEXT
+            and last_part.step == self.step_number
+        ):
+            self._pending[-1] = dataclasses.replace(last_part, text=last_part.text + text)
         else:
             self._add(_Kind.TEXT, text=text)
 
@@ -225,14 +229,14 @@ class Recorder:
             self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked_queries)]})
 
     def _add_output(self, output: values.Output) -> None:
-        last = self._pending[-1].output if self._pending else None
+        last_output = self._pending[-1].output if self._pending else None
         if (
             isinstance(output, values.Text)
-            and isinstance(last, values.Text)
-            and last.stream == output.stream
+            and isinstance(last_output, values.Text)
+            and last_output.stream == output.stream
         ):
-            joined = values.Text(output.stream, last.text + output.text)
-            self._pending[-1] = dataclasses.replace(self._pending[-1], output=joined)
+            joined_text = values.Text(output.stream, last_output.text + output.text)
+            self._pending[-1] = dataclasses.replace(self._pending[-1], output=joined_text)
         else:
             self._add(_Kind.OUTPUT, output=output)
 

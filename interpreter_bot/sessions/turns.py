@@ -81,7 +81,7 @@ async def run_turn(
         find_steering: returns the waiting messages that the turn may answer, too.
         stop: set to end the turn now.
     """
-    started = time.monotonic() - request.elapsed_seconds
+    started_at = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
     stream = turn_streams.TurnStream(
         request, reply, recorder, all_questions=services.questions, stop=stop
@@ -97,7 +97,7 @@ async def run_turn(
         end = stop.end()
         raise
     finally:
-        seconds, queries = time.monotonic() - started, recorder.asked_queries
+        seconds, queries = time.monotonic() - started_at, recorder.asked_queries
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=queries)
         try:
             if recorder.is_behind:

@@ -311,5 +311,5 @@ def _losses_clause(
         shown_entries.append(f"{name} ({reason})")
         if sum(map(len, shown_entries)) > max_characters:
             break
-    more = f" and {count - len(shown_entries):,} more" if count > len(shown_entries) else ""
-    return f" {heading}: {', '.join(shown_entries)}{more}." if shown_entries else ""
+    more_clause = f" and {count - len(shown_entries):,} more" if count > len(shown_entries) else ""
+    return f" {heading}: {', '.join(shown_entries)}{more_clause}." if shown_entries else ""
