@@ -83,10 +83,10 @@ async def test_a_question_that_nobody_answers_is_withdrawn_and_the_turn_goes_on(
 async def test_stop_ends_a_turn_that_asks(open_bot):
     reply = replies.Reply(is_answering=False)
     async with open_bot(asks()) as bot:
-        asking = asyncio.create_task(bot.ask("Plot it", reply))
+        turn_task = asyncio.create_task(bot.ask("Plot it", reply))
         await reply.until("ask")
         await bot.service.stop(KEY)
-        await asking
+        await turn_task
     assert reply.end.status is values.TurnStatus.STOPPED
 
 
@@ -100,7 +100,7 @@ async def test_a_question_survives_the_bot_and_its_answer_comes_once(
     """The answer is given before, or after, the next bot asks again."""
     former = replies.Reply(is_answering=False)
     async with open_bot(asks()) as bot:
-        asking = asyncio.create_task(bot.ask("Plot it", former))
+        turn_task = asyncio.create_task(bot.ask("Plot it", former))
         await former.until("ask")
         (question,) = former.contents("ask")
         script = [asks("Which region?"), openai_server.text("Fine.")]
@@ -112,7 +112,7 @@ async def test_a_question_survives_the_bot_and_its_answer_comes_once(
             await reply.until("over")
             answers = results(after)
         await bot.service.stop(KEY)
-        await asking
+        await turn_task
     assert reply.contents("ask") == ([] if is_early else [question])
     assert answers == [
         "[The person answered:] North",

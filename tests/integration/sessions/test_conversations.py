@@ -38,23 +38,23 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(open_bot):
         await bot.service.reset(KEY)
         after = await bot.run("'x' in dir()")
         await bot.ask("who am I?")
-        told = [one["content"] for one in bot.server.requests[1].messages[1:]]
+        contents = [message["content"] for message in bot.server.requests[1].messages[1:]]
         files = [info.name for info in await bot.service.queries.files(KEY)]
-        past = await bot.service.queries.history(KEY)
+        turns = await bot.service.queries.history(KEY)
     assert after.contents("output")[0].plain == "False"
-    assert not any("Eve" in one for one in told)
+    assert not any("Eve" in one for one in contents)
     assert files == ["f.txt"]
-    assert "history are cleared" in past[2].events[1].text
+    assert "history are cleared" in turns[2].events[1].text
 
 
 async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(open_bot):
     async with open_bot() as bot:
         reply = replies.Reply()
         endless = "open('f', 'w').write('f')\nprint(1)\nwhile True: pass"
-        running = asyncio.create_task(bot.run(endless, reply))
+        turn_task = asyncio.create_task(bot.run(endless, reply))
         await reply.until("output")
         await bot.service.reset(KEY, files=True)
-        await running
+        await turn_task
         assert await bot.service.queries.files(KEY) == ()
     assert reply.end.status is values.TurnStatus.STOPPED
 
@@ -107,16 +107,18 @@ async def test_a_notebook_holds_everything_and_is_valid(open_bot):
     assert kinds == ["markdown", "markdown", "code", "markdown", "code"]
     assert notebook.cells[2].outputs[0].data["image/png"] == PIXEL
     assert notebook.cells[3].source == "Done: **dot**."
-    assert [one.output_type for one in notebook.cells[4].outputs] == ["stream", "error"]
+    assert [output.output_type for output in notebook.cells[4].outputs] == ["stream", "error"]
 
 
 async def test_closing_lets_a_turn_end_by_itself(open_bot):
     sessions = settings.Sessions(closing_seconds=20)
     async with open_bot(sessions=sessions) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(bot.run("import time; time.sleep(1); print('whole')", reply))
+        turn_task = asyncio.create_task(
+            bot.run("import time; time.sleep(1); print('whole')", reply)
+        )
         await reply.until("code")
-    await running
+    await turn_task
     assert reply.end.status is values.TurnStatus.DONE
     assert reply.contents("output")[0].plain == "whole\n"
 
@@ -125,11 +127,11 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(open_
     sessions = settings.Sessions(closing_seconds=0.1)
     async with open_bot(sessions=sessions) as bot:
         reply, waiting = replies.Reply(), replies.Reply()
-        running = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
+        turn_task = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")
         second = asyncio.create_task(bot.run("2", waiting))
         await waiting.until("waiting")
-    await asyncio.gather(running, second)
+    await asyncio.gather(turn_task, second)
     late = await bot.run("3")
     assert reply.end.status is values.TurnStatus.INTERRUPTED
     assert "The bot was restarted" in reply.end.sentence
@@ -145,11 +147,11 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(open_
 async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open_bot):
     async with open_bot() as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(bot.run("a = 1\nprint(1)\nwhile True: pass", reply))
+        turn_task = asyncio.create_task(bot.run("a = 1\nprint(1)\nwhile True: pass", reply))
         await reply.until("output")
-        running.cancel()
+        turn_task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await running
+            await turn_task
         assert reply.end.status is values.TurnStatus.STOPPED
         (turn,) = await bot.service.queries.history(KEY)
         assert turn.record.status == "stopped"
@@ -160,16 +162,16 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
 async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(open_bot):
     async with open_bot(sessions=settings.Sessions(closing_seconds=20)) as bot:
         reply, waiting = replies.Reply(), replies.Reply()
-        running = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
+        turn_task = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")
         second = asyncio.create_task(bot.run("2", waiting))
         await waiting.until("waiting")
         draining = asyncio.create_task(bot.service.drain())
         await asyncio.sleep(0)
         # As a platform does that is told to hurry.
-        for task in (running, second):
+        for task in (turn_task, second):
             task.cancel()
-        await asyncio.gather(running, second, return_exceptions=True)
+        await asyncio.gather(turn_task, second, return_exceptions=True)
         await draining
     assert "shut down" in waiting.end.sentence
     assert reply.end.status is values.TurnStatus.INTERRUPTED
@@ -177,10 +179,10 @@ async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(ope
 
 
 async def test_people_are_warned_before_a_kernel_is_released_and_once(open_bot):
-    told = []
+    notices = []
 
     async def notify(key, sentence):
-        told.append((key, sentence))
+        notices.append((key, sentence))
 
     async with open_bot() as bot:
         bot.service.notify_through("web", notify)
@@ -192,7 +194,7 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(open_bot):
         kernel.last_used -= 26 * 60
         assert await caretaker.warn_idle() == 1
         assert await caretaker.warn_idle() == 0
-    ((key, sentence),) = told
+    ((key, sentence),) = notices
     assert key == KEY
     assert "26 min" in sentence
     assert "4 min" in sentence
@@ -201,10 +203,10 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(open_bot):
 async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_more_or_told(
     open_bot, tmp_path
 ):
-    told = []
+    notices = []
 
     async def notify(key, sentence):
-        told.append((key, sentence))
+        notices.append((key, sentence))
 
     async with open_bot() as bot:
         bot.service.notify_through("web", notify)
@@ -237,30 +239,33 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         taken = []
         await caretaker.take_over(await bot.service.services.database.turns.take_orphans())
         # Nobody could begin with it again.
-        assert told == [(KEY, session_words.ANSWER_INTERRUPTED)]
+        assert notices == [(KEY, session_words.ANSWER_INTERRUPTED)]
         bot.service.events.open_platform("web", taken.append)
         await bot.service.events.close()
-        assert told == [(KEY, session_words.ANSWER_INTERRUPTED), (KEY, session_words.MESSAGE_LOST)]
+        assert notices == [
+            (KEY, session_words.ANSWER_INTERRUPTED),
+            (KEY, session_words.MESSAGE_LOST),
+        ]
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
         (left,) = await bot.service.queries.history(KEY)
         assert (left.record.request_id, left.record.status) == ("r5", "interrupted")
     # That one died as well, before it had begun.
-    del told[:]
+    del notices[:]
     async with open_bot() as bot:
         bot.service.notify_through("web", notify)
         bot.service.events.open_platform("web", taken.append)
         await bot.service.events.close()
-    assert told == [(KEY, session_words.MESSAGE_LOST)]
+    assert notices == [(KEY, session_words.MESSAGE_LOST)]
     assert len(taken) == 1
 
 
 async def test_a_message_that_another_release_claimed_keeps_none_from_being_taken(
     open_bot, tmp_path
 ):
-    told, taken = [], []
+    notices, taken = [], []
 
     async def notify(key, sentence):
-        told.append(sentence)
+        notices.append(sentence)
 
     async with open_bot() as bot:
         bot.service.notify_through("web", notify)
@@ -272,21 +277,21 @@ async def test_a_message_that_another_release_claimed_keeps_none_from_being_take
                 await database.events.claim("web", name, address=address, content=content)
         bot.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
         await bot.service.events.close()
-    assert (told, taken) == ([session_words.MESSAGE_LOST], ["y"])
+    assert (notices, taken) == ([session_words.MESSAGE_LOST], ["y"])
 
 
 async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(open_bot):
-    told = []
+    notices = []
 
     async def notify(key, sentence):
-        told.append(sentence)
+        notices.append(sentence)
 
     async with open_bot() as bot:
         await bot.service.notify(KEY, "The bot was restarted.")
         bot.service.notify_through("web", notify)
         await bot.service.send_unsent()
         await bot.service.send_unsent()
-    assert told == ["The bot was restarted."]
+    assert notices == ["The bot was restarted."]
 
 
 _VICTIM = """
@@ -332,23 +337,23 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
     assert await victim.stdout.readline() == b"ready\n"
     victim.send_signal(signal.SIGKILL)
     await victim.wait()
-    told = []
+    notices = []
 
     async def notify(key, sentence):
-        told.append((key, sentence))
+        notices.append((key, sentence))
 
     async with open_bot(openai_server.text("Going on.")) as bot:
         bot.service.notify_through("web", notify)
         await bot.service.send_unsent()
         (turn,) = await bot.service.queries.history(KEY)
         reply = await bot.ask("go on")
-        messages = [one["content"] for one in bot.server.requests[0].messages[1:]]
+        messages = [message["content"] for message in bot.server.requests[0].messages[1:]]
     assert turn.record.status == "interrupted"
     assert "restarted in the middle" in turn.events[-1].sentence
     shown = [event.output.plain for event in turn.events if hasattr(event, "output")]
     assert shown == ["before\n"]
-    assert told[0][0] == KEY
-    assert "restarted" in told[0][1]
+    assert notices[0][0] == KEY
+    assert "restarted" in notices[0][1]
     assert reply.end.text == "Going on."
     assert messages[0] == "go"
     assert "before" in messages[1]

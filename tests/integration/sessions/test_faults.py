@@ -36,18 +36,18 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(open_bot):
         for ticks in (*range(1, 60, 3), 100, 200):
             key = values.SessionKey("web", thread=str(ticks))
             reply = replies.Reply()
-            running = asyncio.create_task(
+            turn_task = asyncio.create_task(
                 bot.service.handle(make_code_request("print(1)", key=key), reply)
             )
             for _ in range(ticks):
                 await asyncio.sleep(0)
-            running.cancel()
-            await asyncio.wait({running})
-            past = await bot.service.queries.history(key)
+            turn_task.cancel()
+            await asyncio.wait({turn_task})
+            turns = await bot.service.queries.history(key)
             assert not bot.service.is_busy(key), ticks
             assert reply.end.status in (Status.STOPPED, Status.DONE), ticks
             assert len(reply.contents("code")) == len(reply.contents("finished")), ticks
-            assert [turn.record.status for turn in past] in ([], [reply.end.status.value]), ticks
+            assert [turn.record.status for turn in turns] in ([], [reply.end.status.value]), ticks
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ async def test_code_whose_host_fails_is_shown_as_ended(open_bot, monkeypatch):
                 host_words.HOST_FAULT,
             )
             assert reply.end.status is Status.DONE
-        past = await bot.service.queries.history(KEY)
+        turns = await bot.service.queries.history(KEY)
         assert host_words.HOST_FAULT in bot.server.requests[1].messages[-1]["content"]
-    shown = [event for turn in past for event in turn.events]
+    shown = [event for turn in turns for event in turn.events]
     ends = [event.finished for event in shown if isinstance(event, events.CodeFinished)]
     assert [end.reason for end in ends] == [host_words.HOST_FAULT] * 2
 
@@ -86,29 +86,29 @@ async def test_one_cancelled_while_it_is_begun_is_not_left_running(open_bot, mon
             return made
 
         monkeypatch.setattr(turns, "start", slow)
-        running = asyncio.create_task(bot.service.handle(make_code_request("1"), replies.Reply()))
+        turn_task = asyncio.create_task(bot.service.handle(make_code_request("1"), replies.Reply()))
         await is_started.wait()
-        running.cancel()
-        await asyncio.wait({running})
+        turn_task.cancel()
+        await asyncio.wait({turn_task})
         (turn,) = await bot.service.queries.history(KEY)
-    assert running.cancelled()
+    assert turn_task.cancelled()
     assert turn.record.status == "stopped"
 
 
 async def test_stopping_while_a_file_arrives(open_bot):
     async with open_bot(openai_server.text("I see.")) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(
+        turn_task = asyncio.create_task(
             bot.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
         )
         await reply.until("begun")
         await bot.service.stop(KEY)
-        await running
+        await turn_task
         await bot.ask("and now?")
-        told = [one["content"] for one in bot.server.requests[0].messages[1:]]
+        contents = [message["content"] for message in bot.server.requests[0].messages[1:]]
     assert reply.end.status is Status.STOPPED
-    assert told[0] == "what is in it?"
-    assert "stopped this turn before" in told[1]
+    assert contents[0] == "what is in it?"
+    assert "stopped this turn before" in contents[1]
 
 
 @pytest.mark.slow
@@ -121,11 +121,11 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(open_
 
     monkeypatch.setattr("interpreter_bot.sessions.turn_inputs.describe_files", described)
     async with open_bot() as bot:
-        sent = (attachment("a.csv", b"a\n1\n"),)
-        running = asyncio.create_task(bot.ask("look", attachments=sent))
+        attachments = (attachment("a.csv", b"a\n1\n"),)
+        turn_task = asyncio.create_task(bot.ask("look", attachments=attachments))
         await is_describing.wait()
         await bot.service.stop(KEY)
-        reply = await asyncio.wait_for(running, 30)
+        reply = await asyncio.wait_for(turn_task, 30)
     assert reply.end.status is Status.STOPPED
 
 
@@ -160,7 +160,7 @@ async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
         await bot.ask("plot it", attachments=(lost,))
         await bot.ask("", attachments=(attachment("void.csv"),))
-        first, second = (one.messages[-1]["content"] for one in bot.server.requests)
+        first, second = (request.messages[-1]["content"] for request in bot.server.requests)
     assert "'a.csv', which is not in /mnt/data: It is gone." in first
     assert first.endswith("plot it")
     assert "The file is empty" in second
@@ -169,12 +169,14 @@ async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words
 
 @pytest.mark.slow
 async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(open_bot):
-    sent = attachment("städte.csv", "Stadt;Größe\nKöln;1,5\nBonn;2,25\n".encode("cp1252"))
+    file_attachment = attachment(
+        "städte.csv", "Stadt;Größe\nKöln;1,5\nBonn;2,25\n".encode("cp1252")
+    )
     async with open_bot(openai_server.text("Ja.")) as bot:
-        await bot.ask("Was ist das?", attachments=(sent,))
-        told = bot.server.requests[0].messages[-1]["content"]
-    assert "Größe (number)" in told
-    assert "sep=';', encoding='cp1252', decimal=','" in told
+        await bot.ask("Was ist das?", attachments=(file_attachment,))
+        content = bot.server.requests[0].messages[-1]["content"]
+    assert "Größe (number)" in content
+    assert "sep=';', encoding='cp1252', decimal=','" in content
 
 
 class SmallDisk(replies.Reply):
@@ -275,7 +277,9 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
         Status.FAILED,
         storage_words.DATABASE_DOWN,
     )
-    assert any("missing from the history" in one for one in reply.contents("announcement"))
+    assert any(
+        "missing from the history" in sentence for sentence in reply.contents("announcement")
+    )
 
 
 async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
@@ -286,10 +290,10 @@ async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
         await bot.ask("first", reply)
         lock_database.unlock()
         await bot.ask("second")
-        told = [one["content"] for one in bot.server.requests[1].messages[1:]]
-        past = await bot.service.queries.history(KEY)
-    assert told == ["first", "One.", "second"]
-    assert [turn.record.status for turn in past] == ["done", "done"]
+        contents = [message["content"] for message in bot.server.requests[1].messages[1:]]
+        turns = await bot.service.queries.history(KEY)
+    assert contents == ["first", "One.", "second"]
+    assert [turn.record.status for turn in turns] == ["done", "done"]
 
 
 async def test_a_turn_that_failed_is_remembered_with_its_reason(open_bot):
@@ -310,7 +314,7 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(open_bot):
     slow = openai_server.code("print(1)\nimport time\ntime.sleep(60)", usage=(700, 30))
     async with open_bot(slow) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(bot.ask("go", reply, id="m1"))
+        turn_task = asyncio.create_task(bot.ask("go", reply, id="m1"))
         await reply.until("output")
         async with asyncio.timeout(30):
             counted = 0
@@ -321,7 +325,7 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(open_bot):
                 spent = [e.usage for e in turn.events if isinstance(e, events.UsageChanged)]
                 counted = min(usage.today.input_tokens, sum(one.input_tokens for one in spent))
         await bot.service.stop(KEY)
-        await running
+        await turn_task
         after = await bot.service.queries.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
     assert (turn.record.request_id, spent[0].input_tokens, spent[0].steps) == ("m1", 700, 1)
@@ -334,12 +338,12 @@ async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(open_bot
     limit = settings.DailyAllowance(tokens=7000)
     async with open_bot(stall, model=prices, allowance=limit) as bot:
         first = replies.Reply()
-        running = asyncio.create_task(bot.ask("x" * 9000, first))
+        turn_task = asyncio.create_task(bot.ask("x" * 9000, first))
         await first.until("text")
         other = values.SessionKey("web", thread="other")
         second = await bot.ask("x" * 9000, key=other)
         await bot.service.stop(KEY)
-        await running
+        await turn_task
     assert second.end.status is Status.FAILED
     assert "one person may use in a day" in second.end.sentence
 
@@ -350,9 +354,9 @@ async def test_a_model_hears_that_its_code_was_changed(open_bot):
     reply = replies.Reply(approvals=["print('mine')"])
     async with open_bot(*script) as bot:
         await bot.ask("go", reply, approval="every")
-        told = bot.server.requests[1].messages[-1]["content"]
-    assert told.startswith("[The person changed the code before it ran.")
-    assert "print('mine')" in told
+        content = bot.server.requests[1].messages[-1]["content"]
+    assert content.startswith("[The person changed the code before it ran.")
+    assert "print('mine')" in content
     assert "mine\n" in reply.contents("output")[0].plain
 
 
@@ -367,10 +371,10 @@ async def test_nobody_is_asked_about_their_own_code(open_bot):
 async def test_stopping_while_a_person_is_asked_whether_code_may_run(open_bot):
     async with open_bot(openai_server.code("print(1)")) as bot:
         reply = replies.Reply(approvals=["print(2)"], is_answering=False)
-        running = asyncio.create_task(bot.ask("go", reply, approval="every"))
+        turn_task = asyncio.create_task(bot.ask("go", reply, approval="every"))
         await reply.until("approve")
         await bot.service.stop(KEY)
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(turn_task, 30)
     assert reply.end.status is Status.STOPPED
     assert reply.contents("code") == []
 
@@ -425,12 +429,12 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
 
 
 async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(open_bot):
-    told = []
+    notices = []
 
     async def notify(key, sentence):
         if sentence == "one":
             raise RuntimeError("no way")
-        told.append(sentence)
+        notices.append(sentence)
 
     async with open_bot() as bot:
         for sentence in ("one", "two"):
@@ -439,5 +443,5 @@ async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(open_bo
         with pytest.raises(RuntimeError):
             await bot.service.send_unsent()
         await bot.service.send_unsent()
-    assert told == ["two"]
+    assert notices == ["two"]
     assert isinstance(bot.service, session_service.SessionService)

@@ -195,9 +195,9 @@ OTHERS = {
 
 
 async def test_what_a_file_really_is_is_said_to_the_model_and_on_the_page(open_bot):
-    sent = [attachment(name, data) for name, (data, _) in OTHERS.items()]
+    attachments = [attachment(name, data) for name, (data, _) in OTHERS.items()]
     async with open_bot(openai_server.text("Yes.")) as bot:
-        await bot.ask("What is it?", attachments=sent)
+        await bot.ask("What is it?", attachments=attachments)
         message = bot.server.requests[0].messages[-1]["content"]
         for name, (_, words) in OTHERS.items():
             assert words in message.split(f"'{name}'")[1].split("[The person sent")[0]

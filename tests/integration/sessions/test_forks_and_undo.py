@@ -43,12 +43,14 @@ async def _saved(bot, key=KEY):
 
 
 def _printed(reply):
-    return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
+    return "".join(
+        output.text for output in reply.contents("output") if isinstance(output, values.Text)
+    )
 
 
 async def _asked(bot, key=KEY):
-    past = await bot.service.queries.history(key)
-    return [turn.record.request for turn in past if turn.record.request]
+    turns = await bot.service.queries.history(key)
+    return [turn.record.request for turn in turns if turn.record.request]
 
 
 async def test_a_copy_has_variables_files_and_history_and_shares_nothing(open_bot):
@@ -74,8 +76,8 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(open_bo
         assert first.record.person == "u2"
         assert "copy of another" in first.events[1].text
         await bot.ask("And now?", key=COPY)
-        told = [one.get("content") for one in bot.server.requests[-1].messages]
-        assert "What is x?" in told
+        contents = [message.get("content") for message in bot.server.requests[-1].messages]
+        assert "What is x?" in contents
         (one,) = await bot.service.recent("web", limit=1)
         assert one.record.title == "Numbers (copy)"
         with pytest.raises(errors.BotError, match="already"):
@@ -90,7 +92,7 @@ def _notice(turns):
 
 async def _branch(bot, key, request, new):
     turns = await bot.service.queries.history(key)
-    (turn,) = [one.record.id for one in turns if one.record.request == request]
+    (turn,) = [turn.record.id for turn in turns if turn.record.request == request]
     cells = await bot.service.branches.branch(key, turn, new_key=new, person="u2")
     return cells, _notice(await bot.service.queries.history(new))
 
@@ -266,8 +268,8 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(open_bot,
         assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
         reply = await bot.run("print(x)")
         assert _printed(reply) == "2\n"
-        (told,) = reply.contents("announcement")
-        assert "before the last 2 pieces of code ran" in told
+        (sentence,) = reply.contents("announcement")
+        assert "before the last 2 pieces of code ran" in sentence
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class Shown:
 
 def told(reply):
     """What a job has printed, in lines."""
-    texts = (one.text for one in reply.contents("output") if isinstance(one, values.Text))
+    texts = (output.text for output in reply.contents("output") if isinstance(output, values.Text))
     return "".join(texts).splitlines()
 
 
@@ -84,9 +84,9 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(open_
         openai_server.text("It is 8."),
     ]
     async with open_bot(*script, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         reply = await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         assert (reply.end.text, job.end) == ("It runs.", None)
         assert job_words.JOB_GOES_ON in reply.contents("announcement")
         assert [one.ending for one in reply.contents("finished")][-1] is values.Ending.BACKGROUND
@@ -105,19 +105,19 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(open_
     # Its code is recorded once.
     assert printed(first.events) == []
     assert (printed(second.events), second.record.status, second.is_code) == (ticks(), "done", True)
-    asked = str(bot.server.requests[-2].messages)
-    assert "This code of yours went on in the background, and has ended" in asked
+    request_text = str(bot.server.requests[-2].messages)
+    assert "This code of yours went on in the background, and has ended" in request_text
 
 
 async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot, shared_host):
     script = [runs(), openai_server.text("It runs."), openai_server.code("1 + 1")]
     async with open_bot(*script, openai_server.text("Not yet."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         await job.until("output")
         reply = await bot.ask("How far is it?")
-        asked = str(bot.server.requests[-2].messages)
+        request_text = str(bot.server.requests[-2].messages)
         own = await bot.run("2 + 2")
         with pytest.raises(errors.BotError, match="running in the background"):
             await bot.service.save_table(KEY, "t1", ANNA)
@@ -125,9 +125,9 @@ async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot,
         await job.until("over")
         await bot.service.resumptions.close()
         assert not bot.service.is_busy(KEY)
-    assert "has been running in the background for" in asked
+    assert "has been running in the background for" in request_text
     # What code prints cannot pass for words of the person.
-    assert '\\n"tick 0' in asked
+    assert '\\n"tick 0' in request_text
     assert "running in the background" in results(bot)[-1]
     assert (reply.contents("code"), reply.end.text) == ([], "Not yet.")
     assert "Other code can run once it is done" in own.end.sentence
@@ -136,10 +136,10 @@ async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot,
 
 async def test_code_that_ends_in_time_is_an_ordinary_run(open_bot, shared_host):
     async with open_bot(runs(1), openai_server.text("Done."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         reply = await bot.ask("Compute")
         assert not bot.service.is_busy(KEY)
-    assert (shown.replies, set(reply.files)) == ([], {"made.txt"})
+    assert (jobs.replies, set(reply.files)) == ([], {"made.txt"})
 
 
 @pytest.mark.parametrize("groups", [{"jobs": settings.Jobs(seconds=0)}, {}])
@@ -158,14 +158,14 @@ async def test_where_nothing_may_go_on_the_turn_waits(open_bot, shared_host, gro
 @pytest.mark.parametrize("stop", ["session", "request", "reset"])
 async def test_a_job_is_stopped(open_bot, shared_host, stop):
     async with open_bot(runs(100), openai_server.text("It runs."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         await job.until("output")
         if stop == "session":
             assert await bot.service.stop(KEY)
         elif stop == "request":
-            assert await bot.service.cancel(KEY, shown.requests[0].id)
+            assert await bot.service.cancel(KEY, jobs.requests[0].id)
         else:
             await bot.service.reset(KEY)
         await job.until("over")
@@ -173,9 +173,9 @@ async def test_a_job_is_stopped(open_bot, shared_host, stop):
         again = await bot.run("3 + 3")
     assert job.end.status is values.TurnStatus.STOPPED
     assert [one.ending for one in job.contents("finished")] == [values.Ending.STOPPED]
-    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
-        "6"
-    ]
+    assert [
+        output.plain for output in again.contents("output") if isinstance(output, values.Result)
+    ] == ["6"]
 
 
 async def test_a_job_ends_at_its_limit(open_bot, shared_host):
@@ -198,15 +198,15 @@ async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_
     script = [reply for _ in range(2) for reply in (runs(12), openai_server.text("Go."))]
     script += [runs(12), openai_server.text("Full.")]
     async with open_bot(*script, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
         await bot.ask("Compute", key=OTHER)
         third = await bot.ask("Compute", key=values.SessionKey("web", thread="third"))
         assert "2 long runs may go on at a time" in results(bot)[-1]
-        await asyncio.gather(*(job.until("over") for job in shown.replies))
+        await asyncio.gather(*(job.until("over") for job in jobs.replies))
     assert third.contents("code") == []
-    assert [told(job) for job in shown.replies] == [ticks(12)] * 2
-    assert {request.key for request in shown.requests} == {KEY, OTHER}
+    assert [told(job) for job in jobs.replies] == [ticks(12)] * 2
+    assert {request.key for request in jobs.requests} == {KEY, OTHER}
 
 
 async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared_host):
@@ -229,9 +229,9 @@ async def test_a_flood_is_bounded_and_its_end_is_told(open_bot, shared_host):
     code = "import time\nend = time.time() + 3\nwhile time.time() < end: print('x' * 1000)"
     code += "\nprint('END')"
     async with open_bot(runs(code=code), openai_server.text("Go."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         await job.until("over")
         await bot.service.resumptions.close()
         (*_, turn) = await bot.service.queries.history(KEY)
@@ -243,9 +243,9 @@ async def test_a_flood_is_bounded_and_its_end_is_told(open_bot, shared_host):
 async def test_a_job_may_ask_and_take_the_answer(open_bot, shared_host):
     code = "import time\ntime.sleep(1)\nprint('hi', input('name? '))"
     async with open_bot(runs(code=code), openai_server.text("Go."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         job.answers.append("Ada")
         await job.until("over")
     assert "hi Ada" in told(job)
@@ -253,33 +253,33 @@ async def test_a_job_may_ask_and_take_the_answer(open_bot, shared_host):
 
 async def test_an_approved_job_is_not_approved_again(open_bot, shared_host):
     async with open_bot(runs(), openai_server.text("It runs."), **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         reply = replies.Reply(approvals=[True])
         await bot.ask("Compute", reply, approval="every")
-        job = await shown.first()
+        job = await jobs.first()
         await job.until("over")
     assert (len(reply.contents("approve")), job.contents("approve")) == (1, [])
 
 
 async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(open_bot, shared_host):
     async with open_bot(runs(), openai_server.text("It runs."), sessions=BRIEF, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        former = await shown.first()
+        former = await jobs.first()
         await former.until("output")
     assert former.end.sentence == session_words.ANSWER_CONTINUES
     async with open_bot(openai_server.text("Still on it."), **SHORT) as bot:
         # Also before its platform is there.
         assert bot.service.is_busy(KEY)
         own = await bot.run("2 + 2")
-        shown = Shown(bot)
-        job = await shown.first()
+        jobs = Shown(bot)
+        job = await jobs.first()
         await job.until("over")
         await bot.service.resumptions.close()
         turns = await bot.service.queries.history(KEY)
         await bot.ask("And?")
     assert "Other code can run once it is done" in own.end.sentence
-    assert (len(shown.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
+    assert (len(jobs.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
     assert job.contents("announcement") == [job_words.JOB_WENT_ON]
     assert [turn.record.status for turn in turns] == ["done", "done", "failed"]
     assert printed(turns[1].events) == ticks()
@@ -296,12 +296,12 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         opening = open_bot(runs(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
         bot = await stack.enter_async_context(opening)
         shown, reply = Shown(bot), replies.Reply()
-        asking = asyncio.create_task(bot.ask("Compute", reply))
+        turn_task = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("output")
         if moment == "handed over":
             await reply.until("announcement")
         elif moment == "answered":
-            await asking
+            await turn_task
             await (await shown.first()).until("output")
         again = [] if moment == "answered" else [openai_server.text("It runs on.")]
         after = await stack.enter_async_context(
@@ -323,27 +323,27 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         ]
         assert [told(one) for one in jobs_shown] == [ticks(24)]
         assert len(next_shown.replies) == (1 if moment == "answered" else 2)
-        asking.cancel()
-        await asyncio.wait({asking})
+        turn_task.cancel()
+        await asyncio.wait({turn_task})
 
 
 async def test_a_job_whose_host_is_lost_is_told_of_as_lost(open_bot, shared_host):
     script = [runs(100), openai_server.text("It runs.")]
     async with open_bot(*script, sessions=BRIEF, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Compute")
-        await (await shown.first()).until("output")
+        await (await jobs.first()).until("output")
     await shared_host.replace()
     async with open_bot(**SHORT) as bot:
-        shown = Shown(bot)
-        job = await shown.first()
+        jobs = Shown(bot)
+        job = await jobs.first()
         await job.until("over")
         again = await bot.run("3 + 3")
     (finished,) = job.contents("finished")
     assert finished.reason == session_words.CODE_UNKNOWN
-    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
-        "6"
-    ]
+    assert [
+        output.plain for output in again.contents("output") if isinstance(output, values.Result)
+    ] == ["6"]
 
 
 async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
@@ -351,32 +351,32 @@ async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
 ):
     reply = replies.Reply()
     async with open_bot(runs(100), **SHORT) as bot:
-        shown = Shown(bot)
-        asking = asyncio.create_task(bot.ask("Compute", reply))
+        jobs = Shown(bot)
+        turn_task = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("output")
         await lock_database.when_free()
-        await asking
+        await turn_task
         lock_database.unlock()
         assert not bot.service.is_busy(KEY)
         again = await bot.run("3 + 3")
-    assert (reply.end.status, shown.replies) == (values.TurnStatus.FAILED, [])
-    assert [one.plain for one in again.contents("output") if isinstance(one, values.Result)] == [
-        "6"
-    ]
+    assert (reply.end.status, jobs.replies) == (values.TurnStatus.FAILED, [])
+    assert [
+        output.plain for output in again.contents("output") if isinstance(output, values.Result)
+    ] == ["6"]
 
 
 async def test_a_job_is_stopped_while_its_turn_still_answers(open_bot, shared_host):
     slow = openai_server.text(*["word "] * 40, delay_seconds=0.5)
     async with open_bot(runs(60), slow, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         reply = replies.Reply()
-        asking = asyncio.create_task(bot.ask("Compute", reply))
+        turn_task = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("text")
         async with asyncio.timeout(8):
             await bot.service.reset(KEY)
-        await asking
+        await turn_task
         assert not bot.service.is_busy(KEY)
-        job = await shown.first()
+        job = await jobs.first()
     assert job.end.status is values.TurnStatus.STOPPED
 
 
@@ -385,15 +385,15 @@ async def test_a_job_is_undone_with_the_turn_that_began_it(open_bot, shared_host
     script += [runs(4), openai_server.text("It runs.")]
     await shared_host.replace(snapshots=settings.Snapshots(enabled=True))
     async with open_bot(*script, **SHORT) as bot:
-        shown = Shown(bot)
+        jobs = Shown(bot)
         await bot.ask("Begin")
         await bot.ask("Compute")
-        job = await shown.first()
+        job = await jobs.first()
         await job.until("over")
         await bot.service.resumptions.close()
         undone = await bot.service.branches.undo(KEY)
-        past = await bot.service.queries.history(KEY)
+        turns = await bot.service.queries.history(KEY)
         reply = await bot.run("import os; print(kept, os.path.exists('made.txt'))")
     assert undone.request == "Compute"
-    assert [turn.record.request for turn in past] == ["Begin"]
+    assert [turn.record.request for turn in turns] == ["Begin"]
     assert reply.contents("output")[-1] == values.Text("stdout", "1 False\n")

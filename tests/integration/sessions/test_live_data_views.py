@@ -66,7 +66,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
     async with open_bot() as bot:
         reply = await bot.run(SHOWN)
         queries = bot.service.queries
-        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
+        tables = [output for output in reply.contents("output") if isinstance(output, values.Table)]
         assert [(one.row_count, bool(one.handle)) for one in tables] == [(40, True)] * 4
         for table in tables:
             index = table.index_count
@@ -114,7 +114,9 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
 async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(open_bot, read_page):
     async with open_bot() as bot:
         reply = await bot.run(HOSTILE)
-        hostile, own = (one for one in reply.contents("output") if isinstance(one, values.Table))
+        hostile, own = (
+            output for output in reply.contents("output") if isinstance(output, values.Table)
+        )
         page = await read_page(bot, hostile, sort=[1, False])
         assert [row[1] for row in page.rows][::9] == ["3", "b", "<Evil>", "<Worse>", "[<Worse>]"]
         assert (await read_page(bot, hostile, search="b")).match_count == 9
@@ -169,7 +171,7 @@ display(large[0])
 """
     async with open_bot(snapshots=settings.Snapshots(enabled=True)) as bot:
         reply = await bot.run(code)
-        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
+        tables = [output for output in reply.contents("output") if isinstance(output, values.Table)]
         address, hosts = values.format_key(KEY), bot.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
@@ -198,11 +200,13 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     }
     async with open_bot(**groups) as bot:
         reply = await bot.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
-        (table,) = (one for one in reply.contents("output") if isinstance(one, values.Table))
+        (table,) = (
+            output for output in reply.contents("output") if isinstance(output, values.Table)
+        )
         address, hosts = values.format_key(KEY), bot.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         busy = replies.Reply()
-        running = asyncio.create_task(bot.run("print(1)\nwhile True: pass", busy, key=other))
+        turn_task = asyncio.create_task(bot.run("print(1)\nwhile True: pass", busy, key=other))
         await busy.until("output")
         for look in (
             read_page(bot, table),
@@ -212,7 +216,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
             with pytest.raises(errors.BotError, match="All your Python sessions are busy"):
                 await look
         await bot.service.stop(other)
-        await running
+        await turn_task
         monkeypatch.setattr(live_data_views, "MAX_START_SECONDS", 60.0)
         assert (await read_page(bot, table)).row_count == 40
         assert set(hosts.pool.kernels) == {address}

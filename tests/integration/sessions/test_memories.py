@@ -14,9 +14,9 @@ async def test_a_long_conversation_begins_at_the_same_turn_for_many_turns(tmp_pa
         for number in range(152):
             turn = await database.turns.start(session.id, person="U", text=str(number))
             if number in (1, 99, 100, 101, 102, 149, 150, 151):
-                told = await stored_transcripts.load(database, session.id, before=turn.id)
-                assert told[-1].text == str(number - 1)
-                beginnings[number] = told[0].text
+                messages = await stored_transcripts.load(database, session.id, before=turn.id)
+                assert messages[-1].text == str(number - 1)
+                beginnings[number] = messages[0].text
             detail = {
                 "messages": [chat_messages.to_dict(chat_messages.UserMessage(str(number)))],
                 "is_whole": False,

@@ -52,9 +52,9 @@ def seen(bot, number=-1):
 
 
 async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(open_bot):
-    sent = photograph((4000, 3000))
+    picture_data = photograph((4000, 3000))
     async with open_bot(openai_server.text("A wall."), server_options=LOOKING) as bot:
-        reply = await bot.ask("What is it?", attachments=(attachment("me.jpg", sent),))
+        reply = await bot.ask("What is it?", attachments=(attachment("me.jpg", picture_data),))
         (shown,) = seen(bot)
         (data,) = openai_server.decode_pictures(bot.server.requests[0].body)
     assert reply.end.text == "A wall."
@@ -78,11 +78,11 @@ KINDS = [
 
 @pytest.mark.slow
 async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(open_bot):
-    sent = [attachment(name, data) for name, data, _ in KINDS]
+    attachments = [attachment(name, data) for name, data, _ in KINDS]
     script = [openai_server.text("ok"), openai_server.text("ok")]
     async with open_bot(*script, server_options=LOOKING) as bot:
-        await bot.ask("look", attachments=tuple(sent[:4]))
-        await bot.ask("and here", attachments=tuple(sent[4:]))
+        await bot.ask("look", attachments=tuple(attachments[:4]))
+        await bot.ask("and here", attachments=tuple(attachments[4:]))
         sizes = [one.size for one in seen(bot)]
     assert sizes == [size for _, _, size in KINDS]
 
@@ -116,9 +116,9 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(open_bot):
 
 @pytest.mark.slow
 async def test_more_pictures_than_may_be_shown_are_told_in_words(open_bot):
-    sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    attachments = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
     async with open_bot(openai_server.text("ok"), server_options=LOOKING) as bot:
-        await bot.ask("look", attachments=sent)
+        await bot.ask("look", attachments=attachments)
         assert [one.width for one in seen(bot)] == [10, 11, 12, 13]
         assert "5.png" in str(bot.server.requests[0].body)
 
@@ -134,9 +134,9 @@ async def test_the_model_looks_at_what_lies_in_the_workspace(open_bot):
         *(openai_server.call("view_image", {"name": name}) for name in ("5.png", "p.png", "../x")),
         openai_server.text("ok"),
     ]
-    sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    attachments = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
     async with open_bot(*script, server_options=LOOKING) as bot:
-        await bot.ask("look", attachments=sent)
+        await bot.ask("look", attachments=attachments)
         assert [one.size for one in seen(bot)][4:] == [(15, 10), (1568, 47)]
         assert "This could not be done" in bot.server.requests[-1].messages[-1]["content"]
 
@@ -157,12 +157,12 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(open_bot)
     drawing = DRAWING.format(sides="300, 1900")
     script = [openai_server.code(drawing), openai_server.text("a"), openai_server.text("b")]
     async with open_bot(*script, server_options=LOOKING) as bot:
-        sent = attachment("x.png", picture())
-        reply = await bot.ask("draw", attachments=(sent,))
+        file_attachment = attachment("x.png", picture())
+        reply = await bot.ask("draw", attachments=(file_attachment,))
         await bot.ask("and?")
         first = openai_server.decode_pictures(bot.server.requests[1].body)
         sizes = [one.size for one in seen(bot)]
-        bodies = [one.messages for one in bot.server.requests]
+        bodies = [request.messages for request in bot.server.requests]
         (turn, _) = await bot.service.queries.history(KEY)
     async with open_bot(openai_server.text("c"), server_options=LOOKING) as bot:
         await bot.ask("and now?")
@@ -173,7 +173,10 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(open_bot)
     for before, after in itertools.pairwise(bodies):
         assert after[: len(before)] == before
     # People see what they saw: what code showed, as large as it was.
-    assert len([one for one in reply.contents("output") if isinstance(one, values.Image)]) == 2
+    assert (
+        len([output for output in reply.contents("output") if isinstance(output, values.Image)])
+        == 2
+    )
     assert len([event for event in turn.events if hasattr(event, "output")]) == 2
 
 

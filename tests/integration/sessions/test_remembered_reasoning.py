@@ -21,7 +21,7 @@ async def test_signatures_outlive_a_restart_and_are_shown_to_nobody(open_bot):
             assert bot.server.refusals == []
             (*_, turn) = await bot.service.queries.history(KEY)
             seen += [repr(reply.received), repr(turn)]
-            bodies = [one.body for one in bot.server.requests]
+            bodies = [request.body for request in bot.server.requests]
     assert reply.end.text == "Six."
     assert "Signed+" in str(bodies[0])
     assert "Signed+" not in "".join(seen)
@@ -34,6 +34,6 @@ async def test_a_conversation_has_one_cache_key_for_ever(open_bot):
         async with open_bot(openai_server.text("a"), openai_server.text("b")) as bot:
             await bot.ask("x")
             await bot.ask("y")
-            keys += [one.body["prompt_cache_key"] for one in bot.server.requests]
+            keys += [request.body["prompt_cache_key"] for request in bot.server.requests]
     assert len(set(keys)) == 1
     assert len(keys[0]) == 32

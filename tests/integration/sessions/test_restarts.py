@@ -76,9 +76,9 @@ async def last_turn(bot):
 async def begin(bot, request, reply=None):
     """Begin a turn, and wait for its first output."""
     reply = reply or replies.Reply()
-    running = asyncio.create_task(request(reply))
+    turn_task = asyncio.create_task(request(reply))
     await reply.until("output")
-    return running, reply
+    return turn_task, reply
 
 
 @contextlib.asynccontextmanager
@@ -102,8 +102,8 @@ def copy_data(data, copy):
 
 async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        running, reply = await begin(bot, lambda reply: bot.run(TICKS, reply))
-    await running
+        turn_task, reply = await begin(bot, lambda reply: bot.run(TICKS, reply))
+    await turn_task
     assert (reply.end.status, reply.end.sentence) == (
         values.TurnStatus.INTERRUPTED,
         session_words.ANSWER_CONTINUES,
@@ -124,13 +124,13 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, sh
 @pytest.mark.slow
 async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
-    await running
+        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+    await turn_task
     async with open_bot() as bot:
         reply = continued(bot)
         await reply.until("over")
     assert reply.contents("code") == [TICKS]
-    assert "".join(one.text for one in reply.contents("output")).splitlines() == ALL
+    assert "".join(output.text for output in reply.contents("output")).splitlines() == ALL
     assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert [one.ending for one in reply.contents("finished")] == [values.Ending.OK]
 
@@ -140,8 +140,8 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
     open_bot, shared_host
 ):
     async with open_bot(sessions=BRIEF) as bot:
-        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
-    await running
+        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+    await turn_task
     async with open_bot(sessions=BRIEF) as bot:
         first = continued(bot)
         await first.until("announcement")
@@ -151,7 +151,7 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
         await reply.until("over")
     kinds = [kind for kind, _ in reply.received]
     assert first.end.sentence == session_words.ANSWER_CONTINUES
-    assert "".join(one.text for one in reply.contents("output")).splitlines() == ALL
+    assert "".join(output.text for output in reply.contents("output")).splitlines() == ALL
     assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert kinds.index("code") < kinds.index("output") < kinds.index("announcement")
 
@@ -161,17 +161,17 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
 ):
     script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
     async with open_bot(script[0], sessions=BRIEF) as bot:
-        running, reply = await begin(bot, lambda reply: bot.ask("Tick!", reply))
-    await running
+        turn_task, reply = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+    await turn_task
     async with open_bot(script[1]) as bot:
         reply = continued(bot)
         await reply.until("over")
         turn = await last_turn(bot)
-        (asked,) = bot.server.requests
+        (request,) = bot.server.requests
         after = await bot.run("print(count)")
         again = await bot.service.services.database.turns.take_orphans()
-    assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
-    assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
+    assert [message["role"] for message in request.messages[-3:]] == ["user", "assistant", "tool"]
+    assert request.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
     assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
     assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
@@ -188,31 +188,31 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(
     script = [openai_server.code("count = 1\nprint(count)"), slow]
     async with open_bot(*script, sessions=BRIEF) as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(bot.ask("Count!", reply))
+        turn_task = asyncio.create_task(bot.ask("Count!", reply))
         await reply.until("step", 2)
         await reply.until("text")
-    await running
+    await turn_task
     assert reply.end.sentence == session_words.ANSWER_CONTINUES
     async with open_bot(openai_server.text("One.")) as bot:
         reply = continued(bot)
         await reply.until("over")
-        (asked,) = bot.server.requests
+        (request,) = bot.server.requests
         follow_up = await bot.run("print(count)")
         turn = (await bot.service.queries.history(KEY))[0]
-    assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
-    assert asked.messages[-1]["content"].splitlines()[0] == "1"
+    assert [message["role"] for message in request.messages[-3:]] == ["user", "assistant", "tool"]
+    assert request.messages[-1]["content"].splitlines()[0] == "1"
     assert reply.contents("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
     assert (reply.end.text, turn.record.answer) == ("One.", "One.")
-    assert [one.text for one in turn.events if isinstance(one, events.TextAdded)] == ["One."]
+    assert [event.text for event in turn.events if isinstance(event, events.TextAdded)] == ["One."]
     assert follow_up.contents("output") == [values.Text("stdout", "1\n")]
 
 
 async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
         reply = replies.Reply(is_answering=False, answers=["never"])
-        running = asyncio.create_task(bot.run("print('Hello', input('Who?'))", reply))
+        turn_task = asyncio.create_task(bot.run("print('Hello', input('Who?'))", reply))
         await reply.until("ask")
-    await running
+    await turn_task
     async with open_bot() as bot:
         reply = continued(bot, answers=["Ada"])
         await reply.until("over")
@@ -225,14 +225,14 @@ async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
 async def test_a_killed_bot_leaves_as_much_to_the_next_one(open_bot, shared_host, tmp_path):
     script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
     async with open_bot(*script, sessions=BRIEF) as bot:
-        running, first = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+        turn_task, first = await begin(bot, lambda reply: bot.ask("Tick!", reply))
         await first.until("output", 3)
         async with killed(open_bot, tmp_path, openai_server.text("Six ticks.")) as after:
             reply = continued(after)
             await reply.until("over")
             turn = await last_turn(after)
-        running.cancel()
-        await asyncio.wait({running})
+        turn_task.cancel()
+        await asyncio.wait({turn_task})
     assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
     assert printed(turn.events) == ALL
 
@@ -241,15 +241,15 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
     open_bot, shared_host
 ):
     async with open_bot(openai_server.code(TICKS), sessions=BRIEF) as bot:
-        running, _ = await begin(bot, lambda reply: bot.ask("Tick!", reply))
-    await running
+        turn_task, _ = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+    await turn_task
     await shared_host.replace()
     async with open_bot(openai_server.text("I do not know.")) as bot:
         reply = continued(bot)
         await reply.until("over")
-        (asked,) = bot.server.requests
+        (request,) = bot.server.requests
         after = await bot.run("print('count' in globals())")
-    assert "it is unknown whether" in asked.messages[-1]["content"]
+    assert "it is unknown whether" in request.messages[-1]["content"]
     assert reply.end.text == "I do not know."
     assert after.contents("output")[-1] == values.Text("stdout", "False\n")
 
@@ -258,8 +258,8 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
 async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_host):
     code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
     async with open_bot(sessions=BRIEF) as bot:
-        running, reply = await begin(bot, lambda reply: bot.run(code, reply))
-    await running
+        turn_task, reply = await begin(bot, lambda reply: bot.run(code, reply))
+    await turn_task
     assert reply.contents("artifact") == []
     async with open_bot() as bot:
         reply = continued(bot)
@@ -270,11 +270,11 @@ async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_ho
 @pytest.mark.slow
 async def test_progress_of_another_release_is_told_as_an_interruption(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        running, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
         turns = bot.service.services.database.turns
         (turn,) = await turns.list_for_session(1)
         await turns.note_progress(turn.id, {"of": "another release"})
-    await running
+    await turn_task
     async with open_bot() as bot:
         heard = Heard(bot)
         await bot.service.send_unsent()

@@ -74,7 +74,7 @@ class Keeper:
         return await self.services.database.sessions.find(key(thread))
 
     async def files(self, thread):
-        return [one.name for one in await self.bot.service.queries.files(key(thread))]
+        return [file.name for file in await self.bot.service.queries.files(key(thread))]
 
     async def fill(self, thread, *, mib=1, person="u1"):
         """Let somebody have asked something and sent a file."""
@@ -100,7 +100,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(open_keep
         await keeper.bot.run(PLOT)
         await keeper.services.hosts.pool.release(values.format_key(KEY))
         [_, turn] = await keeper.bot.service.queries.history(KEY)
-        [digest] = [one.output.sha256 for one in turn.events if hasattr(one, "output")]
+        [digest] = [event.output.sha256 for event in turn.events if hasattr(event, "output")]
         [blob] = (tmp_path / "data" / "kept").glob("*/*")
         os.utime(blob, (0, 0))
         await keeper.fill("young")
@@ -393,11 +393,11 @@ async def test_a_turn_that_waits_finds_its_files(open_keeper):
     async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         request = make_code_request("import time; time.sleep(0.5); print(open('f').read(1))")
-        running = asyncio.create_task(keeper.bot.service.handle(request, replies.Reply()))
+        turn_task = asyncio.create_task(keeper.bot.service.handle(request, replies.Reply()))
         await asyncio.sleep(0)
         assert keeper.bot.service.is_busy(KEY)
         assert await keeper.retention.apply() == 0
-        assert (await running).status is values.TurnStatus.DONE
+        assert (await turn_task).status is values.TurnStatus.DONE
         assert await keeper.files("t") == ["f"]
 
 

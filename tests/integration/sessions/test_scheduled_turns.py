@@ -55,7 +55,9 @@ class Calendar:
 
 
 def printed(reply):
-    return "".join(one.text for one in reply.contents("output") if isinstance(one, values.Text))
+    return "".join(
+        output.text for output in reply.contents("output") if isinstance(output, values.Text)
+    )
 
 
 async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_files(open_bot):

@@ -59,15 +59,17 @@ async def test_an_accepted_skill_is_told_of_read_and_imported(open_bot, skills, 
         skills.accept("acme", status.skill.digest)
         await bot.ask("And now?")
         after = await bot.run("import fiscal; print(fiscal.quarter())")
-        assert [one.plain for one in after.contents("output")] == ["Q7\n"]
+        assert [output.plain for output in after.contents("output")] == ["Q7\n"]
         attacked = await bot.run(ATTACK)
-        assert [one.plain for one in attacked.contents("output")] == ["[] ['.python', 'acme']\n"]
+        assert [output.plain for output in attacked.contents("output")] == [
+            "[] ['.python', 'acme']\n"
+        ]
         # What the operator changes counts for nobody until it is accepted.
         (tmp_path / "sources" / "acme" / "SKILL.md").write_text(HEAD + "Obey.")
         skills.refresh()
         await bot.ask("And now?")
         gone = await bot.run("import os; print(os.listdir('/skills'))")
-        assert [one.plain for one in gone.contents("output")] == ["['.python']\n"]
+        assert [output.plain for output in gone.contents("output")] == ["['.python']\n"]
         requests = bot.server.requests
     systems = [one.messages[0]["content"] for one in requests]
     assert ["How Acme counts quarters." in one for one in systems] == [False, True, True, False]

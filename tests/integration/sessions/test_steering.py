@@ -23,18 +23,18 @@ async def test_who_asked_steers_the_turn_and_others_wait(open_bot):
     async with open_bot(*script) as bot:
         first, steering, other = replies.Reply(), replies.Reply(), replies.Reply()
         bob = requests.Person("u2", "Bob")
-        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
+        turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         file, put = attachment("b.csv", b"x\n1\n"), attachment("c.csv", b"y\n")
         await bot.service.put_file(KEY, put)
         more = {"attachments": (file,), "files": ("c.csv",), "may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
+        turn_tasks.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         more = {"person": bob, "may_steer": True, "id": "3"}
-        asking.append(asyncio.create_task(bot.ask("Hello", other, **more)))
+        turn_tasks.append(asyncio.create_task(bot.ask("Hello", other, **more)))
         await asyncio.gather(steering.until("waiting"), other.until("waiting"))
         await bot.service.put_file(KEY, attachment("go", b"1"))
-        await asyncio.gather(*asking)
-        past = await bot.service.queries.history(KEY)
+        await asyncio.gather(*turn_tasks)
+        turns = await bot.service.queries.history(KEY)
         _, second, third = [json.dumps(request.messages) for request in bot.server.requests]
     assert "Use the other file" in second
     assert "b.csv" in second
@@ -47,21 +47,21 @@ async def test_who_asked_steers_the_turn_and_others_wait(open_bot):
         session_words.MESSAGE_TAKEN_UP,
         "Hi Bob.",
     ]
-    assert [turn.record.request for turn in past] == ["Read a.csv", "Hello"]
-    assert events.NoticeShown(session_words.taken_up("Use the other file")) in past[0].events
+    assert [turn.record.request for turn in turns] == ["Read a.csv", "Hello"]
+    assert events.NoticeShown(session_words.taken_up("Use the other file")) in turns[0].events
 
 
 async def test_what_comes_too_late_has_a_turn_of_its_own(open_bot):
     script = openai_server.text("One", delay_seconds=0.5), openai_server.text("Two")
     async with open_bot(*script) as bot:
         first, second = replies.Reply(), replies.Reply()
-        asking = asyncio.create_task(bot.ask("Count", first, id="1"))
+        turn_task = asyncio.create_task(bot.ask("Count", first, id="1"))
         await first.until("step")
         await bot.ask("Go on", second, id="2", may_steer=True)
-        await asking
-        past = await bot.service.queries.history(KEY)
+        await turn_task
+        turns = await bot.service.queries.history(KEY)
     assert (first.end.text, second.end.text) == ("One", "Two")
-    assert [turn.record.request for turn in past] == ["Count", "Go on"]
+    assert [turn.record.request for turn in turns] == ["Count", "Go on"]
 
 
 async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(open_bot):
@@ -74,34 +74,34 @@ async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(open_bot
 
     async with open_bot(openai_server.code(WAIT), openai_server.text("As in b.")) as bot:
         first, steering = replies.Reply(), replies.Reply()
-        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
+        turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         file = requests.Attachment("b.csv", send_slowly)
         more = {"attachments": (file,), "may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
+        turn_tasks.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
         await bot.service.put_file(KEY, attachment("go", b"1"))
         await is_sent.wait()
         assert await bot.service.stop(KEY)
         may_end.set()
-        await asyncio.gather(*asking)
-        past = await bot.service.queries.history(KEY)
+        await asyncio.gather(*turn_tasks)
+        turns = await bot.service.queries.history(KEY)
     assert steering.end.text == "As in b."
-    assert [turn.record.request for turn in past] == ["Read a.csv", "Use the other file"]
+    assert [turn.record.request for turn in turns] == ["Read a.csv", "Use the other file"]
 
 
 async def test_the_next_bot_tells_the_model_what_steered_the_turn(open_bot, shared_host):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     async with open_bot(openai_server.code(WAIT), slow, sessions=BRIEF) as bot:
         first, steering = replies.Reply(), replies.Reply()
-        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
+        turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         more = {"may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
+        turn_tasks.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
         await bot.service.put_file(KEY, attachment("go", b"1"))
         await first.until("text")
-    await asyncio.gather(*asking)
+    await asyncio.gather(*turn_tasks)
     assert steering.end.text == session_words.MESSAGE_TAKEN_UP
     async with open_bot(openai_server.text("As in b.")) as bot:
         reply = continued(bot)
@@ -128,10 +128,10 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     async with open_bot(openai_server.code(WAIT, "I wait."), slow, sessions=BRIEF) as bot:
         first, steering = Reply(), replies.Reply()
-        asking = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
+        turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         more = {"may_steer": True, "id": "2"}
-        asking.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
+        turn_tasks.append(asyncio.create_task(bot.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
         await bot.service.put_file(KEY, attachment("go", b"1"))
         await first.until("step", 2)
@@ -143,7 +143,7 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
             await reply.until("over")
             turn = await last_turn(after)
             (request,) = after.server.requests
-    await asyncio.gather(*asking)
+    await asyncio.gather(*turn_tasks)
     assert "Use the other file" in json.dumps(request.messages[-1])
     texts = [event.text for event in turn.events if isinstance(event, events.TextAdded)]
     assert texts == ["I wait.", "As in b."]

@@ -90,6 +90,6 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(open_bot):
             with pytest.raises(errors.BotError, match=why):
                 await _opened(bot, name)
         reply = await bot.run(GROWN.format(before=before))
-        told = reply.contents("output")[0].text
-        assert told.startswith("{'answer': 42}")
-        assert told.endswith("True\n"), told
+        output_text = reply.contents("output")[0].text
+        assert output_text.startswith("{'answer': 42}")
+        assert output_text.endswith("True\n"), output_text

@@ -203,12 +203,12 @@ async def test_threads_call_a_picture_is_shown_an_error_raised_and_a_stop_reache
         reply = await bot.run("s('wrong')")
         assert "ToolError: No such thing." in plain(reply)
         jira.begun.clear()
-        running = asyncio.create_task(bot.run("s('hang')"))
+        turn_task = asyncio.create_task(bot.run("s('hang')"))
         async with asyncio.timeout(60):
             await jira.begun.wait()
             await bot.service.stop(values.SessionKey("web", thread="t"))
             await jira.cancelled.wait()
-            await running
+            await turn_task
         assert plain(await bot.run("print(s('on'), input)")).startswith("on ")
 
 

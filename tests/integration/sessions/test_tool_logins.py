@@ -84,8 +84,8 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         # Neither code, nor what is recorded, has the link.
         secret = address.rpartition("/")[2]
         assert secret not in said(asked)
-        past = await bot.service.queries.history(KEY)
-        assert secret not in repr(past)
+        turns = await bot.service.queries.history(KEY)
+        assert secret not in repr(turns)
         await log_in(giver, address, "bert")
         # From now on, what one of them left might call as the other.
         for name, person in (("bert", BERT), ("anna", requests.Person("u1", "Anna"))):
@@ -125,8 +125,8 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
     async with _world(open_bot) as (giver, bot):
         broker = bot.service.services.tools
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
-            told = await bot.service.logins.create_link_sentence(KEY, person, "jira")
-            await log_in(giver, re.search(r"http://\S+", told)[0], name)
+            sentence = await bot.service.logins.create_link_sentence(KEY, person, "jira")
+            await log_in(giver, re.search(r"http://\S+", sentence)[0], name)
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
         assert "anna" in said(await bot.run(LEFT))
         reply = replies.Reply(approvals=[None])

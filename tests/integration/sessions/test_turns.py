@@ -69,12 +69,12 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(open_bot):
         await bot.ask("make x")
     async with open_bot(openai_server.text("Yes.")) as bot:
         await bot.ask("do you remember?")
-        told = [one.get("content") for one in bot.server.requests[0].messages[1:]]
-    assert told[0] == "make x"
-    assert told[2] == "5"
-    assert told[3] == "Five."
-    assert told[4].startswith("[A new Python was started")
-    assert told[4].endswith("]\n\ndo you remember?")
+        contents = [message.get("content") for message in bot.server.requests[0].messages[1:]]
+    assert contents[0] == "make x"
+    assert contents[2] == "5"
+    assert contents[3] == "Five."
+    assert contents[4].startswith("[A new Python was started")
+    assert contents[4].endswith("]\n\ndo you remember?")
 
 
 async def test_people_are_told_how_many_starts_are_before_theirs(open_bot, monkeypatch):
@@ -85,12 +85,12 @@ async def test_people_are_told_how_many_starts_are_before_theirs(open_bot, monke
             while starts.is_free:
                 await others.enter_async_context(starts.place("other"))
             reply = replies.Reply()
-            running = asyncio.create_task(bot.run("print(1)", reply))
+            turn_task = asyncio.create_task(bot.run("print(1)", reply))
             await reply.until("progress")
-        await running
-    told = [text for text, _ in reply.contents("progress")]
+        await turn_task
+    progress_texts = [text for text, _ in reply.contents("progress")]
     count = len(os.sched_getaffinity(0)) + 1
-    assert told == [f"Starting Python: {count} ahead of you.", ""]
+    assert progress_texts == [f"Starting Python: {count} ahead of you.", ""]
     assert [output.plain for output in reply.contents("output")] == ["1\n"]
 
 
@@ -100,19 +100,19 @@ async def test_people_and_models_share_the_kernel_and_models_hear_of_it(open_bot
     async with open_bot(*script) as bot:
         await bot.run("y = 7\nprint('mine')")
         reply = await bot.ask("and one more?")
-        told = bot.server.requests[0].messages[1]["content"]
+        content = bot.server.requests[0].messages[1]["content"]
     assert [output.plain for output in reply.contents("output")] == ["8\n"]
-    assert "y = 7" in told
-    assert "mine" in told
+    assert "y = 7" in content
+    assert "mine" in content
 
 
 async def test_stopping_while_the_model_writes_keeps_what_it_said(open_bot):
     async with open_bot(openai_server.Reply(text=["Once upon ", "a time"], fault="stall")) as bot:
         reply = replies.Reply()
-        asking = asyncio.create_task(bot.ask("tell a story", reply))
+        turn_task = asyncio.create_task(bot.ask("tell a story", reply))
         await reply.until("text", 2)
         assert await bot.service.stop(KEY)
-        await asking
+        await turn_task
         (turn,) = await bot.service.queries.history(KEY)
         assert not await bot.service.stop(KEY)
     assert (reply.end.status, reply.end.text) == (Status.STOPPED, "Once upon a time")
@@ -128,9 +128,9 @@ async def test_a_request_whose_turn_has_just_come_can_be_cancelled(open_bot):
             # The other has the lane by now, and has not run since.
             return reply, await bot.service.cancel(KEY, "2")
 
-        asking = asyncio.create_task(ask_and_cancel_the_next())
+        turn_task = asyncio.create_task(ask_and_cancel_the_next())
         waiting = asyncio.create_task(bot.ask("second", second, id="2"))
-        first, is_cancelled = await asking
+        first, is_cancelled = await turn_task
         await waiting
     assert is_cancelled
     assert (first.end.status, second.end.status) == (Status.DONE, Status.STOPPED)
@@ -142,26 +142,26 @@ async def test_stopping_running_code_keeps_variables_and_output_and_tells_the_mo
     script = [openai_server.code(slow), openai_server.code("print(z)"), openai_server.text("3.")]
     async with open_bot(*script) as bot:
         reply = replies.Reply()
-        asking = asyncio.create_task(bot.ask("go", reply))
+        turn_task = asyncio.create_task(bot.ask("go", reply))
         await reply.until("output")
         await bot.service.stop(KEY)
-        await asking
+        await turn_task
         again = await bot.ask("go on")
-        told = [one.get("content") for one in bot.server.requests[1].messages]
+        contents = [message.get("content") for message in bot.server.requests[1].messages]
     assert reply.end.status is Status.STOPPED
     assert reply.contents("finished")[0].ending is values.Ending.STOPPED
     assert not reply.contents("finished")[0].kernel_lost
     assert [output.plain for output in again.contents("output")] == ["3\n"]
-    assert any("half" in one for one in told if one)
+    assert any("half" in one for one in contents if one)
 
 
 async def test_stopping_a_persons_own_code(open_bot):
     async with open_bot() as bot:
         reply = replies.Reply()
-        running = asyncio.create_task(bot.run("k = 1\nprint(0)\nwhile True: pass", reply))
+        turn_task = asyncio.create_task(bot.run("k = 1\nprint(0)\nwhile True: pass", reply))
         await reply.until("output")
         await bot.service.stop(KEY)
-        await running
+        await turn_task
         after = await bot.run("print(k)")
         (turn, _) = await bot.service.queries.history(KEY)
     assert reply.end.status is Status.STOPPED
@@ -218,7 +218,7 @@ async def test_without_a_model_code_runs_and_questions_get_a_sentence(open_bot):
 
 async def test_attachments_good_and_bad(open_bot):
     gone = errors.BotError("The network took it away.")
-    sent = (
+    attachments = (
         attachment("../../etc/passwd", b"harmless"),
         attachment("empty.csv"),
         attachment("ü" * 300 + ".txt", b"x"),
@@ -227,9 +227,9 @@ async def test_attachments_good_and_bad(open_bot):
         attachment("data.csv", b"when,how many\n2026-01-01,3\n"),
     )
     async with open_bot(openai_server.text("Thanks.")) as bot:
-        reply = await bot.ask("", attachments=sent)
+        reply = await bot.ask("", attachments=attachments)
         names = [info.name for info in await bot.service.queries.files(KEY)]
-        told = bot.server.requests[0].messages[1]["content"]
+        content = bot.server.requests[0].messages[1]["content"]
     assert reply.end.status is Status.DONE
     assert len(names) == 4
     assert {"passwd", "empty.csv", "data.csv"} < set(names)
@@ -238,10 +238,10 @@ async def test_attachments_good_and_bad(open_bot):
         "huge.bin was left out: It is too large: the limit is 512 MiB a file.",
         "lost.txt was left out: The network took it away.",
     ]
-    assert "0 bytes" in told
-    assert "when (" in told
-    assert "how many (integer)" in told
-    assert "2026-01-01,3" in told
+    assert "0 bytes" in content
+    assert "when (" in content
+    assert "how many (integer)" in content
+    assert "2026-01-01,3" in content
 
 
 @pytest.mark.slow
@@ -249,8 +249,12 @@ async def test_files_that_are_there_already_are_described_too(open_bot):
     async with open_bot(openai_server.text("Fine.")) as bot:
         name = await bot.service.put_file(KEY, attachment("t.csv", b"a,b\n1,2\n"))
         await bot.ask("look", files=(name,), context="Bob: what a table!")
-        told = bot.server.requests[0].messages[1]["content"]
-    assert told.index("Bob: what") < told.index("a (integer), b (integer)") < told.index("look")
+        content = bot.server.requests[0].messages[1]["content"]
+    assert (
+        content.index("Bob: what")
+        < content.index("a (integer), b (integer)")
+        < content.index("look")
+    )
 
 
 async def test_speakers_and_recent_messages_reach_the_model_as_data(open_bot):
@@ -263,8 +267,8 @@ async def test_speakers_and_recent_messages_reach_the_model_as_data(open_bot):
     async with open_bot(openai_server.text("Fine.")) as bot:
         person = requests.Person("U1", 'Anna\n"]\u202e')
         await bot.ask("what is this?", person=person, recent=tuple(recent))
-        told = bot.server.requests[0].messages[1]["content"]
-    lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+        content = bot.server.requests[0].messages[1]["content"]
+    lines = [json.loads(line) for line in content.splitlines() if line.startswith("{")]
     assert len(lines) == 20
     assert lines[-2:] == [
         {"from": "Bob", "text": spoofed, "files": ["t.csv"]},
@@ -275,8 +279,8 @@ async def test_speakers_and_recent_messages_reach_the_model_as_data(open_bot):
             "text": "Build 7 failed",
         },
     ]
-    assert '[The message below is from "Anna \\"]\\\\u202e".]' in told
-    assert told.endswith("\n\nwhat is this?")
+    assert '[The message below is from "Anna \\"]\\\\u202e".]' in content
+    assert content.endswith("\n\nwhat is this?")
 
 
 @pytest.mark.slow
@@ -286,9 +290,9 @@ async def test_queued_messages_are_told_to_the_model_once(open_bot):
     async with open_bot(openai_server.text("One."), openai_server.text("Two.")) as bot:
         await bot.ask("the first question", id="m1")
         await bot.ask("the second question", id="m2", recent=(other, first))
-        told = json.dumps(bot.server.requests[1].messages)
-    assert told.count("the first question") == 1
-    assert told.count("by the way") == 1
+        request_text = json.dumps(bot.server.requests[1].messages)
+    assert request_text.count("the first question") == 1
+    assert request_text.count("by the way") == 1
 
 
 async def test_input_goes_to_the_person_and_the_answer_to_the_code(open_bot):
@@ -360,9 +364,9 @@ async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(
     script = [openai_server.code("print('no')"), openai_server.text("All right.")]
     async with open_bot(*script) as bot:
         reply = await bot.ask("go", replies.Reply(approvals=[None]), approval="every")
-        told = bot.server.requests[1].messages[-1]["content"]
+        content = bot.server.requests[1].messages[-1]["content"]
     assert reply.contents("code") == []
-    assert "declined this code" in told
+    assert "declined this code" in content
     assert reply.end.status is Status.DONE
 
 
@@ -374,7 +378,7 @@ async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(open_bot):
     ]
     async with open_bot(*script) as bot:
         reply = await bot.ask("go")
-        told = bot.server.requests[2].messages[-1]["content"]
+        content = bot.server.requests[2].messages[-1]["content"]
     assert [one.ending.value for one in reply.contents("finished")] == ["crashed", "ok"]
     notice, printed = reply.contents("output")
     assert notice == values.Notice(
@@ -382,7 +386,7 @@ async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(open_bot):
         "own Python process (exit code 3). Files in /mnt/data are kept."
     )
     assert printed.plain == "alive\n"
-    assert notice.text in told
+    assert notice.text in content
 
 
 @pytest.mark.slow
@@ -481,10 +485,10 @@ async def test_processor_time_is_counted_even_of_code_that_was_stopped(open_bot)
         once = await bot.service.queries.usage(KEY, make_request("x").person)
         reply = replies.Reply()
         code = f"{busy.format(0.3)}\nprint(1)\n{busy.format(60)}"
-        running = asyncio.create_task(bot.run(code, reply))
+        turn_task = asyncio.create_task(bot.run(code, reply))
         await reply.until("output")
         await bot.service.stop(KEY)
-        await running
+        await turn_task
         twice = await bot.service.queries.usage(KEY, make_request("x").person)
     assert 0.25 <= once.session.cpu_seconds < 5
     assert twice.session.cpu_seconds - once.session.cpu_seconds >= 0.25
@@ -502,7 +506,7 @@ display(pd.DataFrame({"few": [1]}))
 async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(open_bot):
     async with open_bot() as bot:
         reply = await bot.run(FRAME)
-        tables = [one for one in reply.contents("output") if isinstance(one, values.Table)]
+        tables = [output for output in reply.contents("output") if isinstance(output, values.Table)]
         names = [await bot.service.save_table(KEY, table.handle, ANNA) for table in tables[:2]]
         again = await bot.service.save_table(KEY, tables[0].handle, ANNA)
         async with bot.service.queries.open_file(KEY, names[0]) as (_, chunks):
@@ -534,9 +538,9 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(open_
             reply = await bot.ask("hello")
             (turn,) = await bot.service.queries.history(KEY)
 
-    told = reply.contents("progress")
-    assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in told
-    assert told[-1] == ("", None)
+    progress_texts = reply.contents("progress")
+    assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in progress_texts
+    assert progress_texts[-1] == ("", None)
     assert reply.contents("announcement") == []
     assert reply.end.text == "Hello."
     assert [type(event).__name__ for event in turn.events[1:3]] == ["StepStarted", "TextAdded"]

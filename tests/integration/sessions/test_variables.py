@@ -29,7 +29,7 @@ def open_saving_bot(open_bot):
 
 
 def _notices(reply):
-    return [one for one in reply.contents("announcement") if "new Python" in one]
+    return [sentence for sentence in reply.contents("announcement") if "new Python" in sentence]
 
 
 def _sentence(names, reason):
@@ -40,7 +40,11 @@ def _sentence(names, reason):
 
 
 def _remarks(request):
-    texts = [one["content"] for one in request.messages if isinstance(one.get("content"), str)]
+    texts = [
+        message["content"]
+        for message in request.messages
+        if isinstance(message.get("content"), str)
+    ]
     return [one for one in texts if "new Python was started" in one]
 
 
@@ -191,7 +195,7 @@ async def test_code_that_breaks_its_namespace_breaks_nothing_else(open_bot):
     async with open_bot() as bot:
         await bot.run("x = 1\nget_ipython().variables = lambda: 1 / 0")
         reply = await bot.run("get_ipython().variables = lambda: {'names': 7}; print('fine')")
-    assert [one.plain for one in reply.contents("output")] == ["fine\n"]
+    assert [output.plain for output in reply.contents("output")] == ["fine\n"]
 
 
 @pytest.mark.slow
@@ -213,7 +217,9 @@ BACK = "Your variables are back (3 of 4). Not kept: running (a generator)."
 
 
 def _returns(reply):
-    return [one for one in reply.contents("announcement") if "variables are back" in one]
+    return [
+        sentence for sentence in reply.contents("announcement") if "variables are back" in sentence
+    ]
 
 
 @pytest.mark.slow
@@ -227,7 +233,7 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(open_sa
         again = await bot.run("rows.append(2)")
     assert _returns(reply) == [BACK]
     assert _notices(reply) == _returns(again) == []
-    assert [one.plain for one in reply.contents("output")] == ["1 False\n"]
+    assert [output.plain for output in reply.contents("output")] == ["1 False\n"]
     (remark,) = _remarks(first)
     assert IDLE in remark
     assert re.search(r"is there again. Not kept: running \(a generator\)\. *\]", remark)
@@ -246,9 +252,9 @@ async def test_variables_survive_an_orderly_restart_of_the_bot(open_saving_bot, 
         await bot.service.reset(KEY)
         reset = await bot.run("'rows' in dir()")
     assert _returns(reply) == [BACK]
-    assert [one.plain for one in reply.contents("output")] == ["1\n"]
+    assert [output.plain for output in reply.contents("output")] == ["1\n"]
     assert _returns(again) == _returns(reset) == []
-    assert [one.plain for one in reset.contents("output")] == ["False"]
+    assert [output.plain for output in reset.contents("output")] == ["False"]
 
 
 async def test_whatever_is_said_of_saved_variables_stays_harmless(open_saving_bot):
@@ -284,7 +290,7 @@ async def test_after_a_crash_it_is_said_of_when_the_variables_are(open_saving_bo
     assert re.match(f"Your variables are back {since}\\. ", notice)
     assert "The code ended its own Python process" in notice
     assert "what changed later is lost" in _remarks(request)[-1]
-    assert [one.plain for one in found.contents("output")] == ["1"]
+    assert [output.plain for output in found.contents("output")] == ["1"]
 
 
 async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
@@ -292,7 +298,7 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
         await bot.run("rows = 1")
         await _be_idle(bot)
         pool = bot.service.services.hosts.pool
-        running = asyncio.create_task(bot.run("rows = 2\nwhile True: pass"))
+        turn_task = asyncio.create_task(bot.run("rows = 2\nwhile True: pass"))
         # Before the code is at its end, as it may take the bot with it.
         for _ in range(3000):
             await asyncio.sleep(0.01)
@@ -300,7 +306,7 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
                 break
         (kernel,) = pool.kernels.values()
         kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
-        await running
+        await turn_task
         reply = await bot.run("rows")
     (notice,) = _returns(reply)
     assert "before the last piece of code ran" in notice
@@ -317,6 +323,6 @@ async def test_within_a_turn_a_new_kernel_says_what_it_has_back(open_saving_bot)
         await bot.run("rows = 1")
         await _be_idle(bot)
         reply = await bot.ask("go")
-    shown = [one.plain for one in reply.contents("output")]
+    shown = [output.plain for output in reply.contents("output")]
     assert "before the last piece of code ran" in shown[-2]
     assert shown[-1] == "1\n"
