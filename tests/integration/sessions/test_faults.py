@@ -191,11 +191,9 @@ class SmallDisk(replies.Reply):
 
 @pytest.mark.slow
 async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_others(open_bot):
-    make_code_request = (
-        "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
-    )
+    code = "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
     script = [
-        openai_server.call("run_code", {"code": make_code_request}),
+        openai_server.call("run_code", {"code": code}),
         openai_server.text("Written."),
     ]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -222,9 +220,9 @@ class Defective(replies.Reply):
 
 
 async def test_defect_in_giving_files_back_costs_no_answer(open_bot):
-    make_code_request = "open('a', 'w').write('1')"
+    code = "open('a', 'w').write('1')"
     script = [
-        openai_server.call("run_code", {"code": make_code_request}),
+        openai_server.call("run_code", {"code": code}),
         openai_server.text("Written."),
     ]
     async with open_bot(*script) as bot:

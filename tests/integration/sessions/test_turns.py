@@ -298,9 +298,7 @@ async def test_queued_messages_are_told_to_the_model_once(open_bot):
 async def test_input_goes_to_the_person_and_the_answer_to_the_code(open_bot):
     async with open_bot() as bot:
         reply = await bot.run("print(input('Name? ') + '!')", replies.Reply(answers=["Eve"]))
-    assert [(make_request.cell, make_request.prompt) for make_request in reply.contents("ask")] == [
-        (0, "Name? ")
-    ]
+    assert [(asked.cell, asked.prompt) for asked in reply.contents("ask")] == [(0, "Name? ")]
     assert [output.plain for output in reply.contents("output")][-1].endswith("Eve!\n")
 
 
