@@ -33,7 +33,7 @@ def connections(tmp_path):
     }
 
 
-def plain(reply):
+def join_output(reply):
     return "".join(output.plain for output in reply.contents("output"))
 
 
@@ -44,7 +44,7 @@ async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(open_bo
         reply = await bot.ask("Which region?")
         system = bot.server.requests[0].messages[0]["content"]
         assert SECRET not in str(bot.server.requests[-1].messages)
-    assert plain(reply).strip() == "north"
+    assert join_output(reply).strip() == "north"
     assert 'df = connections["sales"].query("SELECT' in system
     assert (
         'connections["sales"] (SQLite: The shop\'s orders)\n  orders(id INTEGER, region TEXT)'
@@ -63,19 +63,19 @@ async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(open_b
     groups = connections | {"connections": (sales, till)}
     listed, ben = "print(*connections)", requests.Person("u2", "Ben")
     async with open_bot(**groups) as bot:
-        assert plain(await bot.run(listed)).split() == ["sales", "till"]
+        assert join_output(await bot.run(listed)).split() == ["sales", "till"]
         none = "connections['sales'].query('select * from orders where id > 9')"
         reply = await bot.run(f"{none}\nconnections['sales'].cursor()")
-        assert "sales: the query found no rows" in plain(reply)
+        assert "sales: the query found no rows" in join_output(reply)
         assert "has no 'cursor': ask it by connections['sales'].query(" in str(
             reply.contents("output")
         )
         # What he leaves behind may still run when she asks.
-        assert plain(await bot.run(listed, person=ben)).split() == ["sales"]
-        assert plain(await bot.run(listed)).split() == ["sales"]
+        assert join_output(await bot.run(listed, person=ben)).split() == ["sales"]
+        assert join_output(await bot.run(listed)).split() == ["sales"]
     async with open_bot(**groups) as bot:
         await bot.service.reset(conftest.KEY)
-        assert plain(await bot.run(listed)).split() == ["sales", "till"]
+        assert join_output(await bot.run(listed)).split() == ["sales", "till"]
 
 
 async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
@@ -91,9 +91,9 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         assert reply.contents("approve") == [shown]
         edited = await bot.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
         assert "not approved" in str(edited.received)
-        assert plain(await bot.run(count)).strip() == "1"
+        assert join_output(await bot.run(count)).strip() == "1"
         await bot.run(run, replies.Reply(approvals=[shown]))
-        assert plain(await bot.run(count)).strip() == "2"
+        assert join_output(await bot.run(count)).strip() == "2"
         # Whoever goes to the door without asking, and whoever asks for another connection, or
         # changes the statement after it was allowed.
         forged = await bot.run(
@@ -110,14 +110,14 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
             "print(there._send_request('till/query', wish))",
             replies.Reply(approvals=["-- To run on till:\ndelete from orders where id = 9"]),
         )
-        assert plain(forged).count("is_approval_wanted") == 2
+        assert join_output(forged).count("is_approval_wanted") == 2
         later = await bot.run(
             "print(there._send_request('till/query', {'sql': 'delete from orders where id = 9',"
             " 'parameters': {}}))"
         )
-        assert "is_approval_wanted" in plain(later), "what was allowed in a turn ends with it"
-        assert "only reads" in plain(forged)
-        assert plain(await bot.run(count)).strip() == "2"
+        assert "is_approval_wanted" in join_output(later), "what was allowed in a turn ends with it"
+        assert "only reads" in join_output(forged)
+        assert join_output(await bot.run(count)).strip() == "2"
 
 
 @pytest.mark.slow

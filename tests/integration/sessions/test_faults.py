@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kernel
 Status = values.TurnStatus
 
 
-def stalled(name):
+def make_stalled_attachment(name):
     async def read_chunks():
         yield b"x"
         await asyncio.Event().wait()
@@ -99,7 +99,7 @@ async def test_stopping_while_a_file_arrives(open_bot):
     async with open_bot(openai_server.text("I see.")) as bot:
         reply = replies.Reply()
         turn_task = asyncio.create_task(
-            bot.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
+            bot.ask("what is in it?", reply, attachments=(make_stalled_attachment("a.csv"),))
         )
         await reply.until("begun")
         await bot.service.stop(KEY)
@@ -133,7 +133,9 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(open_
 @pytest.mark.parametrize("is_code", [False, True])
 async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(open_bot, is_code):
     async with open_bot(turn=settings.TurnLimits(seconds=1)) as bot:
-        request = make_request("1", attachments=(stalled("a.csv"),), is_code=is_code)
+        request = make_request(
+            "1", attachments=(make_stalled_attachment("a.csv"),), is_code=is_code
+        )
         reply = await bot.handle(request)
     assert reply.end.status is Status.FAILED
     assert reply.end.sentence == model_words.out_of_time(1)
@@ -179,8 +181,8 @@ async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(open_bot)
     assert "sep=';', encoding='cp1252', decimal=','" in content
 
 
-class SmallDisk(replies.Reply):
-    """A reply for whose copies there is little room."""
+class SmallDiskReply(replies.Reply):
+    """A reply whose copies of files may have 4 MB."""
 
     @property
     def spool(self):
@@ -199,7 +201,7 @@ async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_other
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         async with open_bot(*script) as bot:
-            reply = await bot.ask("write", SmallDisk())
+            reply = await bot.ask("write", SmallDiskReply())
             (turn,) = await bot.service.queries.history(KEY)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -211,8 +213,8 @@ async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_other
     assert turn.record.answer == "Written."
 
 
-class Defective(replies.Reply):
-    """A reply with a defect."""
+class DefectiveReply(replies.Reply):
+    """A reply whose `spool` raises an error."""
 
     @property
     def spool(self):
@@ -226,7 +228,7 @@ async def test_defect_in_giving_files_back_costs_no_answer(open_bot):
         openai_server.text("Written."),
     ]
     async with open_bot(*script) as bot:
-        reply = await bot.ask("write", Defective())
+        reply = await bot.ask("write", DefectiveReply())
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
     assert any("went wrong" in sentence for sentence in reply.contents("announcement"))
 

@@ -17,19 +17,19 @@ pytestmark = pytest.mark.kernel
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-def workbook(*sheets):
+def make_workbook(*sheets):
     book = openpyxl.Workbook()
     book.remove(book.active)
     for number, rows in enumerate(sheets):
         sheet = book.create_sheet(f"S{number}")
         for row in rows:
             sheet.append(row)
-    saved = io.BytesIO()
-    book.save(saved)
-    return saved.getvalue()
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
 
 
-def spreadsheet(cells):
+def make_spreadsheet(cells):
     rows = "".join(
         "<table:table-row>"
         + "".join(
@@ -44,8 +44,8 @@ def spreadsheet(cells):
         f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{short}:1.0"'
         for short in ("office", "table", "text")
     )
-    saved = io.BytesIO()
-    with zipfile.ZipFile(saved, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
         archive.writestr("META-INF/manifest.xml", "<m:manifest xmlns:m='urn:x'/>")
         archive.writestr(
@@ -54,7 +54,7 @@ def spreadsheet(cells):
             f'<table:table table:name="T">{rows}</table:table>'
             "</office:spreadsheet></office:body></office:document-content>",
         )
-    return saved.getvalue()
+    return buffer.getvalue()
 
 
 # Each with what the model has to read, and how the page's table begins.
@@ -149,12 +149,12 @@ TABLES = {
         (["a", "b"], ("1", "2")),
     ),
     "book.xlsx": (
-        workbook([["Report"], [], ["id", "zip"], [1, "01234"], [2, "00501"]], [["x"]]),
+        make_workbook([["Report"], [], ["id", "zip"], [1, "01234"], [2, "00501"]], [["x"]]),
         ["Sheet 'S0': 2 rows. 2 above the table. Columns: id, zip", "1,01234", "engine='calamine'"],
         (["id", "zip"], ("1", "01234")),
     ),
     "sheet.ods": (
-        spreadsheet([["a", "b"], ["01", "x"]]),
+        make_spreadsheet([["a", "b"], ["01", "x"]]),
         ["Sheet 'T': 1 rows. Columns: a, b", "01,x"],
         (["a", "b"], ("01", "x")),
     ),

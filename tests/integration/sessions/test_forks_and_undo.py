@@ -25,30 +25,30 @@ def open_bot(open_bot):
     return functools.partial(open_bot, snapshots=settings.Snapshots(enabled=True))
 
 
-async def _until(holds):
+async def _wait_until(condition):
     for _ in range(6000):
-        if holds():
+        if condition():
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it never came")
 
 
-async def _saved(bot, key=KEY):
-    """Save all that a session has."""
+async def _save_session(bot, key=KEY):
+    """Save a session's variables and files."""
     pool = bot.service.services.hosts.pool
     await pool.save_variables(values.format_key(key))
-    # Its files are copied then, under the same lock.
+    # The files are copied afterwards under the same lock, so the copy ends when the lock is free.
     async with pool.snapshots.lock(await pool.workspace(values.format_key(key))):
         return
 
 
-def _printed(reply):
+def _join_output(reply):
     return "".join(
         output.text for output in reply.contents("output") if isinstance(output, values.Text)
     )
 
 
-async def _asked(bot, key=KEY):
+async def _list_requests(bot, key=KEY):
     turns = await bot.service.queries.history(key)
     return [turn.record.request for turn in turns if turn.record.request]
 
@@ -65,12 +65,12 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(open_bo
         await bot.service.branches.fork(KEY, COPY, "u2")
         show = "print(x, open('d/f').read(), os.stat('hole').st_size)"
         copied = await bot.run(f"x.append(2)\n{show}\nopen('d/f', 'w').write('new')", key=COPY)
-        assert _printed(copied) == "[1, 2] old 1000000000\n"
+        assert _join_output(copied) == "[1, 2] old 1000000000\n"
         assert copied.contents("announcement") == ["Your variables are back."]
-        assert _printed(await bot.run(show)) == "[1] old 1000000000\n"
-        assert await _asked(bot, COPY) == [
-            *(await _asked(bot))[:2],
-            *(await _asked(bot, COPY))[2:],
+        assert _join_output(await bot.run(show)) == "[1] old 1000000000\n"
+        assert await _list_requests(bot, COPY) == [
+            *(await _list_requests(bot))[:2],
+            *(await _list_requests(bot, COPY))[2:],
         ]
         first = (await bot.service.queries.history(COPY))[0]
         assert first.record.person == "u2"
@@ -82,19 +82,19 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(open_bo
         assert one.record.title == "Numbers (copy)"
         with pytest.raises(errors.BotError, match="already"):
             await bot.service.branches.fork(KEY, COPY, "u2")
-        assert _printed(await bot.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
+        assert _join_output(await bot.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
 
 
-def _notice(turns):
-    (last,) = [turn for turn in turns if not turn.record.request][-1:]
-    return last.events[1].text
+def _find_last_notice(turns):
+    (last_turn,) = [turn for turn in turns if not turn.record.request][-1:]
+    return last_turn.events[1].text
 
 
-async def _branch(bot, key, request, new):
+async def _branch(bot, key, request, new_key):
     turns = await bot.service.queries.history(key)
     (turn,) = [turn.record.id for turn in turns if turn.record.request == request]
-    cells = await bot.service.branches.branch(key, turn, new_key=new, person="u2")
-    return cells, _notice(await bot.service.queries.history(new))
+    cells = await bot.service.branches.branch(key, turn, new_key=new_key, person="u2")
+    return cells, _find_last_notice(await bot.service.queries.history(new_key))
 
 
 @pytest.mark.slow
@@ -105,19 +105,19 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(open_bo
     async with open_bot() as bot:
         alternatives = bot.service.branches.list_alternatives
         await bot.run("import os\nos.mkdir('d')\nopen('d/f', 'w').write('old')\nx = 1")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run(changed)
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run(show)
         # Edited, and once more where that was done; both are alternatives to the same turn.
         cells, notice = await _branch(bot, KEY, changed, second)
         assert (cells, "as they were before" in notice) == ((), True)
         reply = await bot.run("print(os.listdir())\n" + show, key=second)
-        assert _printed(reply) == "['d']\n1 old False\n"
+        assert _join_output(reply) == "['d']\n1 old False\n"
         assert reply.contents("announcement") == ["Your variables are back."]
         await _branch(bot, second, "print(os.listdir())\n" + show, third)
-        assert _printed(await bot.run(show, key=third)) == "1 old False\n"
-        assert _printed(await bot.run(show)) == "2 newer True\n"
+        assert _join_output(await bot.run(show, key=third)) == "1 old False\n"
+        assert _join_output(await bot.run(show)) == "2 newer True\n"
         for at, key in enumerate((KEY, second, third)):
             (one,) = await alternatives(key)
             assert (one.index, one.keys) == (at, (KEY, second, third))
@@ -154,7 +154,7 @@ async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again
         await bot.run("x = 2")
         cells, notice = await _branch(bot, KEY, "x = 2", COPY)
         assert (cells, "runs again" in notice) == (("x = 1\nopen('f', 'w').write('old')",), True)
-        assert _printed(
+        assert _join_output(
             await bot.run("import os\nprint('x' in dir(), os.listdir())", key=COPY)
         ) == ("False ['f']\n")
         cells, notice = await _branch(bot, KEY, cells[0], values.SessionKey("web", thread="b"))
@@ -179,7 +179,7 @@ async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_s
 async def test_the_last_turn_is_taken_back_with_variables_files_and_words(open_bot):
     async with open_bot() as bot:
         await bot.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run(
             "import os\nx = 2\nopen('f', 'w').write('newer')\nos.remove('h')\nos.mkdir('h')\n"
             "open('h/g', 'w').close()"
@@ -188,9 +188,9 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(open_b
         assert (taken_back.request[:9], taken_back.missed_runs) == ("import os", 0)
         show = "print(x, open('f').read(), open('h').read(), 'os' in dir())"
         reply = await bot.run(show)
-        assert _printed(reply) == "1 old old False\n"
+        assert _join_output(reply) == "1 old old False\n"
         assert reply.contents("announcement") == ["Your variables are back."]
-        assert await _asked(bot) == [
+        assert await _list_requests(bot) == [
             "x = 1\nfor name in 'fh': open(name, 'w').write('old')",
             show,
         ]
@@ -198,9 +198,10 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(open_b
         await bot.service.branches.undo(KEY)
         await bot.service.branches.undo(KEY)
         assert (
-            _printed(await bot.run("import os\nprint('x' in dir(), os.listdir())")) == "False []\n"
+            _join_output(await bot.run("import os\nprint('x' in dir(), os.listdir())"))
+            == "False []\n"
         )
-        assert len(await _asked(bot)) == 1
+        assert len(await _list_requests(bot)) == 1
 
 
 async def test_files_that_are_written_through_memory_are_taken_back(open_bot):
@@ -215,7 +216,7 @@ async def test_files_that_are_written_through_memory_are_taken_back(open_bot):
             await asyncio.sleep(0.1)
             await bot.run(f"mapped[0] = ord('{digit}')")
         await bot.service.branches.undo(KEY)
-        assert _printed(await bot.run("print(open('f').read())")) == "3\n"
+        assert _join_output(await bot.run("print(open('f').read())")) == "3\n"
         # No file is mapped any more, so files that do not change are copied once.
         workspace = await bot.service.services.hosts.pool.workspace(values.format_key(KEY))
         for _ in range(2):
@@ -233,7 +234,7 @@ async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(open_bot):
         await bot.run("x.append(len(large))", key=COPY)
         third = values.SessionKey("web", thread="third")
         await bot.service.branches.fork(COPY, third, "u2")
-        assert _printed(await bot.run("print(x)", key=third)) == "['text', 9000000]\n"
+        assert _join_output(await bot.run("print(x)", key=third)) == "['text', 9000000]\n"
 
 
 @pytest.mark.slow
@@ -252,22 +253,22 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(open_bot,
         for _ in range(2):
             assert (await bot.service.branches.undo(KEY)).missed_runs == 0
             assert pool.kernels.get(values.format_key(KEY)) is None
-        assert _printed(await bot.run("print(x)")) == "2\n"
+        assert _join_output(await bot.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
         monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
         await bot.run("x = 5")
         await bot.run("x = 6", id="2")
         edited = await bot.run("print(x)", id="2", is_edit=True)
-        assert _printed(edited) == "6\n"
+        assert _join_output(edited) == "6\n"
         cells, notice = await _branch(bot, KEY, "x = 6", COPY)
         assert (cells, "shortly before" in notice) == (("print(x)", "x = 5"), True)
         reply = await bot.run("print(x)\nx = 5", key=COPY)
-        assert _printed(reply) == "2\n"
+        assert _join_output(reply) == "2\n"
         await bot.service.branches.undo(KEY)
         taken_back = await bot.service.branches.undo(KEY)
         assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
         reply = await bot.run("print(x)")
-        assert _printed(reply) == "2\n"
+        assert _join_output(reply) == "2\n"
         (sentence,) = reply.contents("announcement")
         assert "before the last 2 pieces of code ran" in sentence
 
@@ -278,14 +279,14 @@ async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(
 ):
     async with open_bot() as bot:
         await bot.run("x = 1")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run("x = 2")
         await lock_database.when_free()
         await bot.service.branches.undo(KEY)
         lock_database.unlock()
         reply = await bot.run("print(x)")
-        assert _printed(reply) == "1\n"
-        assert await _asked(bot) == ["x = 1", "print(x)"]
+        assert _join_output(reply) == "1\n"
+        assert await _list_requests(bot) == ["x = 1", "print(x)"]
 
 
 @pytest.mark.slow
@@ -298,7 +299,7 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
         await bot.run("open('f', 'w').write('of others')", key=COPY)
         with pytest.raises(errors.SessionExistsError):
             await bot.service.branches.fork(KEY, COPY, "u2")
-        assert _printed(await bot.run("print(open('f').read())", key=COPY)) == "of others\n"
+        assert _join_output(await bot.run("print(open('f').read())", key=COPY)) == "of others\n"
         new, fork = values.SessionKey("web", thread="new"), hosts.fork
 
         async def unheard(*keys, **more):
@@ -319,7 +320,7 @@ async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(open_bot
         await bot.run("x = 1")
         with pytest.raises(errors.BotError, match="nothing was changed"):
             await bot.service.branches.undo(KEY)
-        assert _printed(await bot.run("print(x)")) == "1\n"
+        assert _join_output(await bot.run("print(x)")) == "1\n"
         await bot.service.reset(KEY)
         with pytest.raises(errors.BotError, match="There is nothing to undo"):
             await bot.service.branches.undo(KEY)
@@ -337,7 +338,7 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, 
     kept = settings.Snapshots(enabled=True, checkpoint_bytes=2_999_999)
     async with open_bot(snapshots=kept) as bot:
         await bot.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run("x = 2\nopen('h', 'w').write('newer')", id="2")
         cells, notice = await _branch(bot, KEY, "x = 2\nopen('h', 'w').write('newer')", COPY)
         assert (cells, "Variables are as they were before" in notice, flaw in notice) == (
@@ -345,13 +346,13 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, 
             True,
             True,
         )
-        assert _printed(await bot.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
+        assert _join_output(await bot.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
         # Who corrects a word expects that nothing stays as the mistake left it.
         await bot.run("print(x)", id="2", is_edit=True)
         await bot.service.branches.undo(KEY)
         taken_back = await bot.service.branches.undo(KEY)
         assert flaw in taken_back.files_notice
-        assert _printed(await bot.run("print(x, open('h').read())")) == "1 newer\n"
+        assert _join_output(await bot.run("print(x, open('h').read())")) == "1 newer\n"
 
 
 @pytest.mark.slow
@@ -360,7 +361,7 @@ async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(o
         await bot.run(f"import os\nx = 1\n{ODD}")
         await bot.run("x = 2")
         await bot.service.branches.fork(KEY, COPY, "u2")
-        notice = _notice(await bot.service.queries.history(COPY))
+        notice = _find_last_notice(await bot.service.queries.history(COPY))
         assert "it has several names" in notice
         _, notice = await _branch(bot, KEY, "x = 2", values.SessionKey("web", thread="b"))
         assert "runs again" in notice
@@ -370,20 +371,20 @@ async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(o
 async def test_code_that_goes_on_in_the_background_changes_nothing_that_was_taken_back(open_bot):
     async with open_bot() as bot:
         await bot.run("x = 1\nopen('f', 'w').write('old')")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run(
             "import subprocess\n"
             "subprocess.Popen('while :; do echo newer > f; echo > more; done', shell=True)"
         )
         await bot.service.branches.undo(KEY)
         show = "import os\nprint(open('f').read(), os.listdir())"
-        assert _printed(await bot.run(show)) == "old ['f']\n"
+        assert _join_output(await bot.run(show)) == "old ['f']\n"
 
 
 async def test_while_something_runs_neither_copy_nor_way_back_is_made(open_bot):
     async with open_bot() as bot:
         begun = asyncio.create_task(bot.run("print('on', flush=True)\nimport time\ntime.sleep(60)"))
-        await _until(lambda: bot.service.is_busy(KEY))
+        await _wait_until(lambda: bot.service.is_busy(KEY))
         branches = bot.service.branches
         told = await asyncio.gather(
             branches.undo(KEY), branches.fork(KEY, COPY, "u"), return_exceptions=True
@@ -397,19 +398,19 @@ async def test_while_something_runs_neither_copy_nor_way_back_is_made(open_bot):
 async def test_an_edited_message_runs_on_the_state_before_it(open_bot):
     async with open_bot() as bot:
         await bot.run("x = [1]", id="1")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run("x.append(2)", id="2")
         edited = await bot.run("x.append(3)\nprint(x)", id="2", is_edit=True)
-        assert _printed(edited) == "[1, 3]\n"
+        assert _join_output(edited) == "[1, 3]\n"
         # What would lose a variable, or is not the last any more, runs on what there is.
         await bot.run("gen = (i for i in x)", id="3")
-        await _saved(bot)
+        await _save_session(bot)
         await bot.run("next(gen)", id="4")
         lossy = await bot.run("print(next(gen))", id="4", is_edit=True)
-        assert _printed(lossy) == "3\n"
+        assert _join_output(lossy) == "3\n"
         late = await bot.run("print(x)", id="1", is_edit=True)
-        assert _printed(late) == "[1, 3]\n"
-        assert await _asked(bot) == [
+        assert _join_output(late) == "[1, 3]\n"
+        assert await _list_requests(bot) == [
             "x = [1]",
             "x.append(3)\nprint(x)",
             "gen = (i for i in x)",
@@ -428,10 +429,10 @@ async def test_cells_that_made_what_was_not_kept_are_found(open_bot):
         await bot.run("gen = (i for i in range(3))")
         await bot.run("y = 2\nif y:\n    other = iter([].__iter__, 1); gen = (i for i in range(4))")
         await bot.run("%time gen")
-        await _saved(bot)
+        await _save_session(bot)
         pool = bot.service.services.hosts.pool
         pool.kernels[values.format_key(KEY)].kill_with_reason(values.Ending.STOPPED, "It ended.")
         await pool.kernels[values.format_key(KEY)].provisioner.ended.wait()
         (cell,) = await bot.service.branches.find_lost_cells(KEY)
         assert cell.startswith("y = 2")
-        assert _printed(await bot.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"
+        assert _join_output(await bot.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kernel
 LOOKING = {"decodes": True}
 
 
-def picture(mode="RGB", size=(400, 300), kind="PNG", **options):
+def make_picture(mode="RGB", size=(400, 300), kind="PNG", **options):
     image = Image.new(mode, size)
     image.paste(image.getpixel((0, 0)) if mode == "P" else "white", (0, 0, size[0] // 2, size[1]))
     buffer = io.BytesIO()
@@ -25,16 +25,16 @@ def picture(mode="RGB", size=(400, 300), kind="PNG", **options):
     return buffer.getvalue()
 
 
-def photograph(size):
-    """A photograph that says where it was taken, and that it lies on its side."""
+def make_photograph(size):
+    """Return a photograph whose EXIF data has a place, and a rotation by 90°."""
     exif = Image.Exif()
     exif[0x0112] = 6
     exif[0x010E] = "secret place"
-    return picture(size=size, kind="JPEG", exif=exif)
+    return make_picture(size=size, kind="JPEG", exif=exif)
 
 
-def bomb(width, height, rows):
-    """A PNG of a few kilobytes that stands for as many pixels as its head says, or some of them."""
+def make_png_bomb(width, height, rows):
+    """Return a small PNG that decodes to `rows` rows of the size that its header declares."""
 
     def chunk(name, data):
         return (
@@ -46,16 +46,16 @@ def bomb(width, height, rows):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-def seen(bot, number=-1):
-    found = openai_server.decode_pictures(bot.server.requests[number].body)
-    return [Image.open(io.BytesIO(one)) for one in found]
+def load_shown_pictures(bot, number=-1):
+    contents = openai_server.decode_pictures(bot.server.requests[number].body)
+    return [Image.open(io.BytesIO(content)) for content in contents]
 
 
 async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(open_bot):
-    picture_data = photograph((4000, 3000))
+    picture_data = make_photograph((4000, 3000))
     async with open_bot(openai_server.text("A wall."), server_options=LOOKING) as bot:
         reply = await bot.ask("What is it?", attachments=(attachment("me.jpg", picture_data),))
-        (shown,) = seen(bot)
+        (shown,) = load_shown_pictures(bot)
         (data,) = openai_server.decode_pictures(bot.server.requests[0].body)
     assert reply.end.text == "A wall."
     assert (shown.format, shown.size) == ("JPEG", (1176, 1568))
@@ -65,14 +65,14 @@ async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(open_b
 
 
 KINDS = [
-    ("cat.txt", picture(), (400, 300)),
-    ("a.gif", picture("P", kind="GIF"), (400, 300)),
-    ("b.webp", picture("RGBA", kind="WEBP"), (400, 300)),
-    ("c.png", picture("RGBA", size=(3000, 100)), (1568, 52)),
-    ("d.png", picture("LA"), (400, 300)),
-    ("e.png", picture("1"), (400, 300)),
-    ("f.jpg", picture("CMYK", kind="JPEG"), (400, 300)),
-    ("g.jpg", picture("L", size=(1, 9000), kind="JPEG"), (1, 1568)),
+    ("cat.txt", make_picture(), (400, 300)),
+    ("a.gif", make_picture("P", kind="GIF"), (400, 300)),
+    ("b.webp", make_picture("RGBA", kind="WEBP"), (400, 300)),
+    ("c.png", make_picture("RGBA", size=(3000, 100)), (1568, 52)),
+    ("d.png", make_picture("LA"), (400, 300)),
+    ("e.png", make_picture("1"), (400, 300)),
+    ("f.jpg", make_picture("CMYK", kind="JPEG"), (400, 300)),
+    ("g.jpg", make_picture("L", size=(1, 9000), kind="JPEG"), (1, 1568)),
 ]
 
 
@@ -83,22 +83,22 @@ async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(open_bot)
     async with open_bot(*script, server_options=LOOKING) as bot:
         await bot.ask("look", attachments=tuple(attachments[:4]))
         await bot.ask("and here", attachments=tuple(attachments[4:]))
-        sizes = [one.size for one in seen(bot)]
+        sizes = [one.size for one in load_shown_pictures(bot)]
     assert sizes == [size for _, _, size in KINDS]
 
 
 async def test_bombs_and_trash_are_not_seen_and_harm_nobody(open_bot):
-    noise = picture(size=(1200, 1200))
+    noise = make_picture(size=(1200, 1200))
     hostile = [
-        attachment("bomb.png", bomb(60_000, 60_000, 1)),
-        attachment("heavy.png", bomb(7900, 7900, 7900)),
+        attachment("bomb.png", make_png_bomb(60_000, 60_000, 1)),
+        attachment("heavy.png", make_png_bomb(7900, 7900, 7900)),
         attachment("short.png", noise[: len(noise) // 2]),
         attachment("empty.png", b"\x89PNG\r\n\x1a\n"),
     ]
     others = [
         attachment("text.png", b"just words"),
         attachment("page.jpg", b"<svg onload=alert(1)>"),
-        attachment("fine.png", picture()),
+        attachment("fine.png", make_picture()),
     ]
     script = [openai_server.code("kept = 1"), openai_server.text("a")]
     script += [openai_server.text("b"), openai_server.code("print(kept)"), openai_server.text("c")]
@@ -106,9 +106,9 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(open_bot):
     async with open_bot(*script, server_options=LOOKING, limits=limits) as bot:
         await bot.ask("go")
         await bot.ask("look", attachments=tuple(hostile))
-        assert seen(bot) == []
+        assert load_shown_pictures(bot) == []
         reply = await bot.ask("and these?", attachments=tuple(others))
-        (shown,) = seen(bot)
+        (shown,) = load_shown_pictures(bot)
         assert bot.server.refusals == []
     assert [output.plain for output in reply.contents("output")] == ["1\n"]
     assert shown.size == (400, 300)
@@ -116,10 +116,10 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(open_bot):
 
 @pytest.mark.slow
 async def test_more_pictures_than_may_be_shown_are_told_in_words(open_bot):
-    attachments = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    attachments = tuple(attachment(f"{n}.png", make_picture(size=(10 + n, 10))) for n in range(6))
     async with open_bot(openai_server.text("ok"), server_options=LOOKING) as bot:
         await bot.ask("look", attachments=attachments)
-        assert [one.width for one in seen(bot)] == [10, 11, 12, 13]
+        assert [one.width for one in load_shown_pictures(bot)] == [10, 11, 12, 13]
         assert "5.png" in str(bot.server.requests[0].body)
 
 
@@ -134,10 +134,10 @@ async def test_the_model_looks_at_what_lies_in_the_workspace(open_bot):
         *(openai_server.call("view_image", {"name": name}) for name in ("5.png", "p.png", "../x")),
         openai_server.text("ok"),
     ]
-    attachments = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    attachments = tuple(attachment(f"{n}.png", make_picture(size=(10 + n, 10))) for n in range(6))
     async with open_bot(*script, server_options=LOOKING) as bot:
         await bot.ask("look", attachments=attachments)
-        assert [one.size for one in seen(bot)][4:] == [(15, 10), (1568, 47)]
+        assert [one.size for one in load_shown_pictures(bot)][4:] == [(15, 10), (1568, 47)]
         assert "This could not be done" in bot.server.requests[-1].messages[-1]["content"]
 
 
@@ -157,11 +157,11 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(open_bot)
     drawing = DRAWING.format(sides="300, 1900")
     script = [openai_server.code(drawing), openai_server.text("a"), openai_server.text("b")]
     async with open_bot(*script, server_options=LOOKING) as bot:
-        file_attachment = attachment("x.png", picture())
+        file_attachment = attachment("x.png", make_picture())
         reply = await bot.ask("draw", attachments=(file_attachment,))
         await bot.ask("and?")
         first = openai_server.decode_pictures(bot.server.requests[1].body)
-        sizes = [one.size for one in seen(bot)]
+        sizes = [one.size for one in load_shown_pictures(bot)]
         bodies = [request.messages for request in bot.server.requests]
         (turn, _) = await bot.service.queries.history(KEY)
     async with open_bot(openai_server.text("c"), server_options=LOOKING) as bot:
@@ -184,6 +184,6 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(open_bot)
 async def test_a_blind_models_people_wait_for_no_scaling(open_bot):
     script = [openai_server.text("ok")]
     async with open_bot(*script, model={"can_see_images": False}) as bot:
-        await bot.ask("look", attachments=(attachment("x.png", picture()),))
-        assert seen(bot) == []
+        await bot.ask("look", attachments=(attachment("x.png", make_picture()),))
+        assert load_shown_pictures(bot) == []
         assert "A picture of 400x300 pixels" in str(bot.server.requests[0].body)

@@ -28,7 +28,7 @@ ELSEWHERE = (
 OK = openai_server.text("ok")
 
 
-def propose(text=NOTE, **more):
+def make_note_call(text=NOTE, **more):
     return openai_server.call("propose_note", {"text": text, **more})
 
 
@@ -36,30 +36,30 @@ async def ask(bot, key, text="go", *, reply=None, person=ANNA, **fields):
     return await bot.handle(make_request(text, key=key, person=person, **fields), reply)
 
 
-def prompts(bot):
-    """The system prompts of all requests that came."""
+def list_system_prompts(bot):
+    """Return the system prompts of all requests to the model."""
     return [request.messages[0]["content"] for request in bot.server.requests]
 
 
-def results(bot):
-    """What the model was told of its calls."""
+def list_call_results(bot):
+    """Return the results of the model's calls in the last request to it."""
     last = bot.server.requests[-1].messages
     return [message["content"] for message in last if message["role"] == "tool"]
 
 
-async def notes(bot, scope=CHANNEL):
+async def list_notes(bot, scope=CHANNEL):
     return [note.text for note in await bot.service.places.notes(scope)]
 
 
 async def test_a_confirmed_note_is_told_in_its_place_and_nowhere_else(open_bot):
-    script = [propose(), OK, OK, *(OK for _ in ELSEWHERE)]
+    script = [make_note_call(), OK, OK, *(OK for _ in ELSEWHERE)]
     async with open_bot(*script) as bot:
         await ask(bot, HERE, reply=replies.Reply(approvals=[True]))
-        assert "It is remembered here" in results(bot)[0]
+        assert "It is remembered here" in list_call_results(bot)[0]
         await ask(bot, NEXT, person=BOB)
         for key in ELSEWHERE:
             await ask(bot, key)
-        system_prompts = prompts(bot)
+        system_prompts = list_system_prompts(bot)
     assert [NOTE in prompt for prompt in system_prompts] == [
         False,
         False,
@@ -69,27 +69,27 @@ async def test_a_confirmed_note_is_told_in_its_place_and_nowhere_else(open_bot):
     # Also after a restart.
     async with open_bot(OK) as bot:
         await ask(bot, NEXT)
-        assert NOTE in prompts(bot)[0]
+        assert NOTE in list_system_prompts(bot)[0]
 
 
 async def test_without_a_person_nothing_is_remembered(open_bot):
-    async with open_bot(propose(), OK, OK) as bot:
+    async with open_bot(make_note_call(), OK, OK) as bot:
         await ask(bot, HERE, reply=replies.Reply(approvals=[None]))
-        assert "declined" in results(bot)[0]
+        assert "declined" in list_call_results(bot)[0]
         await ask(bot, HERE, is_attended=False)
         names = [
             {tool["function"]["name"] for tool in r.body["tools"]} for r in bot.server.requests
         ]
         assert ["propose_note" in offered for offered in names] == [True, True, False]
-        assert await notes(bot) == []
+        assert await list_notes(bot) == []
 
 
 async def test_a_turn_does_not_wait_for_ever_for_somebody_to_confirm(open_bot):
     limits = settings.Limits(input_seconds=0.5)
-    async with open_bot(propose(), OK, limits=limits) as bot:
+    async with open_bot(make_note_call(), OK, limits=limits) as bot:
         reply = await ask(bot, HERE, reply=replies.Reply(approvals=[True], is_answering=False))
-        assert "Nobody answered" in results(bot)[0]
-        assert await notes(bot) == []
+        assert "Nobody answered" in list_call_results(bot)[0]
+        assert await list_notes(bot) == []
     assert [event.answer for event in reply.closed] == [None]
     assert reply.end.text == "ok"
 
@@ -107,21 +107,21 @@ async def test_a_hostile_model_chooses_neither_place_nor_size_nor_form(open_bot)
             ],
             finish="tool_calls",
         ),
-        propose(disguise, **elsewhere),
-        propose("2"),
-        propose("3"),
-        propose("4"),
+        make_note_call(disguise, **elsewhere),
+        make_note_call("2"),
+        make_note_call("3"),
+        make_note_call("4"),
         OK,
         OK,
     ]
     async with open_bot(*script) as bot:
         reply = replies.Reply(approvals=[True, None, None])
         await ask(bot, HERE, reply=reply)
-        kept = await notes(bot)
-        call_results = results(bot)
+        kept = await list_notes(bot)
+        call_results = list_call_results(bot)
         await ask(bot, NEXT)
-        prompt = prompts(bot)[-1]
-        assert [await notes(bot, values.Scope("slack", "T1", c)) for c in ("C2", "DU1")] == [
+        prompt = list_system_prompts(bot)[-1]
+        assert [await list_notes(bot, values.Scope("slack", "T1", c)) for c in ("C2", "DU1")] == [
             [],
             [],
         ]
@@ -138,7 +138,7 @@ async def test_a_hostile_model_chooses_neither_place_nor_size_nor_form(open_bot)
 
 
 async def test_a_person_edits_a_note_before_it_is_kept_but_not_beyond_its_size(open_bot):
-    async with open_bot(propose(), OK) as bot:
+    async with open_bot(make_note_call(), OK) as bot:
         reply = replies.Reply(approvals=["  Net of\nVAT. "], is_answering=False)
         turn_task = asyncio.create_task(ask(bot, HERE, reply=reply))
         await reply.until("approve")
@@ -162,7 +162,9 @@ async def test_places_have_limits_and_a_model_is_told_the_newest_notes(open_bot)
     # Of 500 characters each, models are told only seven.
     texts = [letter * 500 for letter in "abdefghij"] + ["ccccc"]
     memory = settings.Memory(notes=len(texts))
-    async with open_bot(propose("d"), OK, propose(texts[1]), OK, memory=memory) as bot:
+    async with open_bot(
+        make_note_call("d"), OK, make_note_call(texts[1]), OK, memory=memory
+    ) as bot:
         for text in texts:
             await bot.service.places.remember(CHANNEL, text, ANNA)
         with pytest.raises(errors.BotError, match="I remember 10 notes here already"):
@@ -170,10 +172,10 @@ async def test_places_have_limits_and_a_model_is_told_the_newest_notes(open_bot)
         # Of another place, which has room.
         await bot.service.places.remember(values.Scope("slack", "T1", "C2"), "d", ANNA)
         await ask(bot, HERE)
-        assert "Forget one first" in results(bot)[0]
+        assert "Forget one first" in list_call_results(bot)[0]
         await ask(bot, NEXT)
-        assert "remembered already" in results(bot)[0]
-        prompt = prompts(bot)[0]
+        assert "remembered already" in list_call_results(bot)[0]
+        prompt = list_system_prompts(bot)[0]
     assert "[2 older notes are left out.]" in prompt
     assert '"ccccc"' in prompt
     assert "ddd" in prompt
@@ -202,7 +204,7 @@ async def test_models_without_tools_are_told_notes_but_propose_none(open_bot, mo
 
 
 async def test_a_note_that_an_administrator_confirms_is_credited_to_them(open_bot):
-    async with open_bot(propose(), OK) as bot:
+    async with open_bot(make_note_call(), OK) as bot:
         reply = replies.Reply(approvals=[True], is_answering=False)
         turn_task = asyncio.create_task(ask(bot, HERE, reply=reply))
         await reply.until("approve")
@@ -227,7 +229,7 @@ async def test_instructions_of_operator_server_and_channel_hold_together_in_thei
         await service.choose(values.Scope("slack", "T1", "C2"), places.INSTRUCTIONS, "Of C2 alone.")
         for key in (HERE, *ELSEWHERE):
             await ask(bot, key)
-        system_prompts = prompts(bot)
+        system_prompts = list_system_prompts(bot)
         with pytest.raises(errors.BotError, match="Whoever runs this bot has set that"):
             await service.choose(CHANNEL, places.INSTRUCTIONS, "Use dollars.")
         with pytest.raises(errors.BotError, match="the limit is 3,000"):
@@ -274,16 +276,16 @@ async def test_what_is_erased_with_a_place_is_all_of_it_and_nothing_beside(open_
             await service.choose(scope, places.INSTRUCTIONS, "x")
         await service.choose(CHANNEL, "allowed_people", ["U1"])
         await service.places.erase(CHANNEL)
-        assert await notes(bot) == [NOTE]  # Of the workspace.
-        assert len(await notes(bot, scopes[1])) == 2
+        assert await list_notes(bot) == [NOTE]  # Of the workspace.
+        assert len(await list_notes(bot, scopes[1])) == 2
         await service.places.erase(values.Scope("slack", "T1"))
         for scope in scopes:
-            assert await notes(bot, scope) == []
+            assert await list_notes(bot, scope) == []
             assert (await service.places.choices(scope)).of(places.INSTRUCTIONS) == ()
         # Who may use the bot does not change with that.
         assert (await service.queries.choices(CHANNEL))["allowed_people"] == ["U1"]
         for scope in beside:
-            assert await notes(bot, scope) == [NOTE]
+            assert await list_notes(bot, scope) == [NOTE]
             assert len((await service.places.choices(scope)).entries) == 1
         with pytest.raises(ValueError, match="a whole platform"):
             await service.places.erase(values.Scope("slack"))

@@ -28,26 +28,26 @@ for i in range(6):
 ALL = [f"tick {number}" for number in range(6)]
 
 
-class Heard:
-    """What people are notified of."""
+class Notices:
+    """The notices that people get."""
 
     def __init__(self, bot):
-        self.told = []
+        self.sentences = []
         self._arrival = asyncio.Event()
         bot.service.notify_through("web", self.notify)
 
     async def notify(self, key, sentence):
         assert key == KEY
-        self.told.append(sentence)
+        self.sentences.append(sentence)
         self._arrival.set()
 
-    async def first(self):
+    async def wait_for_first(self):
         await asyncio.wait_for(self._arrival.wait(), 20)
-        return self.told[0]
+        return self.sentences[0]
 
 
-def continued(bot, **options):
-    """Let turns go on in a reply, as platforms that can do; it is given back."""
+def resume_in_reply(bot, **options):
+    """Return a reply in which resumed turns go on, as on platforms that can show them."""
     reply = replies.Reply(**options)
 
     async def go_on(request):
@@ -61,36 +61,36 @@ def continued(bot, **options):
     return reply
 
 
-def printed(happened):
-    """The lines of a recorded turn."""
-    shown = [getattr(event, "output", None) for event in happened]
-    return "".join(one.text for one in shown if isinstance(one, values.Text)).splitlines()
+def list_printed_lines(turn_events):
+    """Return the lines that a recorded turn printed."""
+    outputs = [getattr(event, "output", None) for event in turn_events]
+    return "".join(one.text for one in outputs if isinstance(one, values.Text)).splitlines()
 
 
-async def last_turn(bot):
-    """The last turn, once none goes on any more."""
+async def load_last_turn(bot):
+    """Return the last turn, after all resumed turns have ended."""
     await bot.service.resumptions.close()
     return (await bot.service.queries.history(KEY))[-1]
 
 
-async def begin(bot, request, reply=None):
+async def begin_turn(bot, run, reply=None):
     """Begin a turn, and wait for its first output."""
     reply = reply or replies.Reply()
-    turn_task = asyncio.create_task(request(reply))
+    turn_task = asyncio.create_task(run(reply))
     await reply.until("output")
     return turn_task, reply
 
 
 @contextlib.asynccontextmanager
-async def killed(open_bot, tmp_path, *script, **groups):
-    """Open what a bot would find that is killed now: its data as they are at this moment."""
+async def open_after_kill(open_bot, tmp_path, *script, **groups):
+    """Open a bot on a copy of the present data, as if the former bot was killed now."""
     copy = copy_data(tmp_path / "data", tmp_path / "copy")
     async with open_bot(*script, paths=settings.Paths(data=copy), **groups) as after:
         yield after
 
 
 def copy_data(data, copy):
-    """Copy what a bot that is killed now leaves in its directory; gives the copy."""
+    """Copy the data that a bot leaves if it is killed now; return the copy's directory."""
     copy.mkdir(parents=True)
     name = engines.database_file(engines.parse(engines.default_url(data))).name
     with contextlib.closing(sqlite3.connect(data / name)) as database:
@@ -102,7 +102,7 @@ def copy_data(data, copy):
 
 async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        turn_task, reply = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turn_task, reply = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
     assert (reply.end.status, reply.end.sentence) == (
         values.TurnStatus.INTERRUPTED,
@@ -112,9 +112,9 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, sh
     async with open_bot() as bot:
         (turn,) = await bot.service.queries.history(KEY)
         assert turn.record.status == "running"
-        sentence = await Heard(bot).first()
-        turn = await last_turn(bot)
-        assert (turn.record.status, printed(turn.events)) == ("done", ALL)
+        sentence = await Notices(bot).wait_for_first()
+        turn = await load_last_turn(bot)
+        assert (turn.record.status, list_printed_lines(turn.events)) == ("done", ALL)
         after = await bot.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
     assert sentence.splitlines()[-len(ALL) - 1 : -1] == ALL
@@ -124,10 +124,10 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, sh
 @pytest.mark.slow
 async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
     async with open_bot() as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
     assert reply.contents("code") == [TICKS]
     assert "".join(output.text for output in reply.contents("output")).splitlines() == ALL
@@ -140,14 +140,14 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
     open_bot, shared_host
 ):
     async with open_bot(sessions=BRIEF) as bot:
-        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
     async with open_bot(sessions=BRIEF) as bot:
-        first = continued(bot)
+        first = resume_in_reply(bot)
         await first.until("announcement")
         await first.until("output")
     async with open_bot() as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
     kinds = [kind for kind, _ in reply.received]
     assert first.end.sentence == session_words.ANSWER_CONTINUES
@@ -161,12 +161,12 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
 ):
     script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
     async with open_bot(script[0], sessions=BRIEF) as bot:
-        turn_task, reply = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+        turn_task, reply = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
     await turn_task
     async with open_bot(script[1]) as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
-        turn = await last_turn(bot)
+        turn = await load_last_turn(bot)
         (request,) = bot.server.requests
         after = await bot.run("print(count)")
         again = await bot.service.services.database.turns.take_orphans()
@@ -175,7 +175,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
     assert reply.contents("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
     assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
-    assert printed(turn.events) == ALL
+    assert list_printed_lines(turn.events) == ALL
     assert after.contents("output") == [values.Text("stdout", "1\n")]
     assert again == ()
 
@@ -194,7 +194,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(
     await turn_task
     assert reply.end.sentence == session_words.ANSWER_CONTINUES
     async with open_bot(openai_server.text("One.")) as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
         (request,) = bot.server.requests
         follow_up = await bot.run("print(count)")
@@ -214,9 +214,9 @@ async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
         await reply.until("ask")
     await turn_task
     async with open_bot() as bot:
-        reply = continued(bot, answers=["Ada"])
+        reply = resume_in_reply(bot, answers=["Ada"])
         await reply.until("over")
-        assert printed((await last_turn(bot)).events) == ["Hello Ada"]
+        assert list_printed_lines((await load_last_turn(bot)).events) == ["Hello Ada"]
     assert [(asked.cell, asked.prompt) for asked in reply.contents("ask")] == [(0, "Who?")]
     assert reply.end.status is values.TurnStatus.DONE
 
@@ -225,27 +225,27 @@ async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
 async def test_a_killed_bot_leaves_as_much_to_the_next_one(open_bot, shared_host, tmp_path):
     script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
     async with open_bot(*script, sessions=BRIEF) as bot:
-        turn_task, first = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+        turn_task, first = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
         await first.until("output", 3)
-        async with killed(open_bot, tmp_path, openai_server.text("Six ticks.")) as after:
-            reply = continued(after)
+        async with open_after_kill(open_bot, tmp_path, openai_server.text("Six ticks.")) as after:
+            reply = resume_in_reply(after)
             await reply.until("over")
-            turn = await last_turn(after)
+            turn = await load_last_turn(after)
         turn_task.cancel()
         await asyncio.wait({turn_task})
     assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
-    assert printed(turn.events) == ALL
+    assert list_printed_lines(turn.events) == ALL
 
 
 async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(
     open_bot, shared_host
 ):
     async with open_bot(openai_server.code(TICKS), sessions=BRIEF) as bot:
-        turn_task, _ = await begin(bot, lambda reply: bot.ask("Tick!", reply))
+        turn_task, _ = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
     await turn_task
     await shared_host.replace()
     async with open_bot(openai_server.text("I do not know.")) as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
         (request,) = bot.server.requests
         after = await bot.run("print('count' in globals())")
@@ -258,11 +258,11 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
 async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_host):
     code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
     async with open_bot(sessions=BRIEF) as bot:
-        turn_task, reply = await begin(bot, lambda reply: bot.run(code, reply))
+        turn_task, reply = await begin_turn(bot, lambda reply: bot.run(code, reply))
     await turn_task
     assert reply.contents("artifact") == []
     async with open_bot() as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
     assert reply.files == {"before.txt": b"1", "after.txt": b"2"}
 
@@ -270,16 +270,16 @@ async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_ho
 @pytest.mark.slow
 async def test_progress_of_another_release_is_told_as_an_interruption(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:
-        turn_task, _ = await begin(bot, lambda reply: bot.run(TICKS, reply))
+        turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
         turns = bot.service.services.database.turns
         (turn,) = await turns.list_for_session(1)
         await turns.note_progress(turn.id, {"of": "another release"})
     await turn_task
     async with open_bot() as bot:
-        heard = Heard(bot)
+        heard = Notices(bot)
         await bot.service.send_unsent()
-        assert await heard.first() == session_words.ANSWER_INTERRUPTED
-        assert (await last_turn(bot)).record.status == "interrupted"
+        assert await heard.wait_for_first() == session_words.ANSWER_INTERRUPTED
+        assert (await load_last_turn(bot)).record.status == "interrupted"
 
 
 def test_progress_is_stored_as_it_is_read():

@@ -31,10 +31,10 @@ def key(thread):
     return values.SessionKey("web", thread=thread)
 
 
-async def until(holds):
-    """Wait for what takes only a few steps of the loop, and may be over after some more."""
+async def wait_until(condition):
+    """Wait for a condition that holds after a few steps of the loop, perhaps only briefly."""
     for _ in range(100_000):
-        if holds():
+        if condition():
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came")
@@ -47,17 +47,17 @@ class Keeper:
         self.bot = bot
         self.services = bot.service.services
         self.retention = retention.Retention(self.services, bot.service)
-        self.told = []
+        self.notices = []
         bot.service.notify_through("web", self._tell)
 
     def warn_at_most(self, count):
         self.retention = retention.Retention(self.services, self.bot.service, max_warnings=count)
 
     async def _tell(self, session, sentence):
-        self.told.append((session.thread, sentence))
+        self.notices.append((session.thread, sentence))
 
     async def age(self, days, *threads):
-        """Let sessions be older, and what was said to them: as time would."""
+        """Make sessions, and the notices to their people, older by some days."""
         span = datetime.timedelta(days=days)
         for thread in threads:
             session = await self.session(thread)
@@ -77,7 +77,7 @@ class Keeper:
         return [file.name for file in await self.bot.service.queries.files(key(thread))]
 
     async def fill(self, thread, *, mib=1, person="u1"):
-        """Let somebody have asked something and sent a file."""
+        """Record a turn of a person, and put a file of theirs into the session."""
         session = await self.services.database.sessions.open(key(thread))
         turn = await self.services.database.turns.start(session.id, person=person, text="")
         await self.services.database.turns.finish(turn.id, values.TurnStatus.DONE)
@@ -105,10 +105,10 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(open_keep
         os.utime(blob, (0, 0))
         await keeper.fill("young")
         assert await keeper.retention.apply() == 0
-        assert keeper.told == []
+        assert keeper.notices == []
         await keeper.age(28, "t")
         assert await keeper.retention.apply() == 0
-        [(thread, warning)] = keeper.told
+        [(thread, warning)] = keeper.notices
         assert thread == "t"
         assert "for 28 days. In 3 days its files" in warning
         assert "(1 MiB)" in warning
@@ -118,14 +118,14 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(open_keep
         assert await keeper.files("t") == ["f"]
         await keeper.age(1.2, "t")
         assert await keeper.retention.apply() == 1
-        assert len(keeper.told) == 2
+        assert len(keeper.notices) == 2
         assert await keeper.files("t") == []
         assert await keeper.files("young") == ["f"]
         assert await keeper.bot.service.queries.load_blob(digest) is None
         # What was said stays.
         assert (await keeper.bot.service.queries.history(KEY))[1].events == turn.events
         gone = await keeper.bot.service.queries.load_file_notice(KEY)
-        assert gone == keeper.told[1][1]
+        assert gone == keeper.notices[1][1]
         assert "deleted: nobody had used it for 31 days. Messages stay." in gone
         reply = await keeper.bot.ask("and now?")
         assert reply.contents("announcement") == [gone]
@@ -169,7 +169,7 @@ async def test_any_use_refutes_a_warning(open_keeper, use):
         # As old as before: only that it was used stands between it and its end.
         await keeper.age(31, "t")
         assert await keeper.retention.apply() == 0
-        assert [thread for thread, _ in keeper.told] == ["t", "t"]
+        assert [thread for thread, _ in keeper.notices] == ["t", "t"]
         assert "f" in await keeper.files("t")
 
 
@@ -179,13 +179,13 @@ async def test_of_several_bots_at_once_one_warns_and_one_tells_of_the_end(open_k
         await keeper.age(28, "t")
         other = retention.Retention(keeper.services, keeper.bot.service)
         await asyncio.gather(keeper.retention.apply(), other.apply())
-        assert len(keeper.told) == 1
+        assert len(keeper.notices) == 1
         await keeper.age(4, "t")
         stale = await keeper.session("t")
         assert await keeper.retention.apply() == 1
         # Another process has no lane in common with this one: it acts on what it read before.
         assert not await keeper.bot.service.delete_files(stale, "Deleted, once more.")
-        assert len(keeper.told) == 2
+        assert len(keeper.notices) == 2
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ async def test_a_deletion_cut_short_is_finished_without_a_word(open_keeper):
         # What came after it is no part of it.
         await keeper.bot.service.put_file(key("b"), attachment("new", b"1"))
         assert await keeper.retention.apply() == 1
-        assert keeper.told == []
+        assert keeper.notices == []
         assert await keeper.files("a") == []
         assert await keeper.files("b") == ["f", "new"]
         assert await keeper.bot.service.queries.load_file_notice(key("a")) == "They were deleted."
@@ -214,7 +214,7 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
             keeper.services, await keeper.session("t"), "They were deleted.", ()
         )
         assert await keeper.retention.apply() == 0
-        assert keeper.told == []
+        assert keeper.notices == []
         assert await keeper.bot.service.queries.load_file_notice(KEY) == "They were deleted."
         assert (await keeper.bot.run("1")).contents("announcement") == ["They were deleted."]
 
@@ -224,7 +224,7 @@ async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(open_keepe
     async with open_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         job = asyncio.create_task(keeper.retention.apply())
-        await until(lambda: values.format_key(KEY) in keeper.services.hosts.pool._file_work)
+        await wait_until(lambda: values.format_key(KEY) in keeper.services.hosts.pool._file_work)
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
@@ -255,7 +255,9 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(open_keeper):
         assert await keeper.files("early") == ["f", "new"]
 
         deleting = asyncio.create_task(service.delete_files(await keeper.session("late"), "Gone."))
-        await until(lambda: values.format_key(key("late")) in keeper.services.hosts.pool._file_work)
+        await wait_until(
+            lambda: values.format_key(key("late")) in keeper.services.hosts.pool._file_work
+        )
         await service.put_file(key("late"), attachment("new", b"1"))
         assert await deleting
         assert await keeper.files("late") == ["new"]
@@ -289,7 +291,7 @@ async def test_a_warning_that_reached_no_one_does_not_count(open_keeper):
             await keeper.age(4, "t")
         keeper.bot.service.notify_through("web", keeper._tell)
         assert await keeper.retention.apply() == 0
-        assert "are deleted. To keep them" in keeper.told[0][1]
+        assert "are deleted. To keep them" in keeper.notices[0][1]
         await keeper.age(3.1, "t")
         assert await keeper.retention.apply() == 1
 
@@ -310,7 +312,7 @@ async def test_who_could_not_be_told_does_not_hold_up_others(open_keeper):
         keeper.bot.service.notify_through("web", tell)
         for _ in range(2):
             await keeper.retention.apply()
-        assert [thread for thread, _ in keeper.told] == ["b"]
+        assert [thread for thread, _ in keeper.notices] == ["b"]
 
 
 @pytest.mark.slow
@@ -354,11 +356,11 @@ async def test_what_was_never_warned_of_is_warned_of_first_however_old(open_keep
         config = keeper.services.config.model_copy(update={"retention": for_ever})
         kept = dataclasses.replace(keeper.services, config=config)
         assert await retention.Retention(kept, keeper.bot.service).apply() == 0
-        assert keeper.told == []
+        assert keeper.notices == []
         assert await keeper.retention.apply() == 0
-        assert "for 400 days. In 3 days" in keeper.told[0][1]
+        assert "for 400 days. In 3 days" in keeper.notices[0][1]
         assert await keeper.retention.apply() == 0
-        assert len(keeper.told) == 1
+        assert len(keeper.notices) == 1
         assert await keeper.files("t") == ["f"]
 
 
@@ -369,7 +371,7 @@ async def test_the_budget_of_a_person_takes_their_least_recently_used(open_keepe
         await keeper.age(3, "c")
         await keeper.age(2, "a", "b")
         assert await keeper.retention.apply() == 1
-        [(thread, sentence)] = keeper.told
+        [(thread, sentence)] = keeper.notices
         assert thread == "c"
         assert "of one person held more than 5 MiB" in sentence
         assert [await keeper.files(one) for one in "abcd"] == [["f"], ["f"], [], ["f"]]
@@ -385,7 +387,7 @@ async def test_the_budget_of_all_spares_who_runs_or_has_a_kernel(open_keeper):
         await keeper.bot.run("x = 1", key=key("old"))
         await keeper.age(9, "old")
         assert await keeper.retention.apply() == 1
-        assert "all conversations together held more than 3 MiB" in keeper.told[0][1]
+        assert "all conversations together held more than 3 MiB" in keeper.notices[0][1]
         assert [await keeper.files(one) for one in ("old", "next")] == [["f"], []]
 
 
@@ -416,7 +418,7 @@ async def test_of_years_of_threads_few_are_warned_at_a_time(open_keeper):
         await keeper.age(50, *"abc")
         for count in (2, 3, 3):
             await keeper.retention.apply()
-            assert len(keeper.told) == count
+            assert len(keeper.notices) == count
 
 
 async def test_the_operator_hears_once_what_holds_a_disk_that_is_nearly_full(open_bot, caplog):

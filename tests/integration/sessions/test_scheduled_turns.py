@@ -9,7 +9,13 @@ from interpreter_bot import errors, events, settings, values
 from interpreter_bot.sessions import schedules
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
-from tests.integration.sessions.test_restarts import ALL, BRIEF, TICKS, continued, killed
+from tests.integration.sessions.test_restarts import (
+    ALL,
+    BRIEF,
+    TICKS,
+    open_after_kill,
+    resume_in_reply,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -19,7 +25,7 @@ class Calendar:
 
     def __init__(self, bot):
         self.bot = bot
-        self.shown, self.told = [], []
+        self.shown, self.notices = [], []
         self.schedules = bot.service.schedules
         self.schedules.now = lambda: self.now
         self.now = datetime.datetime.now(datetime.UTC)
@@ -27,7 +33,7 @@ class Calendar:
         self.schedules.open_platform("web", schedules.Platform(self._show, self._check, "never"))
 
     async def _notify(self, key, sentence):
-        self.told.append(sentence)
+        self.notices.append(sentence)
 
     async def _check(self, key, person):
         return ""
@@ -36,13 +42,13 @@ class Calendar:
         self.shown.append(await self.bot.handle(request))
 
     async def propose(self, text, *approvals):
-        """Set up a schedule as a person does without a model; return the sentence about it."""
+        """Set up a schedule by its command, without a model; return the reply's sentence."""
         reply = replies.Reply(approvals=list(approvals) or [True])
         await self.bot.run(f"/schedule {text}", reply)
         return (reply.contents("announcement") or [reply.end.sentence])[-1]
 
     async def next_day(self):
-        """Let it be the next time of the schedule."""
+        """Set the clock to the schedule's next time, and wait until its run has ended."""
         (schedule,) = await self.schedules.visible(KEY, "u1")
         self.now = schedule.due or self.now + datetime.timedelta(days=1)
         await self.schedules.fire()
@@ -54,7 +60,7 @@ class Calendar:
         return [outcome for _, outcome in await self.schedules.history(schedule)]
 
 
-def printed(reply):
+def join_output(reply):
     return "".join(
         output.text for output in reply.contents("output") if isinstance(output, values.Text)
     )
@@ -73,7 +79,7 @@ async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_fi
         await bot.run("open('n.txt', 'w').write('2')\nn = unused = None")
         await calendar.next_day()
         (reply,) = calendar.shown
-        assert printed(reply).startswith("n is 2")
+        assert join_output(reply).startswith("n is 2")
         assert reply.contents("announcement") == ["Schedule 1: refresh this"]
         await bot.run("print(n)")
         await calendar.next_day()
@@ -105,7 +111,7 @@ async def test_code_that_fails_is_shown_and_pauses_after_three_times(open_bot):
         for _ in range(4):
             await calendar.next_day()
         assert [reply.end.sentence for reply in calendar.shown] == ["The code failed."] * 3
-        (sentence,) = calendar.told
+        (sentence,) = calendar.notices
         assert "is paused. It failed 3 times in a row. The code failed." in sentence
 
 
@@ -122,7 +128,7 @@ async def test_an_alert_speaks_when_its_condition_becomes_true(open_bot):
         for text in ("5", "101", "102", "7", "200", "none", "300"):
             await write(text)
             await calendar.next_day()
-        seen = [printed(reply) for reply in calendar.shown if not reply.end.is_quiet]
+        seen = [join_output(reply) for reply in calendar.shown if not reply.end.is_quiet]
         assert seen == ["queue: 101.0\n", "queue: 200.0\n"]
         assert (await calendar.history())[::-1] == [
             "nothing to report",
@@ -227,19 +233,19 @@ async def test_a_card_is_confirmed_in_the_next_bot(open_bot, shared_host, tmp_pa
                 if (await bot.service.queries.history(KEY))[-1].record.progress:
                     break
                 await asyncio.sleep(0.05)
-            async with killed(open_bot, tmp_path) as after:
-                await confirmed(after, former)
+            async with open_after_kill(open_bot, tmp_path) as after:
+                await confirm_card(after, former)
             await bot.service.stop(KEY)
     await proposing
     if not is_killed:
         assert former.end.goes_on
         async with open_bot() as after:
-            await confirmed(after, former)
+            await confirm_card(after, former)
 
 
-async def confirmed(bot, former):
+async def confirm_card(bot, former):
     """Confirm the card that a former bot showed."""
-    reply = continued(bot, approvals=[True])
+    reply = resume_in_reply(bot, approvals=[True])
     await reply.until("over")
     assert reply.contents("approve") == former.contents("approve")
     assert "Schedule 1 is set up" in reply.contents("announcement")[-1]
@@ -268,7 +274,7 @@ async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(open_bot, shared_
         await calendar.schedules.fire()
         await calendar.schedules.close()
         (reply,) = calendar.shown
-        assert printed(reply).splitlines() == ALL
+        assert join_output(reply).splitlines() == ALL
         assert await calendar.history() == ["done"]
 
 
@@ -287,7 +293,7 @@ async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(open_bot)
         while calendar.schedules.run_tasks:
             await asyncio.sleep(0.05)
             await calendar.schedules.fire()
-        assert [printed(reply) for reply in calendar.shown] == ["whole\n"] * 2
+        assert [join_output(reply) for reply in calendar.shown] == ["whole\n"] * 2
         assert await calendar.history() == ["done", "done"]
 
 

@@ -34,24 +34,24 @@ class Clock:
 
 
 class Bot:
-    """Conversations on virtual time, and a platform that shows what schedules do.
+    """A bot on virtual time, with a platform that shows the runs of schedules.
 
     Attributes:
-        shown: the replies to requests of schedules.
-        told: what people were told besides.
-        refusal: why owners may no longer.
+        shown: the requests of schedules, and their replies.
+        notices: sessions, and the sentences that their people got outside of turns.
+        refusal: why owners may no longer use the bot; empty if they may.
     """
 
     def __init__(self, service, clock):
         self.service, self.clock = service, clock
-        self.shown, self.told, self.refusal = [], [], ""
+        self.shown, self.notices, self.refusal = [], [], ""
         service.schedules.now = clock
         service.notify_through("slack", self._notify)
         platform = schedules.Platform(self._show, self._check, "never")
         service.schedules.open_platform("slack", platform)
 
     async def _notify(self, key, sentence):
-        self.told.append((key, sentence))
+        self.notices.append((key, sentence))
 
     async def _check(self, key, person):
         if isinstance(self.refusal, Exception):
@@ -67,15 +67,15 @@ class Bot:
     def table(self):
         return self.service.services.database.schedules
 
-    async def add(self, cron="0 9 * * *", *, key=KEY, zone="Europe/Berlin", **fields):
-        """Set up a schedule, and return its id."""
-        due = recurrences.Recurrence(cron, zone).next_after(self.clock())
-        given = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "task": "say hello"}
-        given |= {"key": key, "person": ANNA.id, "cron": cron, "zone": zone, "due": due}
-        return await self.table.add(records.NewSchedule(**{**given, **fields}))
+    async def add_schedule(self, cron="0 9 * * *", *, key=KEY, zone="Europe/Berlin", **fields):
+        """Set up a schedule; return its id."""
+        next_time = recurrences.Recurrence(cron, zone).next_after(self.clock())
+        defaults = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "task": "say hello"}
+        defaults |= {"key": key, "person": ANNA.id, "cron": cron, "zone": zone, "due": next_time}
+        return await self.table.add(records.NewSchedule(**{**defaults, **fields}))
 
     async def fire(self, *, at=None):
-        """Let it be a later time, and wait for what is due then."""
+        """Set the clock to a later time, and wait for the runs that are due then."""
         if at is not None:
             self.clock.now = at
         await self.service.schedules.fire()
@@ -85,17 +85,17 @@ class Bot:
         while tasks := list(self.service.schedules.run_tasks.values()):
             await asyncio.wait(tasks)
 
-    async def runs(self, number):
+    async def list_outcomes(self, number):
         return [
             run[1] for run in await self.service.schedules.history(await self.table.get(number))
         ]
 
     @property
-    def texts(self):
+    def shown_texts(self):
         return [request.text for request, _ in self.shown]
 
-    def notice(self, at=-1):
-        """The sentence above a run."""
+    def find_notice(self, at=-1):
+        """Return the sentence above a run."""
         (notice,) = self.shown[at][1].contents("announcement")
         return notice
 
@@ -111,50 +111,50 @@ async def bot(tmp_path, clock):
         yield Bot(service, clock)
 
 
-def when(text):
+def parse_time(text):
     return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
 
 
 async def test_it_runs_at_its_time_as_its_owner_and_once(bot):
-    number = await bot.add()
-    await bot.fire(at=when("2026-10-24T08:59+02:00"))
+    number = await bot.add_schedule()
+    await bot.fire(at=parse_time("2026-10-24T08:59+02:00"))
     assert bot.shown == []
     for _ in range(3):
-        await bot.fire(at=when("2026-10-24T09:00+02:00"))
+        await bot.fire(at=parse_time("2026-10-24T09:00+02:00"))
     ((request, reply),) = bot.shown
     assert (request.key, request.person.id, request.text) == (KEY, "U1", "say hello")
     assert reply.end.text == "echo: say hello"
-    assert bot.notice() == f"Schedule {number}: say hello"
-    assert await bot.runs(number) == ["done"]
-    await bot.fire(at=when("2026-10-25T09:00+01:00"))
+    assert bot.find_notice() == f"Schedule {number}: say hello"
+    assert await bot.list_outcomes(number) == ["done"]
+    await bot.fire(at=parse_time("2026-10-25T09:00+01:00"))
     assert len(bot.shown) == 2, "clocks changed in between"
 
 
 async def test_what_was_missed_runs_once_late_and_says_so(bot):
-    number = await bot.add()
-    await bot.fire(at=when("2026-10-27T11:30+01:00"))
-    assert bot.texts == ["say hello"]
-    assert bot.notice() == (
+    number = await bot.add_schedule()
+    await bot.fire(at=parse_time("2026-10-27T11:30+01:00"))
+    assert bot.shown_texts == ["say hello"]
+    assert bot.find_notice() == (
         f"Schedule {number}: say hello. It was planned for Sat 24 Oct 2026 09:00 (Europe/Berlin), "
         "and runs late."
     )
-    await bot.fire(at=when("2026-10-28T09:00+01:00"))
-    assert bot.notice() == f"Schedule {number}: say hello"
+    await bot.fire(at=parse_time("2026-10-28T09:00+01:00"))
+    assert bot.find_notice() == f"Schedule {number}: say hello"
 
 
 async def test_the_same_is_not_set_up_twice(bot):
-    numbers = [await bot.add() for _ in range(2)]
-    other = await bot.add(task="say bye")
+    numbers = [await bot.add_schedule() for _ in range(2)]
+    other = await bot.add_schedule(task="say bye")
     await bot.service.schedules.pause(await bot.table.get(other))
     assert numbers[0] == numbers[1] != other
-    assert await bot.add(task="say bye") != other, "a paused one is no substitute"
+    assert await bot.add_schedule(task="say bye") != other, "a paused one is no substitute"
 
 
 async def test_three_failures_in_a_row_pause_it_and_are_told(bot):
     async def fail(turn):
         raise errors.BotError("It is broken.")
 
-    number = await bot.add("0 * * * *")
+    number = await bot.add_schedule("0 * * * *")
     for hour in range(1, 3):
         bot.service.script = fail
         await bot.fire(at=START + hour * HOUR)
@@ -164,7 +164,7 @@ async def test_three_failures_in_a_row_pause_it_and_are_told(bot):
     for hour in range(4, 9):
         await bot.fire(at=START + hour * HOUR)
     assert len(bot.shown) == 6
-    ((key, sentence),) = bot.told
+    ((key, sentence),) = bot.notices
     assert (key, sentence) == (
         KEY,
         f"Schedule {number} is paused. It failed 3 times in a row. It is broken. “schedules resume "
@@ -173,41 +173,41 @@ async def test_three_failures_in_a_row_pause_it_and_are_told(bot):
     bot.service.script = conversations.echo
     await bot.service.schedules.resume(await bot.table.get(number))
     await bot.fire(at=START + 9 * HOUR)
-    assert (await bot.runs(number))[:2] == ["done", "failed: It is broken."]
+    assert (await bot.list_outcomes(number))[:2] == ["done", "failed: It is broken."]
 
 
 async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(bot):
-    number = await bot.add()
+    number = await bot.add_schedule()
     bot.refusal = "You may not."
     await bot.fire(at=START + 24 * HOUR)
     bot.refusal = ""
     await bot.fire(at=START + 72 * HOUR)
     assert bot.shown == []
-    assert [sentence for _, sentence in bot.told] == [
+    assert [sentence for _, sentence in bot.notices] == [
         f"Schedule {number} is paused. You may not. “schedules resume {number}” resumes it."
     ]
-    assert await bot.runs(number) == ["failed: You may not."]
+    assert await bot.list_outcomes(number) == ["failed: You may not."]
 
 
 async def test_a_place_that_is_gone_takes_its_schedules_with_it(bot):
     keys = [KEY, values.SessionKey("slack", "T1", "C2"), values.SessionKey("slack", "T2", "C1")]
     for key in keys:
-        await bot.add(key=key)
+        await bot.add_schedule(key=key)
     for scope, left in ((("slack", "T1", "C1"), keys[1:]), (("slack", "T1"), keys[2:])):
         await bot.service.places.erase(values.Scope(*scope))
         assert [schedule.key for schedule in await bot.table.list_all(limit=9)] == left
 
 
 async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(bot):
-    number = await bot.add()
+    number = await bot.add_schedule()
     bot.refusal = errors.BotError("It cannot be reached.")
     await bot.fire(at=START + 24 * HOUR)
-    assert [sentence for _, sentence in bot.told] == [
+    assert [sentence for _, sentence in bot.notices] == [
         f"Schedule {number} did not run. It cannot be reached."
     ]
     bot.refusal = ""
     await bot.fire(at=START + 48 * HOUR)
-    assert bot.texts == ["say hello"]
+    assert bot.shown_texts == ["say hello"]
 
 
 async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(bot):
@@ -215,10 +215,10 @@ async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(bot):
         turn.reply.step(1)
         return turn.done(is_quiet=True)
 
-    number = await bot.add()
+    number = await bot.add_schedule()
     bot.service.script = be_quiet
     await bot.fire(at=START + 24 * HOUR)
-    assert await bot.runs(number) == ["nothing to report"]
+    assert await bot.list_outcomes(number) == ["nothing to report"]
     assert await bot.service.queries.history(KEY) == ()
 
 
@@ -236,7 +236,7 @@ async def test_a_bot_that_is_killed_in_a_quiet_run_leaves_nothing_of_it_either(t
 
     async with conversations.opened(tmp_path, be_quiet) as service:
         bot = Bot(service, clock)
-        number = await bot.add()
+        number = await bot.add_schedule()
         engine = service.services.database.engine.sync_engine
         sqlalchemy.event.listen(engine, "commit", copy)
         await bot.fire(at=START + 24 * HOUR)
@@ -247,14 +247,14 @@ async def test_a_bot_that_is_killed_in_a_quiet_run_leaves_nothing_of_it_either(t
             bot = Bot(service, clock)
             for _ in range(2):
                 await bot.fire()
-            assert await bot.runs(number) == ["nothing to report"]
+            assert await bot.list_outcomes(number) == ["nothing to report"]
             assert await service.queries.history(KEY) == ()
 
 
 async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
         bot = Bot(service, clock)
-        number = await bot.add()
+        number = await bot.add_schedule()
         clock.now += 24 * HOUR
         (due,) = await bot.table.list_due(clock(), {"slack"})
         assert await bot.table.claim(due, clock() + 24 * HOUR)
@@ -263,14 +263,14 @@ async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp
         bot = Bot(service, clock)
         await bot.fire()
         await bot.fire()
-        assert bot.texts == ["say hello"]
-        assert await bot.runs(number) == ["done"]
+        assert bot.shown_texts == ["say hello"]
+        assert await bot.list_outcomes(number) == ["done"]
 
 
 async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
         bot = Bot(service, clock)
-        number = await bot.add()
+        number = await bot.add_schedule()
         clock.now += 24 * HOUR
         (due,) = await bot.table.list_due(clock(), {"slack"})
         await bot.table.claim(due, clock() + 24 * HOUR)
@@ -283,8 +283,8 @@ async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path,
     async with conversations.opened(tmp_path) as service:
         bot = Bot(service, clock)
         await bot.fire()
-        assert bot.texts == ["say hello"]
-        assert await bot.runs(number) == ["done"]
+        assert bot.shown_texts == ["say hello"]
+        assert await bot.list_outcomes(number) == ["done"]
         assert len(await service.queries.history(KEY)) == 1
 
 
@@ -298,20 +298,20 @@ async def test_a_bot_that_closes_leaves_what_waits_to_the_next_one(tmp_path, clo
     async with conversations.opened(tmp_path, hang) as service:
         bot = Bot(service, clock)
         # Both in one conversation: one waits for the other, whichever comes first.
-        numbers = {text: await bot.add(task=text) for text in ("say hi", "say bye")}
+        numbers = {text: await bot.add_schedule(task=text) for text in ("say hi", "say bye")}
         clock.now += 24 * HOUR
         await service.schedules.fire()
         running = numbers.pop(await begun.get())
         ((waiting_text, waiting),) = numbers.items()
         await service.drain()
         await service.schedules.close()
-        assert await bot.runs(waiting) == ["not finished"]
+        assert await bot.list_outcomes(waiting) == ["not finished"]
     async with conversations.opened(tmp_path) as service:
         bot = Bot(service, clock)
         await bot.fire()
-        assert bot.texts == [waiting_text]
-        assert await bot.runs(running) == ["interrupted by a restart"]
-        assert await bot.runs(waiting) == ["done"]
+        assert bot.shown_texts == [waiting_text]
+        assert await bot.list_outcomes(running) == ["interrupted by a restart"]
+        assert await bot.list_outcomes(waiting) == ["done"]
 
 
 BOT = """
@@ -386,7 +386,7 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
         async with database.transaction(is_writing=True):
             for number in range(COUNT):
                 key = values.SessionKey("slack", "T1", "C1", f"{number}")
-                await bot.add("0 9 29 2 *", key=key, person=f"U{number}", due=clock())
+                await bot.add_schedule("0 9 29 2 *", key=key, person=f"U{number}", due=clock())
     draw = random.Random(1)
     bots = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BOT, str(tmp_path)),

@@ -8,7 +8,12 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
-from tests.integration.sessions.test_restarts import BRIEF, continued, copy_data, last_turn
+from tests.integration.sessions.test_restarts import (
+    BRIEF,
+    copy_data,
+    load_last_turn,
+    resume_in_reply,
+)
 
 WAIT = """
 import os, time
@@ -104,7 +109,7 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(open_bot, shar
     await asyncio.gather(*turn_tasks)
     assert steering.end.text == session_words.MESSAGE_TAKEN_UP
     async with open_bot(openai_server.text("As in b.")) as bot:
-        reply = continued(bot)
+        reply = resume_in_reply(bot)
         await reply.until("over")
         (request,) = bot.server.requests
     assert request.messages[-1]["role"] == "user"
@@ -137,11 +142,11 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
         await first.until("step", 2)
         script = openai_server.text("As in b.")
         async with open_bot(script, paths=settings.Paths(data=copy)) as after:
-            reply = continued(after)
+            reply = resume_in_reply(after)
             # A bot numbers its own model calls from 1, after those that are replayed.
             reply.check_order = lambda _: None
             await reply.until("over")
-            turn = await last_turn(after)
+            turn = await load_last_turn(after)
             (request,) = after.server.requests
     await asyncio.gather(*turn_tasks)
     assert "Use the other file" in json.dumps(request.messages[-1])

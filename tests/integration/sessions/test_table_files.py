@@ -52,13 +52,13 @@ print(kept, most, most - before < 120_000)
 TOO_MUCH = "too much memory or time"
 
 
-async def _opened(bot, name):
+async def _open_table(bot, name):
     return await bot.service.files.open_table(KEY, name, ANNA)
 
 
-async def _page(bot, table_file):
-    wanted = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 2]})
-    return await bot.service.queries.read_table(KEY, table_file.handle, wanted, ANNA)
+async def _read_page(bot, table_file):
+    request = live_data_views.parse_request({"rows": [0, 3], "columns": [0, 2]})
+    return await bot.service.queries.read_table(KEY, table_file.handle, request, ANNA)
 
 
 @pytest.mark.slow
@@ -66,18 +66,18 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(open_bot):
     async with open_bot() as bot:
         ended = await bot.run(GIVEN)
         assert ended.contents("output") == []
-        long = await _opened(bot, "long.csv")
-        assert (long.is_cut, (await _page(bot, long)).row_count) == (True, 100_000)
-        cut = await _page(bot, await _opened(bot, "cut.csv"))
+        long = await _open_table(bot, "long.csv")
+        assert (long.is_cut, (await _read_page(bot, long)).row_count) == (True, 100_000)
+        cut = await _read_page(bot, await _open_table(bot, "cut.csv"))
         assert (cut.row_count, cut.rows[0]) == (10, ("0", "1"))
-        few = await _opened(bot, "few.parquet")
+        few = await _open_table(bot, "few.parquet")
         assert few.is_cut
-        assert (await _page(bot, few)).row_count < 9_000
-        book = await _page(bot, await _opened(bot, "book.xlsx"))
+        assert (await _read_page(bot, few)).row_count < 9_000
+        book = await _read_page(bot, await _open_table(bot, "book.xlsx"))
         assert book.rows == (("0", "1"), ("1", "2"))
         reply = await bot.run(GROWN.format(before=0))
         before = reply.contents("output")[0].text.split()[2]
-        quoted = await _opened(bot, "quoted.csv")
+        quoted = await _open_table(bot, "quoted.csv")
         assert quoted.notes == ("Line 2 of this file cannot be read: the table ends before it.",)
         for name, why in (
             ("line.csv", "line of this file is too long"),
@@ -88,7 +88,7 @@ async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(open_bot):
             ("cells.xlsx", "could not be read"),
         ):
             with pytest.raises(errors.BotError, match=why):
-                await _opened(bot, name)
+                await _open_table(bot, name)
         reply = await bot.run(GROWN.format(before=before))
         output_text = reply.contents("output")[0].text
         assert output_text.startswith("{'answer': 42}")

@@ -25,7 +25,7 @@ for _ in range(2):
 
 
 @contextlib.asynccontextmanager
-async def _world(open_bot):
+async def _open_world(open_bot):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
@@ -49,26 +49,26 @@ async def _world(open_bot):
         yield giver, bot
 
 
-def said(reply):
-    """Return what code printed, or failed with."""
+def join_output(reply):
+    """Return the output of code, including its errors, as one text."""
     return " ".join(str(output) for output in reply.contents("output"))
 
 
-def link(reply):
-    """Return the only link that a person was sent."""
+def find_link(reply):
+    """Return the link in the only private sentence of a reply."""
     (sentence,) = reply.contents("private")
     return re.search(r"http://\S+", sentence)[0]
 
 
 async def log_in(giver, address, at_the_giver):
-    """Log a person in by the link that they were sent."""
+    """Log a person in at the server by a link."""
     async with authorization_server.browser() as mine:
         giver.person = at_the_giver
         assert "Logged in" in await mine.agree(await mine.come_back(address))
 
 
 async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open_bot):
-    async with _world(open_bot) as (giver, bot):
+    async with _open_world(open_bot) as (giver, bot):
         broker = bot.service.services.tools
         first = await bot.service.logins.create_link_sentence(
             KEY, requests.Person("u1", "Anna"), "jira"
@@ -76,25 +76,25 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         # The first login told what there is to be accepted.
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
-        assert "anna" in said(await bot.run(CALL))
+        assert "anna" in join_output(await bot.run(CALL))
 
         asked = await bot.run(TWICE, person=BERT)
-        address = link(asked)
-        assert said(asked).count("has not logged in") == 2
+        address = find_link(asked)
+        assert join_output(asked).count("has not logged in") == 2
         # Neither code, nor what is recorded, has the link.
         secret = address.rpartition("/")[2]
-        assert secret not in said(asked)
+        assert secret not in join_output(asked)
         turns = await bot.service.queries.history(KEY)
         assert secret not in repr(turns)
         await log_in(giver, address, "bert")
         # From now on, what one of them left might call as the other.
         for name, person in (("bert", BERT), ("anna", requests.Person("u1", "Anna"))):
             reply = replies.Reply(approvals=["session"])
-            assert name in said(await bot.run(CALL, reply, person=person))
+            assert name in join_output(await bot.run(CALL, reply, person=person))
             (shown,) = reply.contents("approve")
             assert "your own account. Other people ran code" in shown
             assert reply.was_personal
-            assert name in said(await bot.run(CALL, person=person))
+            assert name in join_output(await bot.run(CALL, person=person))
 
         listed = [
             (await bot.service.queries.list_tools(KEY, requests.Person(one)))[0].is_logged_in
@@ -102,8 +102,8 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         ]
         assert listed == [True, True, False]
         await bot.service.logins.log_out(KEY, "u2", "jira")
-        assert "has not logged in" in said(await bot.run(CALL, person=BERT))
-        assert "anna" in said(await bot.run(CALL))
+        assert "has not logged in" in join_output(await bot.run(CALL, person=BERT))
+        assert "anna" in join_output(await bot.run(CALL))
         for token in giver.tokens:
             assert token not in repr(await bot.service.queries.history(KEY))
 
@@ -122,27 +122,27 @@ builtins.print = print
 
 
 async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(open_bot):
-    async with _world(open_bot) as (giver, bot):
+    async with _open_world(open_bot) as (giver, bot):
         broker = bot.service.services.tools
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
             sentence = await bot.service.logins.create_link_sentence(KEY, person, "jira")
             await log_in(giver, re.search(r"http://\S+", sentence)[0], name)
         broker.definitions.accept("jira", broker.definitions.latest("jira").digest)
-        assert "anna" in said(await bot.run(LEFT))
+        assert "anna" in join_output(await bot.run(LEFT))
         reply = replies.Reply(approvals=[None])
-        taken = said(await bot.run("print(1)\ntaken", reply, person=BERT))
+        taken = join_output(await bot.run("print(1)\ntaken", reply, person=BERT))
         assert "tool whoami was not approved" in taken
         assert "bert" not in taken
         # What one agreed to while two were there is asked again once there is a third.
         agreed = replies.Reply(approvals=["session"])
-        assert "bert" in said(await bot.run(CALL, agreed, person=BERT))
+        assert "bert" in join_output(await bot.run(CALL, agreed, person=BERT))
         await bot.run("1", person=requests.Person("u3", "Carl"))
         refused = replies.Reply(approvals=[None])
-        assert "was not approved" in said(await bot.run(CALL, refused, person=BERT))
+        assert "was not approved" in join_output(await bot.run(CALL, refused, person=BERT))
 
 
 async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(open_bot):
-    async with _world(open_bot) as (giver, bot):
+    async with _open_world(open_bot) as (giver, bot):
         calendar, broker = test_scheduled_turns.Calendar(bot), bot.service.services.tools
         first = await bot.service.logins.create_link_sentence(
             KEY, requests.Person("u1", "Anna"), "jira"
@@ -154,14 +154,14 @@ async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(open_bot)
         await calendar.next_day()
         await bot.run("open('x.py', 'w').write('')", person=BERT)
         await calendar.next_day()
-        alone, beside_bert = map(said, calendar.shown)
+        alone, beside_bert = map(join_output, calendar.shown)
         assert "anna" in alone
         assert "anna" not in beside_bert
         assert "nobody" in beside_bert.lower()
 
 
 async def test_nobody_logs_in_where_no_page_is_served(open_bot):
-    async with _world(open_bot) as (_, bot):
+    async with _open_world(open_bot) as (_, bot):
         bot.service.logins.set_page_address("")
         with pytest.raises(errors.BotError, match="does not serve the login page"):
             await bot.service.logins.create_link_sentence(KEY, BERT, "jira")

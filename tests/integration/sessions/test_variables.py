@@ -28,18 +28,18 @@ def open_saving_bot(open_bot):
     return functools.partial(open_bot, snapshots=settings.Snapshots(end_seconds=5.0))
 
 
-def _notices(reply):
+def _list_loss_notices(reply):
     return [sentence for sentence in reply.contents("announcement") if "new Python" in sentence]
 
 
-def _sentence(names, reason):
+def _loss_sentence(names, reason):
     return (
         f"A new Python was started, without the variables of the earlier one ({names}). {reason} "
         "Files in /mnt/data are kept."
     )
 
 
-def _remarks(request):
+def _list_loss_remarks(request):
     texts = [
         message["content"]
         for message in request.messages
@@ -48,8 +48,8 @@ def _remarks(request):
     return [one for one in texts if "new Python was started" in one]
 
 
-async def _be_idle(bot):
-    """Let the kernel be idle for long; its variables are saved, if they ever are."""
+async def _make_idle(bot):
+    """Make the kernel seem idle for a long time, and save its variables if that is on."""
     pool = bot.service.services.hosts.pool
     ((key, kernel),) = pool.kernels.items()
     kernel.last_used -= 10**6
@@ -57,8 +57,8 @@ async def _be_idle(bot):
 
 
 async def _release_kernel(bot):
-    """Let the kernel go as idleness does."""
-    await _be_idle(bot)
+    """End the kernel, as idleness does."""
+    await _make_idle(bot)
     assert await bot.service.services.hosts.pool.reap() == 1
 
 
@@ -72,10 +72,10 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(open_bo
         first = bot.server.requests[0]
         again = await bot.ask("and now?")
         second = bot.server.requests[-1]
-    assert _notices(reply) == [_sentence("rows, df, math", IDLE)]
+    assert _list_loss_notices(reply) == [_loss_sentence("rows, df, math", IDLE)]
     heard = [name for name, _ in reply.received]
     assert heard.index("announcement") < heard.index("step")
-    (remark,) = _remarks(first)
+    (remark,) = _list_loss_remarks(first)
     assert "rows, df, math" in remark
     assert IDLE in remark
     assert "even if you already ran that code" in remark
@@ -83,8 +83,8 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(open_bo
     assert first.messages[-1]["content"] == remark
     assert remark.endswith("are kept.]\n\ngo on with df")
     # It is part of what was said, and said once.
-    assert _notices(again) == []
-    assert _remarks(second) == [remark]
+    assert _list_loss_notices(again) == []
+    assert _list_loss_remarks(second) == [remark]
 
 
 @pytest.mark.first_case
@@ -102,9 +102,9 @@ async def test_a_restart_of_the_bot_is_told(open_bot, ending):
         reply = await bot.run("print(1)")
         again = await bot.run("print(1)")
     reason = IDLE if ending == "idle before" else RESTARTED
-    assert _notices(reply) == [_sentence("x", reason)]
+    assert _list_loss_notices(reply) == [_loss_sentence("x", reason)]
     assert [name for name, _ in reply.received][:3] == ["begun", "announcement", "code"]
-    assert _notices(again) == []
+    assert _list_loss_notices(again) == []
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ async def test_a_model_that_comes_later_knows_of_a_loss_in_a_turn_without_it(ope
         await bot.run("print(2)")
         await bot.ask("so?")
         (request,) = bot.server.requests
-    (remark,) = _remarks(request)
+    (remark,) = _list_loss_remarks(request)
     assert "gone: x." in remark
 
 
@@ -125,10 +125,10 @@ async def test_after_a_death_the_next_turn_says_so(open_bot):
         died = await bot.run("import os; os._exit(3)")
         reply = await bot.ask("so?")
         again = await bot.ask("and?")
-    (notice,) = _notices(reply)
+    (notice,) = _list_loss_notices(reply)
     assert "earlier one (x)." in notice
     assert "Its variables are gone" in died.contents("finished")[0].reason
-    assert _notices(again) == []
+    assert _list_loss_notices(again) == []
 
 
 @pytest.mark.slow
@@ -137,7 +137,9 @@ async def test_an_evicted_conversation_is_told(open_bot):
         await bot.run("x = 1")
         await bot.run("y = 1", key=KEY.__class__("web", thread="other"))
         reply = await bot.run("print(3)")
-    assert _notices(reply) == [_sentence("x", "Python was stopped to make room for others.")]
+    assert _list_loss_notices(reply) == [
+        _loss_sentence("x", "Python was stopped to make room for others.")
+    ]
 
 
 @pytest.mark.slow
@@ -149,7 +151,7 @@ async def test_where_nothing_was_held_nothing_is_told(open_bot):
         reply = await bot.run("print(8)")
     async with open_bot() as bot:
         restarted = await bot.run("print(9)")
-    assert [_notices(one) for one in (hello, reply, restarted)] == [[], [], []]
+    assert [_list_loss_notices(one) for one in (hello, reply, restarted)] == [[], [], []]
 
 
 @pytest.mark.slow
@@ -158,7 +160,7 @@ async def test_variables_whose_names_are_not_shown_are_told_all_the_same(open_bo
         await bot.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
         await _release_kernel(bot)
         reply = await bot.run("print(8)")
-    assert [one.partition(". ")[0] for one in _notices(reply)] == [
+    assert [one.partition(". ")[0] for one in _list_loss_notices(reply)] == [
         "A new Python was started, without the variables of the earlier one"
     ]
 
@@ -171,7 +173,7 @@ async def test_a_reset_and_a_deletion_are_no_loss(open_bot):
         reset = await bot.run("y = 1")
         await bot.service.delete(KEY)
         deleted = await bot.run("z = 1")
-    assert _notices(reset) == _notices(deleted) == []
+    assert _list_loss_notices(reset) == _list_loss_notices(deleted) == []
 
 
 async def test_whatever_code_calls_its_variables_the_line_stays_harmless(open_bot):
@@ -184,7 +186,7 @@ async def test_whatever_code_calls_its_variables_the_line_stays_harmless(open_bo
         await bot.run(evil)
         await _release_kernel(bot)
         reply = await bot.run("print(1)")
-    (notice,) = _notices(reply)
+    (notice,) = _list_loss_notices(reply)
     assert "v4999, v4998" in notice
     assert "more)" in notice
     assert notice.isprintable()
@@ -207,8 +209,8 @@ async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the
         failed = await bot.ask("hi", model="no such model")
         await bot.ask("go on")
         (request,) = bot.server.requests
-    assert _notices(failed)
-    (remark,) = _remarks(request)
+    assert _list_loss_notices(failed)
+    (remark,) = _list_loss_remarks(request)
     assert "(x)" in remark
 
 
@@ -216,7 +218,7 @@ MAKE = "import math\nrows = [1, math.pi]\ndef first(): return rows[0]\nrunning =
 BACK = "Your variables are back (3 of 4). Not kept: running (a generator)."
 
 
-def _returns(reply):
+def _list_return_notices(reply):
     return [
         sentence for sentence in reply.contents("announcement") if "variables are back" in sentence
     ]
@@ -231,10 +233,10 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(open_sa
         reply = await bot.ask("go on")
         first = bot.server.requests[0]
         again = await bot.run("rows.append(2)")
-    assert _returns(reply) == [BACK]
-    assert _notices(reply) == _returns(again) == []
+    assert _list_return_notices(reply) == [BACK]
+    assert _list_loss_notices(reply) == _list_return_notices(again) == []
     assert [output.plain for output in reply.contents("output")] == ["1 False\n"]
-    (remark,) = _remarks(first)
+    (remark,) = _list_loss_remarks(first)
     assert IDLE in remark
     assert re.search(r"is there again. Not kept: running \(a generator\)\. *\]", remark)
 
@@ -251,9 +253,9 @@ async def test_variables_survive_an_orderly_restart_of_the_bot(open_saving_bot, 
         again = await bot.run("rows = 3; print(rows)")
         await bot.service.reset(KEY)
         reset = await bot.run("'rows' in dir()")
-    assert _returns(reply) == [BACK]
+    assert _list_return_notices(reply) == [BACK]
     assert [output.plain for output in reply.contents("output")] == ["1\n"]
-    assert _returns(again) == _returns(reset) == []
+    assert _list_return_notices(again) == _list_return_notices(reset) == []
     assert [output.plain for output in reset.contents("output")] == ["False"]
 
 
@@ -268,7 +270,7 @@ async def test_whatever_is_said_of_saved_variables_stays_harmless(open_saving_bo
         await bot.run(code)
         await _release_kernel(bot)
         reply = await bot.run("print(1)")
-    (notice,) = _returns(reply)
+    (notice,) = _list_return_notices(reply)
     assert notice.isprintable()
     assert len(notice) < 700
 
@@ -278,25 +280,25 @@ async def test_after_a_crash_it_is_said_of_when_the_variables_are(open_saving_bo
     script = [openai_server.text("I see.")]
     async with open_saving_bot(*script) as bot:
         await bot.run("rows = 1")
-        await _be_idle(bot)
+        await _make_idle(bot)
         # In one piece: code that follows other code waits until what that one made is saved.
         died = await bot.run("rows = 2\nimport os; os._exit(3)")
         reply = await bot.ask("so?")
         request = bot.server.requests[-1]
         found = await bot.run("rows")
     assert "Its variables are gone" in died.contents("finished")[0].reason
-    (notice,) = _returns(reply)
+    (notice,) = _list_return_notices(reply)
     since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last piece of code ran"
     assert re.match(f"Your variables are back {since}\\. ", notice)
     assert "The code ended its own Python process" in notice
-    assert "what changed later is lost" in _remarks(request)[-1]
+    assert "what changed later is lost" in _list_loss_remarks(request)[-1]
     assert [output.plain for output in found.contents("output")] == ["1"]
 
 
 async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
     async with open_saving_bot() as bot:
         await bot.run("rows = 1")
-        await _be_idle(bot)
+        await _make_idle(bot)
         pool = bot.service.services.hosts.pool
         turn_task = asyncio.create_task(bot.run("rows = 2\nwhile True: pass"))
         # Before the code is at its end, as it may take the bot with it.
@@ -308,7 +310,7 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(open_saving_bot):
         kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
         await turn_task
         reply = await bot.run("rows")
-    (notice,) = _returns(reply)
+    (notice,) = _list_return_notices(reply)
     assert "before the last piece of code ran" in notice
 
 
@@ -321,7 +323,7 @@ async def test_within_a_turn_a_new_kernel_says_what_it_has_back(open_saving_bot)
     ]
     async with open_saving_bot(*script) as bot:
         await bot.run("rows = 1")
-        await _be_idle(bot)
+        await _make_idle(bot)
         reply = await bot.ask("go")
     shown = [output.plain for output in reply.contents("output")]
     assert "before the last piece of code ran" in shown[-2]
