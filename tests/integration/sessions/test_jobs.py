@@ -187,9 +187,9 @@ async def test_a_job_ends_at_its_limit(open_bot, shared_host):
     async with open_bot(
         make_code_call(100, timeout=900), openai_server.text("Go."), limits=LIMITS, jobs=jobs
     ) as bot:
-        shown = JobReplies(bot)
+        job_replies = JobReplies(bot)
         await bot.ask("Compute")
-        job = await shown.wait_for_first()
+        job = await job_replies.wait_for_first()
         await job.until("over")
     (finished,) = job.contents("finished")
     assert (finished.ending, finished.reason) == (
@@ -223,15 +223,15 @@ async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared
     ]
     script += [make_code_call(12), openai_server.text("Go.")]
     async with open_bot(*script, limits=LIMITS, jobs=jobs) as bot:
-        shown = JobReplies(bot)
+        job_replies = JobReplies(bot)
         await bot.ask("Compute")
         second = await bot.ask("Compute", key=OTHER)
         assert "One person may have 1 long run at a time" in list_call_results(bot)[-1]
         other_key = values.SessionKey("web", thread="third")
         await bot.ask("Compute", key=other_key, person=requests.Person("u2"))
-        await asyncio.gather(*(job.until("over") for job in shown.replies))
+        await asyncio.gather(*(job.until("over") for job in job_replies.replies))
     assert second.contents("code") == []
-    assert {request.key for request in shown.requests} == {KEY, other_key}
+    assert {request.key for request in job_replies.requests} == {KEY, other_key}
 
 
 async def test_a_flood_is_bounded_and_its_end_is_told(open_bot, shared_host):
@@ -310,20 +310,20 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
     async with contextlib.AsyncExitStack() as stack:
         opening = open_bot(make_code_call(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
         bot = await stack.enter_async_context(opening)
-        shown, reply = JobReplies(bot), replies.Reply()
+        job_replies, reply = JobReplies(bot), replies.Reply()
         turn_task = asyncio.create_task(bot.ask("Compute", reply))
         await reply.until("output")
         if moment == "handed over":
             await reply.until("announcement")
         elif moment == "answered":
             await turn_task
-            await (await shown.wait_for_first()).until("output")
+            await (await job_replies.wait_for_first()).until("output")
         again = [] if moment == "answered" else [openai_server.text("It runs on.")]
         after = await stack.enter_async_context(
             open_after_kill(open_bot, tmp_path, *again, limits=LIMITS, jobs=jobs)
         )
-        next_shown = JobReplies(after)
-        await asyncio.wait_for(next_shown.arrival.wait(), 30)
+        next_job_replies = JobReplies(after)
+        await asyncio.wait_for(next_job_replies.arrival.wait(), 30)
         # A turn that goes on ends before its job is followed.
         await asyncio.wait_for(after.service.resumptions.close(), 60)
         await asyncio.wait_for(after.service.resumptions.close(), 60)
@@ -331,13 +331,13 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         assert [turn.record.status for turn in turns] == ["done", "done"]
         assert list_printed_lines(turns[0].events) == []
         assert list_printed_lines(turns[1].events) == make_tick_lines(24)
-        jobs_shown = [
+        all_job_replies = [
             one
-            for one in next_shown.replies
+            for one in next_job_replies.replies
             if job_words.JOB_WENT_ON in one.contents("announcement")
         ]
-        assert [list_job_lines(one) for one in jobs_shown] == [make_tick_lines(24)]
-        assert len(next_shown.replies) == (1 if moment == "answered" else 2)
+        assert [list_job_lines(one) for one in all_job_replies] == [make_tick_lines(24)]
+        assert len(next_job_replies.replies) == (1 if moment == "answered" else 2)
         turn_task.cancel()
         await asyncio.wait({turn_task})
 
