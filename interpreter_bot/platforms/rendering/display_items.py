@@ -18,8 +18,8 @@ class Capabilities:
     Attributes:
         text_characters: limit of the text of one execution; its traceback has the same limit.
         text_lines: limit of its lines; its traceback has the same limit.
-        table_width: largest width of a drawn table, in letters.
-        table_rows: largest number of rows of a drawn table.
+        max_table_width: largest width of a drawn table, in letters.
+        max_table_rows: largest number of rows of a drawn table.
         pictures: MIME types that are shown as pictures.
         has_html: whether it shows pages, in a frame without rights.
         has_latex: whether it shows formulas.

@@ -307,7 +307,7 @@ async def test_a_defect_in_one_task_ends_no_turn(serving_fake, monkeypatch, capl
 
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client), client.tab(THREAD) as tab:
-        monkeypatch.setattr(bot.queries, "table", broken)
+        monkeypatch.setattr(bot.queries, "read_table", broken)
         await tab.send("send", id=ONE, text="wait")
         await tab.event("text")
         wanted = {"rows": [0, 1], "columns": [0, 1]}
