@@ -159,7 +159,7 @@ async def open_conversations(
             jobs += service.schedules.periodic_jobs()
         if tools is not None:
             jobs += tools.periodic_jobs()
-        await maintainer.take_over(database.orphans)
+        await maintainer.take_over(database.orphans, database.unshown)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         preopen_task = asyncio.create_task(
             _preopen_models(catalogue, freezes=not is_ephemeral), name="open models"

@@ -84,7 +84,17 @@ class ArtifactCollector:
         self._emit(event)
         return event.artifact
 
-    async def _copy(self, cell: int, info: values.FileInfo) -> events.FileMade:
+    async def copy_again(self, recorded: events.FileMade) -> events.FileMade:
+        """Return a recorded file with a new copy, or without one if its content has changed.
+
+        Raises:
+            BotError: the file cannot be read, or not be copied.
+            OSError: the copy cannot be written.
+        """
+        event = await self._copy(recorded.cell, recorded.artifact)
+        return event if event.artifact.sha256 == recorded.artifact.sha256 else recorded
+
+    async def _copy(self, cell: int, info: values.FileInfo | values.Artifact) -> events.FileMade:
         if info.size_bytes > self._bytes_left:
             raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
         if self._spool is None:

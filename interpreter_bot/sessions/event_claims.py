@@ -13,10 +13,12 @@ import contextlib
 import dataclasses
 import json
 import logging
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import cancellation, encryption, errors, settings, values
+from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases
 from interpreter_bot.wording import session_words
 
@@ -139,6 +141,21 @@ class EventClaims:
                     await cancellation.shielded(self._events.settle(platform, event_id))
             except errors.StoreError:
                 _log.exception("could not record that a message was answered")
+
+    @contextlib.asynccontextmanager
+    async def claiming_turn(self, request: requests.Request) -> AsyncIterator[None]:
+        """Claim the turn that a request resumes; settle the claim when the context ends.
+
+        If this bot dies before all of the answer is posted, the next one finds the claim. Turns of
+        schedules are not claimed: they are deleted if they have nothing to report.
+        """
+        if not request.resumed_turn_id or request.is_scheduled:
+            yield
+            return
+        platform, event_id = request.key.platform, f"turn {uuid.uuid4().hex}"
+        await self.claim(platform, event_id, key=request.key, request_id=request.id)
+        async with self.settling(platform, event_id):
+            yield
 
     async def handle_lost_events(self) -> tuple[values.SessionKey, ...]:
         """Handle the lost events of all open platforms again.

@@ -318,8 +318,7 @@ class SessionBranches:
             turn.session_id, limit=_MAX_JOBS, before=turn.id
         )
         for place, origin in enumerate(earlier):
-            ids = (jobs.request_id(origin.id, cell) for cell in range(_MAX_CELLS))
-            if turn.request_id in ids:
+            if jobs.is_job_of(origin.id, turn.request_id):
                 return [*earlier[place:], turn]
         return [turn]
 

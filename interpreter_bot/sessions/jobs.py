@@ -23,6 +23,8 @@ from interpreter_bot.wording import job_words
 
 _LAST_CHARACTERS: Final = 1500
 _RECORDING_SECONDS: Final = 10.0
+# Of a turn: more pieces of code than any turn runs.
+_MAX_CELLS: Final = 300
 # Part of the turn's time that is reserved for the model's answer.
 _ANSWER_SECONDS: Final = 10.0
 
@@ -36,6 +38,11 @@ _RUNNING: Final = chat_messages.Note(
 def request_id(turn_id: int, cell: int) -> str:
     """Return the id of the request of a job: code of a turn, by its number there."""
     return questions.question_id(turn_id, cell, "job", "")
+
+
+def is_job_of(turn_id: int, job_request_id: str) -> bool:
+    """Return whether a request is that of a job that a turn began."""
+    return any(request_id(turn_id, cell) == job_request_id for cell in range(_MAX_CELLS))
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import schedules, values
 from interpreter_bot.sessions import (
+    jobs,
     session_dependencies,
     session_service,
     suspended_turns,
@@ -84,33 +86,51 @@ class Maintenance:
                 warning_count += 1
         return warning_count
 
-    async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
-        """Resume turns of dead bots; of the others, notify their people once a session."""
+    async def take_over(
+        self, orphans: Sequence[records.Turn], unshown: Sequence[records.Turn] = ()
+    ) -> None:
+        """Resume turns of dead bots; of the others, notify their people once a session.
+
+        Args:
+            orphans: of `Turns.take_orphans`.
+            unshown: of `Turns.list_unshown`; their messages are completed.
+        """
+        database = self._services.database
         notified_ids = set()
         for turn in orphans:
-            session = await self._services.database.sessions.get(turn.session_id)
+            session = await database.sessions.get(turn.session_id)
             progress = suspended_turns.Progress.of(turn)
             if session is None:
                 continue
             if progress is not None:
                 self._service.resumptions.add(progress.request(turn, session.key))
                 continue
-            await self._services.database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
-            await self._show_interruption(turn, session.key)
+            await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
+            if await database.deliveries.list_for_request(session.platform, turn.request_id):
+                # The messages of the turn still show it as running.
+                await self._show_end(turn, session.key)
             if session.id not in notified_ids:
                 notified_ids.add(session.id)
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
+        # Turns that go on count as those of their sessions; nothing is shown beside them.
+        busy_sessions = {turn.session_id for turn in orphans}
+        for turn in unshown:
+            session = await database.sessions.get(turn.session_id)
+            if session is not None and session.id not in busy_sessions:
+                await self._show_end(turn, session.key)
         await self._services.questions.load()
 
-    async def _show_interruption(self, turn: records.Turn, key: values.SessionKey) -> None:
-        """Complete the messages of an interrupted turn, which still show it as running."""
+    async def _show_end(self, turn: records.Turn, key: values.SessionKey) -> None:
+        """Complete the messages of a turn that has ended."""
         database = self._services.database
-        if await database.deliveries.list_for_request(key.platform, turn.request_id):
-            codes = [
-                execution.code for execution in await database.executions.list_for_turn(turn.id)
-            ]
-            progress = suspended_turns.Progress(is_code=turn.request in codes[:1])
-            self._service.resumptions.add(progress.request(turn, key))
+        executions = await database.executions.list_for_turn(turn.id)
+        # The turn of a job is recorded right after that of the turn that began the job.
+        earlier = await database.turns.list_for_session(turn.session_id, limit=1, before=turn.id)
+        progress = suspended_turns.Progress(
+            is_code=turn.request in [execution.code for execution in executions[:1]],
+            is_job=any(jobs.is_job_of(origin.id, turn.request_id) for origin in earlier),
+        )
+        self._service.resumptions.add(progress.request(turn, key))
 
     async def prune(self) -> None:
         """Delete old claims of events and deliveries, and files that no part refers to."""

@@ -140,8 +140,7 @@ class SessionService:
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:
         """Run a request when its turn comes; return the end, which `reply` receives too."""
-        database = self.services.database
-        if end := await suspended_turns.show_interrupted(database, request, reply):
+        if end := await suspended_turns.show_ended(self.services, request, reply):
             return end
         if request.is_job:
             return await self._follow_job(request, reply)

@@ -18,11 +18,13 @@ from typing import Any, Final, TypeAlias
 from interpreter_bot import errors, events, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
+    artifact_collection,
     jobs,
     lanes,
     past_turns,
     ports,
     requests,
+    session_dependencies,
     stored_transcripts,
     turn_environments,
     turn_log,
@@ -30,7 +32,7 @@ from interpreter_bot.sessions import (
     turn_streams,
 )
 from interpreter_bot.store import databases, records
-from interpreter_bot.wording import file_words, session_words
+from interpreter_bot.wording import file_words, job_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -181,17 +183,63 @@ async def show_again(
     return is_shown
 
 
-async def show_interrupted(
-    database: databases.Database, request: requests.Request, reply: ports.Reply
+async def show_ended(
+    services: session_dependencies.SessionDependencies,
+    request: requests.Request,
+    reply: ports.Reply,
 ) -> events.TurnEnded | None:
-    """Show the recorded events of a turn that no bot can resume; None for any other request."""
-    turn = await database.turns.get(request.resumed_turn_id) if request.resumed_turn_id else None
-    if turn is None or turn.status is not values.TurnStatus.INTERRUPTED:
+    """Show the recorded events of a turn that has ended; None for any other request.
+
+    They are emitted all at once, so that the reply never shows less than the former bot did.
+    """
+    database, turn_id = services.database, request.resumed_turn_id
+    turn = await database.turns.get(turn_id) if turn_id else None
+    if turn is None or turn.status is values.TurnStatus.RUNNING:
         return None
-    await show_again(database, reply, turn_id=turn.id, resumed=None)
-    end = events.TurnEnded(status=turn.status, sentence=session_words.TURN_INTERRUPTED)
-    reply.emit(end)
-    return end
+    replayed: list[events.TurnEvent] = []
+    pictures: set[str] = set()
+    for event in await past_turns.load_events(database, turn.id):
+        match event:
+            case events.Started():
+                pass
+            case events.StoredDisplayShown(cell=cell, output=display):
+                if (output := await _load_display(database, display)) is not None:
+                    replayed.append(events.OutputShown(cell, output))
+                if isinstance(output, values.Image):
+                    pictures.add(display.sha256)
+            case events.FileMade(artifact=artifact) if artifact.sha256 in pictures:
+                shown_artifact = dataclasses.replace(artifact, is_shown=True)
+                replayed.append(dataclasses.replace(event, artifact=shown_artifact))
+            case events.FileMade() if reply.spool is not None:
+                replayed.append(await _copy_again(services, request.key, reply, event))
+            case events.CodeStarted() if request.is_job:
+                # Not recorded, see `turns`.
+                replayed += [event, events.NoticeShown(job_words.JOB_WENT_ON, 0)]
+            case _:
+                replayed.append(event)
+    for event in replayed:
+        reply.emit(event)
+    return next(event for event in replayed if isinstance(event, events.TurnEnded))
+
+
+async def _copy_again(
+    services: session_dependencies.SessionDependencies,
+    key: values.SessionKey,
+    reply: ports.Reply,
+    recorded: events.FileMade,
+) -> events.FileMade:
+    """Copy a recorded file into the spool of a reply, unless it has changed or cannot be read."""
+    try:
+        collector = artifact_collection.ArtifactCollector(
+            await services.hosts.workspace(values.format_key(key)),
+            emit=reply.emit,
+            spool=reply.spool,
+            limits=services.config.limits,
+        )
+        return await collector.copy_again(recorded)
+    except (errors.BotError, OSError) as error:
+        _log.info("a recorded file cannot be copied", exc_info=error)
+        return recorded
 
 
 async def _load_display(

@@ -170,6 +170,7 @@ class Database:
         engine: for libraries with tables of their own; all other code uses the aggregates.
         transaction: makes one transaction of several calls; see `transactions.Transactions`.
         orphans: the turns that a dead bot left running; they are now interrupted, or this bot's.
+        unshown: the turns that a dead bot may not have shown in full, see `Turns.list_unshown`.
     """
 
     def __init__(
@@ -185,6 +186,7 @@ class Database:
         owner = bot.id if bot is not None else uuid.uuid4().hex
         self.transaction = runner.transaction
         self.orphans: tuple[records.Turn, ...] = ()
+        self.unshown: tuple[records.Turn, ...] = ()
         self.blobs = blob_files
         self.sessions = sessions.Sessions(runner)
         self.session_copies = session_copies.SessionCopies(runner, owner)
@@ -237,6 +239,8 @@ class Database:
             stack.push_async_callback(_close, engine)
             database = cls(engine, blobs.Blobs(blobs_directory), bot)
             if takes_orphans:
+                # First, as turns that become interrupted now are orphans.
+                database.unshown = await database.turns.list_unshown()
                 database.orphans = await database.turns.take_orphans()
             if database.orphans:
                 _log.warning("%d turns were left behind by a bot that died", len(database.orphans))

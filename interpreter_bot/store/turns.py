@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -19,6 +19,8 @@ _EVENTS = records.ClaimedEvent
 _TURNS = records.Turn
 _SESSIONS = records.Session
 _Status = values.TurnStatus
+# People no longer wait for the rest of an older answer.
+_MAX_UNSHOWN_AGE: Final = datetime.timedelta(hours=1)
 # The turn has run no code, shown nothing and cost nothing.
 _IS_BLANK = (
     _TURNS.progress.is_(None),
@@ -265,6 +267,21 @@ class Turns(transactions.Aggregate):
             _TURNS.owner == self._owner,
         )
         await self._transactions.change(update_query.values(progress=dict(progress)))
+
+    async def list_unshown(self) -> tuple[records.Turn, ...]:
+        """Return turns of other bots that ended lately, but may not have been shown in full.
+
+        Their events are not settled, as that is done once all of the answer is posted.
+        """
+        rows = await _find_turns_of_events(
+            self._transactions,
+            _TURNS.status != _Status.RUNNING,
+            _TURNS.ended > columns.now() - _MAX_UNSHOWN_AGE,
+            _TURNS.owner != self._owner,
+            _EVENTS.owner != self._owner,
+        )
+        query = sa.select(_TURNS).where(_TURNS.id.in_([row.id for row in rows]))
+        return await self._transactions.all(query.order_by(_TURNS.id))
 
     async def take_orphans(self) -> tuple[records.Turn, ...]:
         """Find turns that other bots left running.

@@ -38,6 +38,7 @@ COPY_DISK_FULL: Final = "The machine's disk is nearly full, so no files are copi
 COPY_TOO_SLOW: Final = "Copying the files takes too long."
 COPY_FAILED: Final = "They could not be copied."
 CHANGED_MEANWHILE: Final = "it changed meanwhile"
+CHANGED_SINCE: Final = "it was changed or deleted since."
 UNKNOWN_CHANGES: Final = "The bot no longer knows which files were there before."
 IS_LINK: Final = "it is a link"
 NOT_REGULAR: Final = "it is not a regular file"

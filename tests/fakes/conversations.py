@@ -99,6 +99,10 @@ class Events:
         await self._stream.start_code(code)
         self._is_running = True
 
+    def follow(self, execution):
+        self._stream.follow_code(execution)
+        self._is_running = True
+
     def output(self, cell, output):
         self._check(cell)
         self._stream.emit(events.OutputShown(cell, output))
@@ -182,6 +186,12 @@ class Turn:
             self.reply.output(cell, shown)
             await asyncio.sleep(0)
         self.reply.finished(cell, values.Finished(ending, seconds, **fields))
+
+    async def follow(self):
+        """Follow the code that a former bot began."""
+        database = self.service.services.database
+        [execution] = await database.executions.list_for_turn(self.request.resumed_turn_id)
+        self.reply.follow(execution)
 
     def make(self, cell, name, data):
         """Report a file that code made, as the collector does."""
@@ -365,12 +375,38 @@ class Conversations(session_service.SessionService):
 
         The next bot then finds the message and begins its turn.
         """
+        fields = await self._disown_last_event()
+        assert fields["content"] == json.loads(json.dumps(fields["content"]))
+        database = self.services.database
+        request = next(request for request in self.requests if request.id == fields["request_id"])
+        session = await database.sessions.find(request.key)
+        (turn,) = await database.turns.list_for_session(session.id, limit=1)
+        await database.turns.delete(turn.id)
+        lost_turn = await database.turns.start(
+            session.id, person=request.person.id, text=request.text, request_id=request.id
+        )
+        await self._disown_turn(records.Turn.id == lost_turn.id)
+        assert await database.turns.take_orphans() == ()
+        assert await self.events.handle_lost_events() == ()
+
+    async def die_before_showing(self):
+        """Make the store look as if the bot had died before the last answer was posted in full.
+
+        The next bot then shows the rest of the answer; return once it has.
+        """
+        fields = await self._disown_last_event()
+        await self._disown_turn(records.Turn.request_id == fields["request_id"])
+        unshown = await self.services.database.turns.list_unshown()
+        assert [turn.request_id for turn in unshown] == [fields["request_id"]]
+        await maintenance.Maintenance(self.services, self).take_over((), unshown)
+        await self.resumptions.close()
+
+    async def _disown_last_event(self):
+        """Let a dead bot have the last event, once that is settled; return its claim's fields."""
         (platform, event_id), fields = next(
             claim for claim in reversed(self.claimed) if "key" in claim[1]
         )
-        assert fields["content"] == json.loads(json.dumps(fields["content"]))
-        database = self.services.database
-        statements = transactions.Transactions(database.engine)
+        statements = transactions.Transactions(self.services.database.engine)
         events = records.ClaimedEvent
         conditions = events.event_id == event_id, events.platform == platform
         async with asyncio.timeout(60):
@@ -383,18 +419,13 @@ class Conversations(session_service.SessionService):
         assert event.content is None
         columns = {"owner": "0" * 32, "address": values.format_key(fields["key"])}
         update = sqlalchemy.update(events).where(*conditions)
-        await statements.change(update.values(content=fields["content"], **columns))
-        request = next(request for request in self.requests if request.id == fields["request_id"])
-        session = await database.sessions.find(request.key)
-        (turn,) = await database.turns.list_for_session(session.id, limit=1)
-        await database.turns.delete(turn.id)
-        lost_turn = await database.turns.start(
-            session.id, person=request.person.id, text=request.text, request_id=request.id
-        )
-        disown = sqlalchemy.update(records.Turn).where(records.Turn.id == lost_turn.id)
-        await statements.change(disown.values(owner="0" * 32))
-        assert await database.turns.take_orphans() == ()
-        assert await self.events.handle_lost_events() == ()
+        await statements.change(update.values(content=fields.get("content"), **columns))
+        return fields
+
+    async def _disown_turn(self, condition):
+        statements = transactions.Transactions(self.services.database.engine)
+        update = sqlalchemy.update(records.Turn).where(condition)
+        await statements.change(update.values(owner="0" * 32))
 
     async def go_on(self, key, text, *, person, request_id, is_job=False):
         """Go on with a turn of a bot that is gone, or with a job; its code had printed a line."""
@@ -512,6 +543,7 @@ async def opened(
                 yield service
             finally:
                 await service.drain()
+                await service.resumptions.close()
 
 
 async def prepare_database(data):

@@ -308,6 +308,12 @@ class RequestsInFlight:
         Raises:
             BotError: it cannot be shown.
         """
+        with contextlib.suppress(event_claims.LeftToNextBotError):
+            # The next bot finds its turn.
+            async with self._service.events.claiming_turn(request):
+                await self._go_on(request)
+
+    async def _go_on(self, request: requests.Request) -> None:
         location = await self.network.locate(request)
         author_preferences = await self.find_preferences(request.key, request.person.id)
         # If there are models, people's own code comes by commands, which nobody else can read.
@@ -324,9 +330,7 @@ class RequestsInFlight:
             is_job=request.is_job,
             waits_for_end=request.is_scheduled,
         )
-        with contextlib.suppress(event_claims.LeftToNextBotError):
-            # The next bot finds its turn.
-            await self.answer(entry, request)
+        await self.answer(entry, request)
 
     # What runs ----------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors
 from interpreter_bot.platforms.chat import transport
-from interpreter_bot.wording import chat_words
+from interpreter_bot.wording import chat_words, file_words
 
 _log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class MessageSync:
             slot = self._slots[index]
             if slot.is_gone:
                 continue
-            _recognize(slot, draft)
+            _recognize(slot, draft, is_last=self._is_last)
             if must_repost and slot.posted is not None:
                 # A message above this one was posted again, below it: post this one again, too.
                 slot.posted, slot.replaced = None, slot.posted
@@ -303,10 +303,14 @@ class MessageSync:
             slot.posted, slot.replaced = None, posted
 
 
-def _recognize(slot: Slot, draft: transport.Draft) -> None:
-    """Recognize the message of a former bot that has the wanted files: it needs no edit."""
-    is_of_files = bool(draft.uploads) and not draft.full_text
-    if is_of_files and slot.draft is transport.UNKNOWN and slot.key is not None:
+def _recognize(slot: Slot, draft: transport.Draft, *, is_last: bool) -> None:
+    """Recognize a message of a former bot that was posted as it is wanted: it needs no edit.
+
+    Files, and the end that notifies a person, are posted once; other messages may have been edited
+    since.
+    """
+    is_never_edited = (draft.uploads and not draft.full_text) or (draft.notified_person and is_last)
+    if is_never_edited and slot.draft is transport.UNKNOWN and slot.key is not None:
         expected_key = make_key(slot.key.request_id, slot.key.index, draft)
         if slot.key.digest == expected_key.digest:
             slot.draft = draft
@@ -346,6 +350,8 @@ def make_key(
 
 async def _send_or_plain(draft: transport.Draft, send: Send) -> transport.Posted:
     """Send a draft; if it is refused, without markup; if that is refused, a sentence instead."""
+    if gone_uploads := [upload for upload in draft.uploads if upload.is_gone]:
+        raise transport.FilesRefusedError(gone_uploads, reason=file_words.CHANGED_SINCE)
     for attempted_draft in (draft, dataclasses.replace(draft, is_plain=True)):
         try:
             return await send(attempted_draft)

@@ -69,6 +69,7 @@ class Upload:
         alt: describes it for people who cannot see it.
         is_picture: it is shown as one.
         content: its bytes, or where they are on disk until the answer stands.
+        is_gone: its content is gone: a message that has the file can be recognized, but none sent.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Upload:
     content: bytes | pathlib.Path = dataclasses.field(compare=False)
     alt: str = ""
     is_picture: bool = False
+    is_gone: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

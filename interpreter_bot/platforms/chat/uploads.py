@@ -96,18 +96,19 @@ class UploadSpool:
     async def prepare(self, file: events.FileMade) -> UploadOrSentence:
         """Return a file as it may be sent, compressed if it is too large; empty for none.
 
-        What was shown as a picture already, byte for byte, is not sent a second time.
+        What was shown as a picture already, byte for byte, is not sent a second time. A file
+        without a copy is one of a former bot.
         """
         artifact = file.artifact
-        if file.copy is None:
-            return ""
         sha256, prepared = self._prepared_by_name.get(artifact.name, ("", ""))
         if sha256 != artifact.sha256:
             prepared = await self._fit_file(artifact, file.copy)
             self._prepared_by_name[artifact.name] = artifact.sha256, prepared
         return prepared
 
-    async def _fit_file(self, artifact: values.Artifact, path: pathlib.Path) -> UploadOrSentence:
+    async def _fit_file(
+        self, artifact: values.Artifact, path: pathlib.Path | None
+    ) -> UploadOrSentence:
         if artifact.sha256 in self._shown_digests:
             return ""
         if self.is_forbidden:
@@ -118,6 +119,8 @@ class UploadSpool:
             return self._refusal_line(artifact, chat_words.FILE_REFUSED)
         if artifact.size_bytes <= self._max_file_bytes:
             return self._upload_of_path(artifact.name, path, artifact.size_bytes)
+        if path is None:
+            return self._upload_of_path(f"{artifact.name}.zip", None, self._max_file_bytes)
         zip_path = path.with_suffix(".zip")
         try:
             await asyncio.to_thread(
@@ -134,14 +137,17 @@ class UploadSpool:
             artifact, file_words.compressed_too_large(zip_bytes, self._max_file_bytes)
         )
 
-    def _upload_of_path(self, name: str, path: pathlib.Path, size_bytes: int) -> transport.Upload:
+    def _upload_of_path(
+        self, name: str, path: pathlib.Path | None, size_bytes: int
+    ) -> transport.Upload:
         return transport.Upload(
             id=_upload_id(name),
             version=0,
             name=self._markdown.file_name(_base_name(name)),
             size_bytes=size_bytes,
-            content=path,
+            content=path or b"",
             alt=_alt_text(name),
+            is_gone=path is None,
         )
 
     def _left_out_line(self, name: str) -> str:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import events, settings, values
+from interpreter_bot.sessions import jobs
 from interpreter_bot.wording import session_words
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
@@ -365,3 +366,63 @@ async def test_a_job_shows_how_it_goes_and_its_end_notifies(
     assert alice.mention in end.content
     assert "step 1\n@everyone step 2" in end.content
     assert len(thread.bot_messages) == 3
+
+
+async def test_an_answer_that_was_not_posted_in_full_is_completed_once(
+    discord_server, lab, connect, service, until
+):
+    async def computing(turn):
+        turn.reply.step(1)
+        await turn.run(0, "compute()", "computed\n")
+        turn.reply.step(2)
+        (turn.directory / "result.csv").write_bytes(b"a,b\n")
+        turn.make(0, "result.csv", b"a,b\n")
+        turn.reply.text("It is 42.")
+        return "It is 42."
+
+    service.script = computing
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        [answer] = thread.bot_messages
+        buttons = list(answer.buttons)
+    # A bot leaves this if it is killed once it has recorded the end.
+    answer.content, answer.attachments, answer.components = "-# ⏳ running …", [], []
+    async with connect(service=service):
+        await service.die_before_showing()
+        assert answer.content.startswith("It is 42.")
+        assert answer.files == {"result.csv": b"a,b\n"}
+        assert list(answer.buttons) == buttons
+        await service.die_before_showing()
+        assert answer.files == {"result.csv": b"a,b\n"}
+    assert thread.bot_messages == [answer]
+    assert len(service.turns) == 1
+
+
+async def test_the_end_of_a_job_is_posted_once_also_if_its_bot_died_then(
+    discord_server, lab, connect, service, until
+):
+    async def working(turn):
+        await turn.follow()
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 65.0))
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        key = service.handled_requests[0].key
+        [turn] = await service.queries.history(key)
+        number = jobs.request_id(turn.record.id, 0)
+        service.script = working
+        await service.go_on(key, "work()", person=str(alice.id), request_id=number, is_job=True)
+        await service.resumptions.close()
+        end = thread.bot_messages[-1]
+        assert "in the background is done" in end.content
+        assert "before" in end.content
+        await service.die_before_showing()
+        assert thread.bot_messages[-1] is end
+        # Another bot is killed before it posts the end.
+        discord_server.delete(end)
+        await service.deliveries.delete("discord", number, 0)
+        await service.die_before_showing()
+    assert len(thread.bot_messages) == 2
+    assert thread.bot_messages[-1].content == end.content

@@ -267,6 +267,37 @@ async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_ho
     assert reply.files == {"before.txt": b"1", "after.txt": b"2"}
 
 
+async def test_a_turn_that_was_perhaps_not_shown_is_shown_again_with_its_files(open_bot):
+    code = """
+print('computed')
+for name in ('made', 'changed', 'deleted'):
+    open(f'{name}.txt', 'w').write(name)
+"""
+    async with open_bot() as bot:
+        fields = {"key": KEY, "request_id": "r1"}
+        assert await bot.service.events.claim("web", "E1", **fields)
+        first = await bot.run(code, id="r1")
+        await bot.run("import os\nopen('changed.txt', 'w').write('x')\nos.remove('deleted.txt')")
+    async with open_bot() as bot:
+        reply = resume_in_reply(bot)
+        await reply.until("over")
+        turns = await bot.service.queries.history(KEY)
+        await bot.service.services.database.events.settle("web", "E1")
+    async with open_bot() as bot:
+        assert bot.service.services.database.unshown == ()
+    assert [kind for kind, _ in reply.received if kind != "begun"] == [
+        kind for kind, _ in first.received if kind != "begun"
+    ]
+    assert reply.contents("output") == first.contents("output")
+    assert reply.contents("artifact") == first.contents("artifact")
+    assert (first.files.keys(), reply.files) == (
+        {"made.txt", "changed.txt", "deleted.txt"},
+        {"made.txt": b"made"},
+    )
+    assert (reply.end.status, reply.end.turn_id) == (values.TurnStatus.DONE, first.end.turn_id)
+    assert len(turns) == 2
+
+
 @pytest.mark.slow
 async def test_progress_of_another_release_is_told_as_an_interruption(open_bot, shared_host):
     async with open_bot(sessions=BRIEF) as bot:

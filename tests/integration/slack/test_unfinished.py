@@ -2,9 +2,12 @@
 
 import pytest
 
-from interpreter_bot.wording import session_words
+from interpreter_bot import values
+from interpreter_bot.wording import file_words, session_words
 from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import has_button
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
 def stop_button(value):
@@ -89,6 +92,58 @@ async def test_turn_with_which_no_bot_can_go_on_ends_in_its_message(slack, servi
     assert "before" in str(message["blocks"])
     assert not has_button(message, "stop")
     await slack.until(lambda: session_words.ANSWER_INTERRUPTED in str(slack.replies("C1", root)))
+
+
+async def computing(turn):
+    """Compute for long, in an answer with a picture and a file."""
+    turn.reply.step(1)
+    picture = values.Image(mime="image/png", data=PNG)
+    await turn.run(0, "compute()", "computed\n", picture)
+    turn.reply.step(2)
+    turn.reply.text("It is 42.")
+    (turn.directory / "result.csv").write_bytes(b"a,b\n")
+    turn.make(0, "result.csv", b"a,b\n")
+    return "It is 42."
+
+
+async def test_answer_that_was_not_posted_in_full_is_completed_once(slack, service, app):
+    def list_ts():
+        return [reply["ts"] for reply in slack.replies("C1", root)]
+
+    service.script = computing
+    root = slack.say("U1", "C1", "<@UBOT> compute")
+    await slack.until(lambda: service.ends and slack.status("C1", root) == "active")
+    request = service.requests[0]
+    *others, last = slack.replies("C1", root)
+    [message] = [reply for reply in others if "It is 42." in str(reply.get("blocks"))]
+    [file] = last["files"]
+    assert file["name"] == "result.csv"
+    position = len(await service.deliveries.list_for_request("slack", request.id)) - 1
+
+    async def lose_file():
+        del slack.world.messages["C1", list_ts()[-1]]
+        await service.deliveries.delete("slack", request.id, position)
+
+    # A bot leaves this if it is killed once it has recorded the end.
+    message["blocks"] = [stop_button(request.id)]
+    await lose_file()
+    await service.die_before_showing()
+    assert "It is 42." in str(message["blocks"])
+    assert (has_button(message, "again"), has_button(message, "stop")) == (True, False)
+    *kept, completed = slack.replies("C1", root)
+    assert [file["name"] for file in completed["files"]] == ["result.csv"]
+    assert kept == others
+    # Now all of it is posted, so the next bot posts and deletes nothing; not even a lost file.
+    before = list_ts()
+    await service.die_before_showing()
+    (service.directory(request.key) / "result.csv").unlink()
+    await service.die_before_showing()
+    assert list_ts() == before
+    await lose_file()
+    await service.die_before_showing()
+    assert file_words.CHANGED_SINCE in str(slack.replies("C1", root)[-1])
+    assert len(list_ts()) == len(before)
+    assert len(service.turns) == 1, "its code runs once"
 
 
 async def test_bot_that_ends_leaves_what_waits_to_the_next(slack, service, app):

@@ -7,6 +7,7 @@ import datetime
 import decimal
 
 import pytest
+import sqlalchemy
 
 from interpreter_bot import errors, values
 from interpreter_bot.store import records
@@ -356,6 +357,37 @@ async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, data
     assert await database.turns.take_orphans() == ()
     assert len(await database.events.take_orphans(["discord"])) == 1
     assert await database.turns.list_for_session(session.id) == ()
+
+
+async def test_a_turn_that_was_perhaps_not_shown_is_found_until_its_event_is_settled(
+    opening, database
+):
+    session = await database.sessions.open(values.SessionKey("slack", "T1", "C1"))
+    async with opening() as other:
+        turns = {}
+        for name in ("unshown", "shown", "old", "running", "without event", "unshown, too"):
+            if name != "without event":
+                fields = {"address": "slack/T1/C1/1.2", "request_id": name}
+                assert await other.events.claim("slack", name, **fields)
+            turns[name] = await other.turns.start(session.id, person="p", text="x", request_id=name)
+            if name != "running":
+                assert await other.turns.finish(turns[name].id, Status.DONE)
+        await other.events.settle("slack", "shown")
+        async with database.engine.begin() as connection:
+            ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=2)
+            update = sqlalchemy.update(records.Turn).where(records.Turn.id == turns["old"].id)
+            await connection.execute(update.values(ended=ended))
+        assert await other.turns.list_unshown() == (), "its own are being shown"
+    async with opening() as following:
+        assert [turn.request_id for turn in following.unshown] == ["unshown", "unshown, too"]
+        assert [turn.request_id for turn in following.orphans] == ["running"]
+    assert [turn.request_id for turn in await database.turns.list_unshown()] == [
+        "unshown",
+        "running",
+        "unshown, too",
+    ]
+    assert await database.events.take_orphans(["slack"]) == ()
+    assert await database.turns.list_unshown() == ()
 
 
 @pytest.mark.first_case
