@@ -190,8 +190,8 @@ def replace_links(text: str, existing: Iterable[str]) -> str:
             if column >= 0:
                 cursors[number] = column + len(content)
             line_start += len(content) + 1
-    for number, start, end, label in sorted(replacements, reverse=True):
-        lines[number] = lines[number][:start] + label + lines[number][end:]
+    for number, start, end, replacement in sorted(replacements, reverse=True):
+        lines[number] = lines[number][:start] + replacement + lines[number][end:]
     return "\n".join(lines)
 
 

@@ -69,7 +69,7 @@ def _picture_bytes(output: output_screens.VisibleOutput) -> bytes:
     return output.preview if isinstance(output, _TYPES_WITH_PREVIEW) else b""
 
 
-def accept_unscaled(data: bytes) -> chat_messages.Picture | None:
+def accept_unscaled_picture(data: bytes) -> chat_messages.Picture | None:
     """Return a PNG as a picture if its header shows that it needs no scaling."""
     size = png_size(data)
     if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE_PIXELS:
@@ -77,10 +77,10 @@ def accept_unscaled(data: bytes) -> chat_messages.Picture | None:
     return chat_messages.Picture("image/png", data)
 
 
-def accept_scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
+def accept_scaled_picture(mime: str, data: bytes) -> chat_messages.Picture | None:
     """Check a picture that the sandbox scaled; None if it exceeds a limit."""
     if mime == "image/png":
-        return accept_unscaled(data)
+        return accept_unscaled_picture(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
     return chat_messages.Picture(mime, data) if is_jpeg else None
 

@@ -292,7 +292,7 @@ class ToolRunner:
             if self._can_see_images
             else ()
         )
-        pictures = [picture_selection.accept_unscaled(content) for content in contents]
+        pictures = [picture_selection.accept_unscaled_picture(content) for content in contents]
         large_contents = [
             content for content, small in zip(contents, pictures, strict=True) if small is None
         ]

@@ -41,7 +41,7 @@ _END_SECONDS = 10.0
 # Any ordinary session has ended by then; after it, a fork storm is assumed.
 _STORM_SECONDS = 0.1
 _MAX_STOP_ROUNDS = 50
-_PAUSE_SECONDS = 0.002
+_KILL_PAUSE_SECONDS = 0.002
 # Older versions do not prevent truncating other files, or signalling other processes.
 _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
 
@@ -147,7 +147,7 @@ def end_descendants(spared_children: Collection[int] = ()) -> bool:
             return False
         if time.monotonic() > storm_time:
             _stop_and_kill(spared_children)
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(_KILL_PAUSE_SECONDS)
         reap()
     return True
 

@@ -139,8 +139,10 @@ class Layout:
             options["decimal"] = ","
         if self._uses_thousands_points:
             options["thousands"] = "."
-        words = {column.kind for column in self.columns if column.has_missing_words}
-        if words == {"text"}:
+        kinds_with_missing_words = {
+            column.kind for column in self.columns if column.has_missing_words
+        }
+        if kinds_with_missing_words == {"text"}:
             options |= {"keep_default_na": False, "na_values": [""]}
         return options
 

@@ -33,8 +33,8 @@ from interpreter_bot.kernels.files import workspaces
 
 _log = logging.getLogger(__name__)
 
-_REAP_SECONDS: Final = 30.0
-_EXPIRY_SECONDS: Final = 3600.0
+_REAP_INTERVAL_SECONDS: Final = 30.0
+_EXPIRY_INTERVAL_SECONDS: Final = 3600.0
 _MAX_UNREPORTED_LOSSES: Final = 1000
 # People see the measured size, so measuring must not stop early.
 _MAX_MEASURED_BYTES: Final = 1 << 60
@@ -141,9 +141,9 @@ class LocalHost:
         """
         async with pools.Pool.open_on(machine) as pool:
             host = cls(pool, doorkeeper=doorkeeper)
-            reap_job = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
+            reap_job = schedules.PeriodicJob("reap kernels", _REAP_INTERVAL_SECONDS, pool.reap)
             expiry_job = schedules.PeriodicJob(
-                "delete old variables", _EXPIRY_SECONDS, host.expire_variables
+                "delete old variables", _EXPIRY_INTERVAL_SECONDS, host.expire_variables
             )
             try:
                 async with schedules.run_periodically(reap_job, expiry_job):

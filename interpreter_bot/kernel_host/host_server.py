@@ -82,7 +82,7 @@ class HostServer:
         self._doors = door_leases.DoorLeases(host)
         self.executions = host_executions
         self._is_lingering = is_lingering
-        self._fingerprint = fingerprint
+        self._settings_fingerprint = fingerprint
         self._private_paths = private_paths
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
@@ -268,7 +268,7 @@ class HostServer:
             protocol_version=messages.PROTOCOL_VERSION,
             release=metadata.version("interpreter-bot"),
             pid=os.getpid(),
-            fingerprint=self._fingerprint,
+            fingerprint=self._settings_fingerprint,
             private_paths=tuple(map(str, self._private_paths)),
             sandbox_level=self._host.sandbox_level,
             has_doors=self._host.has_doors,

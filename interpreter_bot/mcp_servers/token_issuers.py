@@ -139,8 +139,8 @@ class TokenRequests:
                 # The error's text may quote secrets.
                 _log.warning("no login of %s: %s", self._server.name, type(error).__name__)
                 raise self._unusable_error(tool_words.MISSING_LOGIN_SERVER) from None
-        own_resource = auth_utils.resource_url_from_server_url(self._url)
-        resource_url = str(resource.resource) if resource else own_resource
+        server_resource_url = auth_utils.resource_url_from_server_url(self._url)
+        resource_url = str(resource.resource) if resource else server_resource_url
         return Issuer(
             metadata=metadata, client=client, resource=resource_url, scope=scope, redirect=redirect
         )

@@ -44,7 +44,7 @@ _OUTCOMES: Final = {
     values.TurnStatus.INTERRUPTED: records.RunOutcome.INTERRUPTED,
 }
 
-CheckOwner: TypeAlias = Callable[[values.SessionKey, str], Awaitable[str]]
+FindOwnerRefusal: TypeAlias = Callable[[values.SessionKey, str], Awaitable[str]]
 """Returns why a person may no longer use the bot in a session's place; empty if they may.
 
 A `BotError` says why this is unknown.
@@ -57,12 +57,12 @@ class Platform:
 
     Attributes:
         show: runs a request, and shows its turn in its session's place.
-        check_owner: checks that the owner may still use the bot there.
+        find_owner_refusal: returns why the owner may no longer use the bot there, or nothing.
         approval: of code, by the platform's settings.
     """
 
     show: suspended_turns.GoOn
-    check_owner: CheckOwner
+    find_owner_refusal: FindOwnerRefusal
     approval: requests.Approval
 
 
@@ -188,7 +188,7 @@ class Schedules:
         """Carry out the request of a run; return a sentence if the turn could not begin."""
         platform = self._platforms[schedule.platform]
         try:
-            if refusal := await platform.check_owner(schedule.key, schedule.person):
+            if refusal := await platform.find_owner_refusal(schedule.key, schedule.person):
                 await self._table.note_outcome(run.id, records.RunOutcome.FAILED, refusal)
                 await self._pause(schedule, refusal)
                 return refusal

@@ -414,7 +414,7 @@ class SessionEnvironment:
 
         def show(output: values.Output) -> None:
             if isinstance(output, values.Image) and output.plain in map(str, range(count)):
-                picture = picture_selection.accept_scaled(output.mime, output.data)
+                picture = picture_selection.accept_scaled_picture(output.mime, output.data)
                 if picture is not None:
                     pictures[int(output.plain)] = picture
 

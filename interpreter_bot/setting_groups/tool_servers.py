@@ -132,7 +132,7 @@ class McpServer(fields.Group):
 
     @pydantic.field_validator("name")
     @classmethod
-    def _is_free(cls, name: str) -> str:
+    def _refuse_keyword(cls, name: str) -> str:
         if keyword.iskeyword(name):
             raise ValueError("that is a keyword of Python")
         return name

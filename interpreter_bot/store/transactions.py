@@ -38,8 +38,8 @@ class Transactions:
     """
 
     def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
-        self._readers = engine
-        self._writers = engine.execution_options(**{engines.WRITING_OPTION: True})
+        self._reading_engine = engine
+        self._writing_engine = engine.execution_options(**{engines.WRITING_OPTION: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
         # SQLite lets waiting writers sleep, longer each time and in no order. With this lock,
         # writers of this process take turns in the order of arrival.
@@ -69,7 +69,9 @@ class Transactions:
             with translate_errors():
                 # The connection commits: a session whose commit fails gives its connection back
                 # with the transaction open, and so with SQLite's write lock.
-                connecting = self._writers.begin() if is_writing else self._readers.connect()
+                connecting = (
+                    self._writing_engine.begin() if is_writing else self._reading_engine.connect()
+                )
                 async with connecting as connection, sa_asyncio.AsyncSession(connection) as session:
                     sessions[task] = session
                     try:

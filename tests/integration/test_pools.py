@@ -377,7 +377,7 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
 
 
 async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
-    monkeypatch.setattr(local_host, "_REAP_SECONDS", 0.1)
+    monkeypatch.setattr(local_host, "_REAP_INTERVAL_SECONDS", 0.1)
     config = settings.Settings(
         kernels=settings.Kernels(preload=(), spares=0, idle_seconds=0.2),
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),

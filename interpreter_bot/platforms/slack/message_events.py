@@ -356,13 +356,16 @@ class MessageEvents:
         )
 
     async def _earlier_files(
-        self, request: requests.Request, thread: thread_history.Thread, names: Mapping[str, str]
+        self,
+        request: requests.Request,
+        thread: thread_history.Thread,
+        names_by_user: Mapping[str, str],
     ) -> Sequence[Mapping[str, Any]]:
         """Return the files of earlier messages that a request asks for."""
         files = [
             file
             for earlier in thread.messages_with_files
-            if earlier.bot or earlier.user in names
+            if earlier.bot or earlier.user in names_by_user
             for file in earlier.files
         ]
         if not files:

@@ -139,7 +139,7 @@ class Permissions:
             raise error
         return profile
 
-    async def check_owner(
+    async def find_owner_refusal(
         self, workspace: installations.InstalledWorkspace, key: values.SessionKey, user: str
     ) -> str:
         """Return why the owner of a schedule may no longer use the bot in a channel; empty if they

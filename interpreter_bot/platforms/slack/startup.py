@@ -91,12 +91,12 @@ async def connected_platform(
         stack.push_async_callback(running_requests.drain, timing.drain_seconds)
         service.notify_through("slack", notify, go_on=running_requests.go_on)
 
-        async def check_owner(key: values.SessionKey, person: str) -> str:
+        async def find_owner_refusal(key: values.SessionKey, person: str) -> str:
             workspace = await workspaces.get(key.workspace)
-            return await dependencies.permissions.check_owner(workspace, key, person)
+            return await dependencies.permissions.find_owner_refusal(workspace, key, person)
 
         service.schedules.open_platform(
-            "slack", schedules.Platform(running_requests.go_on, check_owner, config.approval)
+            "slack", schedules.Platform(running_requests.go_on, find_owner_refusal, config.approval)
         )
         bolt = app.build_app(
             workspaces, config.signing_secret.get_secret_value(), config.api_base_url

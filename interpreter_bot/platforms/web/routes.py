@@ -37,7 +37,7 @@ OpenApi: TypeAlias = Callable[[session_service.SessionService], access.Handler]
 """Opens what answers the requests of programs."""
 
 
-async def _check_owner(_: values.SessionKey, __: str) -> str:
+async def _find_owner_refusal(_: values.SessionKey, __: str) -> str:
     """Refuse nobody: the person with the token owns all schedules."""
     return ""
 
@@ -72,7 +72,7 @@ class Routes:
         tabs = websocket_actions.TabConnections(service, hub, tasks, approval=config.approval)
         service.notify_through("web", notify, go_on=tabs.run_request)
         service.schedules.open_platform(
-            "web", schedules.Platform(tabs.run_request, _check_owner, config.approval)
+            "web", schedules.Platform(tabs.run_request, _find_owner_refusal, config.approval)
         )
         service.events.open_platform("web", tabs.handle_lost_event)
         self._tabs = tabs

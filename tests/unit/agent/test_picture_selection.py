@@ -230,7 +230,7 @@ def test_only_the_last_pictures_of_an_execution_are_shown_and_none_that_is_none(
     ],
 )
 def test_what_a_sandbox_claims_to_have_scaled_is_looked_at_from_outside(mime, data):
-    assert picture_selection.accept_scaled(mime, data) is None
+    assert picture_selection.accept_scaled_picture(mime, data) is None
 
 
 async def test_a_refused_picture_ends_in_no_loop():
