@@ -90,7 +90,7 @@ async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):
     printer.emit(events.OutputShown(0, picture))
     await writer.drain()
     shown = ""
-    while "a figure" not in shown or not shown.endswith("\n"):
+    while "--keep DIR" not in shown or not shown.endswith("\n"):
         shown += os.read(ours, 4096).decode()
     assert re.fullmatch(
         r"before\r\n\x1b_G[^\x1b]*\x1b\\\r\n.*\[a figure\].*\r\n.*--keep DIR.*\r\n", shown
