@@ -163,18 +163,15 @@ print(statuses.count(9), "killed")
 async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
     share = bot.limits.memory_bytes // harness.MIB // 4
 
-    ran = await run(MANY.format(share=share))
+    # On a busy machine, eight processes that fill memory take longer than code of this bot may run.
+    ran = await run(MANY.format(share=share), seconds=60)
 
     if ran.finished.kernel_lost:
         assert ran.ending is Ending.OUT_OF_MEMORY
         assert "memory" in ran.finished.reason
     else:
         assert ran.notices == [run_words.partly_out_of_memory(bot.limits.memory_bytes)]
-        if ran.ending is Ending.OK:
-            assert int(ran.text.split()[0]) > 0
-        else:
-            # Eight processes that fill memory may take longer than the code may run.
-            assert ran.ending is Ending.TIMED_OUT
+        assert int(ran.text.split()[0]) > 0
     assert (await run("1 + 1")).plain == "2"
 
 
