@@ -18,7 +18,8 @@ from interpreter_bot.platforms.rendering import session_facts
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Print the limits in effect."""
     limits: dict[str, float] = config.limits.model_dump()
-    limits["file_bytes"] = config.limits.file_bytes
+    for name in ("file_bytes", "displays"):
+        limits[name] = getattr(config.limits, name)
     limits["address_space_bytes"] = start_parameters.address_space_bytes(config.limits)
     if options.json:
         sys.stdout.write(json.dumps(limits) + "\n")

@@ -45,6 +45,7 @@ async def _check(
             models,
             keys=catalogues.collect_keys(models, environment),
             patience=model_choice.TRIAL_PATIENCE,
+            max_retries=0,
             unlisted=discovery.unlisted,
         )
     except errors.SettingsError as error:

@@ -60,18 +60,21 @@ class OutputReader:
         dropped_display_count: number of displays that were over the limit and not shown.
     """
 
-    def __init__(self, limits: settings.Limits) -> None:
-        """Start with the whole budget of `limits`."""
+    def __init__(
+        self, limits: settings.Limits, *, max_displays: int = settings.Limits.displays
+    ) -> None:
+        """Start with the whole budget of `limits`, and with `max_displays`."""
         self.dropped_display_count = 0
-        self._limits = limits
+        self._max_output_bytes = limits.output_bytes
+        self._max_displays = max_displays
         self._cleaners = {
             name: safe_text.Cleaner(keeps_colours=True) for name in ("stdout", "stderr")
         }
         self._bytes_left = dict.fromkeys(self._cleaners, limits.output_bytes)
         self._is_cut = False
         self._cut_streams: set[str] = set()
-        self._displays_left = limits.displays
-        self._updates_left = limits.displays * _MAX_UPDATES_PER_DISPLAY
+        self._displays_left = max_displays
+        self._updates_left = max_displays * _MAX_UPDATES_PER_DISPLAY
         self._errors_left = _MAX_ERRORS
         self._seen_display_ids: set[str] = set()
         self._last_clear: values.Clear | None = None
@@ -124,7 +127,7 @@ class OutputReader:
         if len(accepted_text) < len(printed) and stream not in self._cut_streams:
             self._is_cut = True
             self._cut_streams.add(stream)
-            notice = run_words.output_ended(self._limits.output_bytes)
+            notice = run_words.output_ended(self._max_output_bytes)
             outputs.append(values.Notice(notice))
         return tuple(outputs)
 
@@ -174,7 +177,7 @@ class OutputReader:
         self.dropped_display_count += 1
         if self.dropped_display_count > 1:
             return ()
-        notice = run_words.too_many_displays(self._limits.displays)
+        notice = run_words.too_many_displays(self._max_displays)
         return (values.Notice(notice),)
 
 

@@ -429,7 +429,6 @@ async def propose_schedule(place: command_types.Place, text: str) -> command_typ
         text,
         zone=place.person.zone,
         now=place.service.schedules.now(),
-        min_minutes=limits.min_minutes,
     )
     return command_types.CodeToRun(schedule_texts.make_command(plan.text))
 

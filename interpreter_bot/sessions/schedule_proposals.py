@@ -22,6 +22,7 @@ PLATFORMS: Final = frozenset({"slack", "discord", "web"})
 """Platforms that can show people a turn that does not answer a message."""
 _TIMES_ON_CARD: Final = 3
 _MAX_CELLS: Final = 300
+_MAX_SCHEDULES_PER_CHANNEL: Final = 20
 
 
 def can_propose(services: session_dependencies.SessionDependencies, platform: str) -> bool:
@@ -60,10 +61,10 @@ class Proposals:
         Raises:
             BotError: the schedule is not understood, or not possible; the sentence says why.
         """
-        limits, zone = self._services.config.schedules, self._request.person.zone
+        zone = self._request.person.zone
         while True:
             now = columns.now()
-            plan = schedule_texts.parse(text, zone=zone, now=now, min_minutes=limits.min_minutes)
+            plan = schedule_texts.parse(text, zone=zone, now=now)
             await self._check_counts()
             code = (
                 "" if plan.kind is records.ScheduleKind.PROMPT else await self._load_refresh_code()
@@ -108,8 +109,8 @@ class Proposals:
         limits, schedules = self._services.config.schedules, self._services.database.schedules
         if await schedules.count(self._request.key, self._request.person.id) >= limits.per_person:
             raise errors.BotError(schedule_words.too_many_of_person(limits.per_person))
-        if await schedules.count(self._request.key) >= limits.per_channel:
-            raise errors.BotError(schedule_words.too_many_in_place(limits.per_channel))
+        if await schedules.count(self._request.key) >= _MAX_SCHEDULES_PER_CHANNEL:
+            raise errors.BotError(schedule_words.too_many_in_place(_MAX_SCHEDULES_PER_CHANNEL))
 
     async def _load_refresh_code(self) -> str:
         """Return the code that made the latest answer for which code ran."""

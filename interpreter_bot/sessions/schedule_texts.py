@@ -18,6 +18,7 @@ MAX_CHARACTERS: Final = 2000
 # People type this on the page. No Python code begins with it.
 _COMMAND: Final = "/schedule"
 _MAX_CHECKED_TIMES: Final = 30
+_MIN_MINUTES_BETWEEN_RUNS: Final = 15
 _MAX_TIMES_CHARACTERS: Final = 100
 _MAX_ZONE_CHARACTERS: Final = 64
 
@@ -91,14 +92,13 @@ def parse_command(code: str) -> str | None:
     return text.strip() if command == _COMMAND else None
 
 
-def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -> Plan:
+def parse(text: str, *, zone: str, now: datetime.datetime) -> Plan:
     """Parse a schedule.
 
     Args:
         text: as a person wrote it.
         zone: the person's time zone; empty if unknown.
         now: the present time.
-        min_minutes: shortest time between two runs.
 
     Raises:
         BotError: the schedule is not understood, or not possible; the sentence says why.
@@ -118,7 +118,7 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
     if not zone:
         raise errors.BotError(schedule_words.NO_ZONE)
     recurrence = schedules.Recurrence(line, zone[:_MAX_ZONE_CHARACTERS])
-    _check_times(recurrence, times, now, min_minutes)
+    _check_times(recurrence, times, now)
     kind, condition = _find_kind(task)
     return Plan(times, recurrence, kind, task, condition)
 
@@ -156,9 +156,7 @@ def _find_kind(task: str) -> tuple[records.ScheduleKind, str]:
     return records.ScheduleKind.ALERT, condition
 
 
-def _check_times(
-    recurrence: schedules.Recurrence, words: str, now: datetime.datetime, min_minutes: float
-) -> None:
+def _check_times(recurrence: schedules.Recurrence, words: str, now: datetime.datetime) -> None:
     """Raise an error for times that are invalid, never occur, or occur too often."""
     try:
         times = next_times(recurrence, now, _MAX_CHECKED_TIMES)
@@ -169,8 +167,8 @@ def _check_times(
     if not times:
         raise errors.BotError(schedule_words.never_occurs(words))
     pauses = (later - earlier for earlier, later in itertools.pairwise(times))
-    if any(pause < datetime.timedelta(minutes=min_minutes) for pause in pauses):
-        raise errors.BotError(schedule_words.too_often(min_minutes))
+    if any(pause < datetime.timedelta(minutes=_MIN_MINUTES_BETWEEN_RUNS) for pause in pauses):
+        raise errors.BotError(schedule_words.too_often(_MIN_MINUTES_BETWEEN_RUNS))
 
 
 def _parse_times(times: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
@@ -49,7 +49,7 @@ class Limits(fields.Group):
     `memory_bytes`."""
     output_bytes: fields.Positive = 1_000_000
     """Printed text per stream and execution. Longer text loses its middle."""
-    displays: fields.Positive = 50
+    displays: ClassVar[int] = 50
     """Pictures, tables and other displays of one execution. More are counted but not shown."""
 
     @property

@@ -113,8 +113,6 @@ class TurnLimits(fields.Group):
 class Patience(fields.Group):
     """How long the bot waits for a model's server."""
 
-    retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
-    """Retries after a rate limit, an overload or a lost connection."""
     silence_seconds: fields.Seconds = 180.0
     """Longest silence from the server before the request fails. Small machines need minutes to
     read a long transcript.

@@ -52,10 +52,6 @@ class Schedules(fields.Group):
 
     per_person: Annotated[int, pydantic.Field(ge=0)] = 10
     """Schedules of one person in a workspace or server. 0 turns schedules off."""
-    per_channel: Annotated[int, pydantic.Field(ge=0)] = 20
-    """Schedules in one channel, of all its people."""
-    min_minutes: Annotated[float, pydantic.Field(ge=1)] = 15.0
-    """Shortest time between two runs of a schedule."""
 
 
 class Store(fields.Group):

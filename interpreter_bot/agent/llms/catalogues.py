@@ -31,7 +31,8 @@ class Catalogue:
     Args:
         models: in the order in which people see them; the first is the default.
         keys: API keys by the name of the environment variable that has them.
-        patience: the timeouts and the number of retries.
+        patience: the timeouts.
+        max_retries: retries of each request.
         servers: the servers that are started on demand, by the title of their model.
         unlisted: servers whose models are not known yet; each has a placeholder in `models`.
         sleep: waits between retries.
@@ -48,7 +49,8 @@ class Catalogue:
         patience: settings.Patience,
         servers: Mapping[str, retries.OnDemandServer] | None = None,
         unlisted: Sequence[model_discovery.UnlistedServer] = (),
-        sleep: retries.Sleep | None = None,
+        max_retries: int = retries.MAX_RETRIES,
+        sleep: retries.Sleep = asyncio.sleep,
     ) -> None:
         self._models = {model.title: model for model in models}
         if len(self._models) < len(models):
@@ -67,6 +69,7 @@ class Catalogue:
             server.model.title: model_discovery.FirstListedLlm(server, self._connect)
             for server in unlisted
         }
+        self._max_retries = max_retries
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, ports.Llm] = {}
@@ -124,11 +127,7 @@ class Catalogue:
         llm: ports.Llm | None = self._unlisted.get(model.title)
         if llm is None:
             llm = await asyncio.to_thread(self._connect, model)
-        retrying_llm = (
-            retries.RetryingLlm(llm, self._patience, sleep=self._sleep)
-            if self._sleep
-            else retries.RetryingLlm(llm, self._patience)
-        )
+        retrying_llm = retries.RetryingLlm(llm, max_retries=self._max_retries, sleep=self._sleep)
         self._llms[model.title] = retrying_llm
         return retrying_llm
 

@@ -16,7 +16,7 @@ from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import model_words
 
-TRIAL_PATIENCE: Final = settings.Patience(retries=0, silence_seconds=30.0)
+TRIAL_PATIENCE: Final = settings.Patience(silence_seconds=30.0)
 """How long a trial waits for a model."""
 
 LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "vLLM": 8000}
@@ -92,7 +92,9 @@ async def open_tested(
         # The library for that protocol is missing.
         raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
     keys = catalogues.collect_keys(discovery.models, environment)
-    trial = catalogues.Catalogue(discovery.models, keys=keys, patience=TRIAL_PATIENCE)
+    trial = catalogues.Catalogue(
+        discovery.models, keys=keys, patience=TRIAL_PATIENCE, max_retries=0
+    )
     try:
         await require_answer(trial, trial.titles[0])
     finally:

@@ -8,12 +8,15 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
-from interpreter_bot import events, settings
+from interpreter_bot import events
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.wording import model_words
 
 Progress: TypeAlias = Callable[[str, float | None], None]
 """Callback with a step of a start and its share done; see `events.ProgressChanged`."""
+
+MAX_RETRIES: Final = 3
+"""Retries of one request to a model."""
 
 # Shorter waits are not announced.
 _NOTICED_SECONDS: Final = 2.0
@@ -84,22 +87,22 @@ class RetryingLlm:
 
     Args:
         llm: the model.
-        patience: the number of retries.
+        max_retries: after a rate limit, an overload or a lost connection.
         sleep: waits a number of seconds; tests pass a faster function.
     """
 
     def __init__(
-        self, llm: ports.Llm, patience: settings.Patience, *, sleep: Sleep = asyncio.sleep
+        self, llm: ports.Llm, *, max_retries: int = MAX_RETRIES, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._llm = llm
-        self._patience = patience
+        self._max_retries = max_retries
         self._sleep = sleep
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, with retries."""
-        for attempt in range(self._patience.retries):
+        for attempt in range(self._max_retries):
             try:
                 return await self._llm.reply(prompt, emit=emit)
             except model_errors.ModelError as error:

@@ -8,7 +8,7 @@ import pydantic
 
 from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import budgets, chat_messages, loops, transcripts
-from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.agent.llms import catalogues, retries
 from tests.fakes import anthropic_server, openai_server, replies
 
 OK = values.Finished(values.Ending.OK, 0.1)
@@ -141,9 +141,9 @@ async def open_turn(
     *steps,
     question="How many?",
     files=None,
-    patience=None,
     turn=None,
     server_options=None,
+    max_retries=retries.MAX_RETRIES,
     **model,
 ):
     """Set up a turn against a scripted server that speaks the real protocol.
@@ -164,9 +164,11 @@ async def open_turn(
     fake_server = anthropic_server if is_anthropic else openai_server
     async with fake_server.Server(script, **server_options) as server:
         model = settings.Model(**{"base_url": server.base_url, **model})
-        patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
+        patience = settings.Patience(silence_seconds=5)
         keys = {model.api_key_variable: pydantic.SecretStr(server.api_key)}
-        catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
+        catalogue = catalogues.Catalogue(
+            [model], keys=keys, patience=patience, max_retries=max_retries, sleep=sleep
+        )
         transcript = transcripts.Transcript()
         transcript.add_user_message(question)
         observer, environment = Observer(), Workbench(*steps, files=files)

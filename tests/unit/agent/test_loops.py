@@ -53,8 +53,9 @@ async def test_error_is_fed_back_and_repaired(protocol):
 async def test_a_key_that_cannot_be_sent_ends_the_turn_in_a_sentence(protocol):
     async with scripts.open_turn([], protocol=protocol) as turn:
         keys = {turn.model.api_key_variable: pydantic.SecretStr("sk-abc\u2022\u2022\u2022")}
-        patience = settings.Patience(retries=0)
-        turn.catalogue = catalogues.Catalogue([turn.model], keys=keys, patience=patience)
+        turn.catalogue = catalogues.Catalogue(
+            [turn.model], keys=keys, patience=settings.Patience(), max_retries=0
+        )
         async with asyncio.timeout(30):
             outcome = await turn.run()
         await turn.catalogue.close()
@@ -428,8 +429,7 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     ],
 )
 async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
-    patience = {"retries": 2}
-    async with scripts.open_turn([reply] * 3, patience=patience, protocol=protocol) as turn:
+    async with scripts.open_turn([reply] * 3, max_retries=2, protocol=protocol) as turn:
         outcome = await turn.run()
     expected = model_errors.name_server(failure(), turn.catalogue.find_model())
     assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))

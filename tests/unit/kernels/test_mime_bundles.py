@@ -207,7 +207,7 @@ def test_an_identity_that_is_none_is_left_out(display_id):
 
 
 def test_updates_of_what_was_never_shown_count_as_displays():
-    reader = outputs.OutputReader(settings.Limits(displays=2))
+    reader = outputs.OutputReader(settings.Limits(), max_displays=2)
     shown = [
         output
         for number in range(50)
@@ -295,7 +295,7 @@ def test_printed_text_never_exceeds_its_budget(pieces, max_bytes):
     strategies.integers(1, 3),
 )
 def test_displays_never_exceed_their_budgets(sent, displays):
-    reader = outputs.OutputReader(settings.Limits(displays=displays))
+    reader = outputs.OutputReader(settings.Limits(), max_displays=displays)
     shown = [output for kind, name in sent for output in reader.read(display(kind, name))]
     results = [output for output in shown if isinstance(output, values.Result)]
     assert sum(not output.is_update for output in results) <= displays

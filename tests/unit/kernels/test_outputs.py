@@ -115,14 +115,14 @@ def test_what_the_kernel_cut_is_marked_where_it_was():
 
 
 def test_displays_over_the_number_are_left_out_with_one_notice():
-    reader = outputs.OutputReader(settings.Limits(displays=2))
+    reader = outputs.OutputReader(settings.Limits(), max_displays=2)
     shown = [reader.read(_message("display_data", data={"text/plain": "x"})) for _ in range(4)]
     kinds = [tuple(type(output) for output in outputs_) for outputs_ in shown]
     assert kinds == [(values.Result,), (values.Result,), (values.Notice,), ()]
 
 
 def test_updates_have_a_budget_of_their_own_that_ends():
-    reader = outputs.OutputReader(settings.Limits(displays=1))
+    reader = outputs.OutputReader(settings.Limits(), max_displays=1)
     content = {"data": {"text/plain": "x"}, "transient": {"display_id": "d"}}
     updates = [reader.read(_message("update_display_data", **content)) for _ in range(25)]
     assert all(update[0].is_update for update in updates[:20])

@@ -182,7 +182,7 @@ def test_frames_are_a_message_or_refused(header, parent, metadata, content, more
 
 @fuzzed(10, st.lists(st.tuples(KINDS, CONTENTS), min_size=1, max_size=2))
 def test_messages_are_outputs_that_can_be_shown(messages):
-    reader = outputs.OutputReader(settings.Limits(output_bytes=100, displays=2))
+    reader = outputs.OutputReader(settings.Limits(output_bytes=100), max_displays=2)
     for kind, content in messages:
         with timed():
             read = reader.read(jupyter_messages.Message("1", kind, content))

@@ -13,7 +13,7 @@ NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 
 
 def parse(text, zone=""):
-    return schedule_texts.parse(text, zone=zone, now=NOW, min_minutes=15)
+    return schedule_texts.parse(text, zone=zone, now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     reply = server.failure(status, words, type=kind)
     tries_of = {model_errors.ContextTooLongError: 3, model_errors.RequestRefusedError: 2}
     tries = tries_of.get(failure, 1)
-    async with open_anthropic_turn([reply] * tries, patience={"retries": 0}) as turn:
+    async with open_anthropic_turn([reply] * tries, max_retries=0) as turn:
         outcome = await turn.run()
         expected = model_errors.name_server(failure(), turn.catalogue.find_model())
     assert (outcome.kind, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))

@@ -79,7 +79,8 @@ def catalogue_of(discovery, environment):
     return catalogues.Catalogue(
         discovery.models,
         keys=catalogues.collect_keys(discovery.models, environment),
-        patience=settings.Patience(retries=0),
+        patience=settings.Patience(),
+        max_retries=0,
         unlisted=discovery.unlisted,
     )
 

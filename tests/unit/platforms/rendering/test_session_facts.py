@@ -7,7 +7,7 @@ from interpreter_bot.sessions import past_turns
 
 def test_every_limit_has_words():
     limits = settings.Limits()
-    names = (*settings.Limits.model_fields, "file_bytes")
+    names = (*settings.Limits.model_fields, "file_bytes", "displays")
     described = [session_facts.describe_limit(name, getattr(limits, name)) for name in names]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
     assert set(session_facts.describe_limits(limits, settings.Kernels(per_person=0))) < set(
