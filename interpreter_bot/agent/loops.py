@@ -112,7 +112,6 @@ class TurnSpec:
         approve: asks a person whether code may run; None if code runs without approval.
         can_ask: whether the model can ask the person.
         can_install: whether packages can be installed where code runs.
-        tool_index: has the functions that the prompt does not list; None if it lists all.
         add_steering_messages: adds to the transcript what the person wrote since the turn began;
             None if the person cannot write then.
         propose_note: asks a person whether to remember a note; None if notes cannot be proposed.
@@ -133,7 +132,6 @@ class TurnSpec:
     approve: ports.Approve | None = None
     can_ask: bool = False
     can_install: bool = False
-    tool_index: ports.ToolIndex | None = None
     add_steering_messages: Callable[[], Awaitable[None]] | None = None
     propose_note: ports.ProposeNote | None = None
     max_background_seconds: float = 0.0
@@ -177,7 +175,6 @@ class _Turn:
         offered_tools = tools.select_tools(
             can_see_images=spec.model.can_see_images,
             can_install=spec.can_install,
-            can_find_tools=spec.tool_index is not None,
             can_ask=spec.can_ask,
             can_propose_notes=spec.propose_note is not None,
             max_background_seconds=spec.max_background_seconds,
@@ -191,7 +188,6 @@ class _Turn:
             can_see_images=spec.model.can_see_images,
             offered_tools=offered_tools,
             approve=spec.approve,
-            tool_index=spec.tool_index,
             answers=tool_execution.collect_answers(spec.transcript.entries),
             propose_note=spec.propose_note,
         )

@@ -73,16 +73,6 @@ class Environment(Protocol):
         """Return part of a file, from byte `start`."""
 
 
-class ToolIndex(Protocol):
-    """Functions of other systems that code can call, if there are too many for the prompt."""
-
-    def find(self, words: str) -> str:
-        """List the functions that match `words` best."""
-
-    def describe(self, name: str) -> str:
-        """Describe a function and its parameters; a sentence if there is none of that name."""
-
-
 class Llm(Protocol):
     """A language model behind any protocol."""
 

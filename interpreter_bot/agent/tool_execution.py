@@ -155,7 +155,6 @@ class ToolRunner:
         can_see_images: whether the model is shown pictures.
         offered_tools: the tools that the model may call.
         approve: see `loops.TurnSpec`.
-        tool_index: see `loops.TurnSpec`.
         answers: results of earlier questions, by question; each question is asked once.
         propose_note: see `loops.TurnSpec`.
     """
@@ -169,7 +168,6 @@ class ToolRunner:
         can_see_images: bool,
         offered_tools: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
-        tool_index: ports.ToolIndex | None = None,
         answers: dict[str, str] | None = None,
         propose_note: ports.ProposeNote | None = None,
     ) -> None:
@@ -179,7 +177,6 @@ class ToolRunner:
         self._can_see_images = can_see_images
         self._offered_tools = offered_tools
         self._approve = approve
-        self._tool_index = tool_index
         self._answers = answers or {}
         self._propose_note = propose_note
         self._screen: output_screens.Screen | None = None
@@ -199,10 +196,6 @@ class ToolRunner:
                     return await self._read_file(name, start), ()
                 case tools.ViewImage(name):
                     return await self._view_image(name)
-                case tools.FindTools(words) if self._tool_index is not None:
-                    return self._tool_index.find(words), ()
-                case tools.DescribeTool(name) if self._tool_index is not None:
-                    return self._tool_index.describe(name), ()
                 case tools.AskPerson():
                     return await self._ask_person(request), ()
                 case tools.ProposeNote(text) if self._propose_note is not None:

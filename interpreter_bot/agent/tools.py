@@ -19,8 +19,6 @@ from interpreter_bot.text import safe_text
 RUN_CODE: Final = "run_code"
 VIEW_IMAGE: Final = "view_image"
 INSTALL_PACKAGES: Final = "install_packages"
-FIND_TOOLS: Final = "find_tools"
-DESCRIBE_TOOL: Final = "describe_tool"
 ASK_PERSON: Final = "ask_person"
 PROPOSE_NOTE: Final = "propose_note"
 PROPOSE_SCHEDULE: Final = "propose_schedule"
@@ -35,7 +33,6 @@ _NON_CODE_ARGUMENTS: Final = frozenset(
 _LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipython3", "jupyter"})
 _FILE_ARGUMENTS: Final = ("name", "path", "file", "filename", "file_name")
 _PACKAGE_ARGUMENTS: Final = ("names", "packages", "package", "name", "requirements")
-_SEARCH_ARGUMENTS: Final = ("words", "query", *_FILE_ARGUMENTS)
 _QUESTION_ARGUMENTS: Final = ("question", "prompt", "text", "message")
 _CHOICE_ARGUMENTS: Final = ("choices", "options", "answers")
 _OPTIONAL_PARAMETERS: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
@@ -47,7 +44,7 @@ _MAX_QUESTION_CHARACTERS: Final = 600
 _MAX_CHOICES: Final = 6
 # Every network's buttons show this much.
 _MAX_CHOICE_CHARACTERS: Final = 70
-_NOTE_ARGUMENTS: Final = ("text", "note", "content", *_SEARCH_ARGUMENTS)
+_NOTE_ARGUMENTS: Final = ("text", "note", "content")
 _MAX_ENCODINGS: Final = 3
 _WORKSPACE_PATH: Final = "/mnt/data/"
 
@@ -90,16 +87,6 @@ TOOLS: Final = (
         _schema(
             names={"type": "string", "description": 'Names, such as "lifelines" or "a>=2 b".'},
         ),
-    ),
-    chat_messages.Tool(
-        FIND_TOOLS,
-        "Find functions of other systems that code can call: lists those that fit some words best.",
-        _schema(words={"type": "string", "description": "What is to be done, in a few words."}),
-    ),
-    chat_messages.Tool(
-        DESCRIBE_TOOL,
-        "Say what one function of another system takes and does.",
-        _schema(name={"type": "string", "description": "As find_tools lists it."}),
     ),
     chat_messages.Tool(
         ASK_PERSON,
@@ -205,20 +192,6 @@ class ViewImage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FindTools:
-    """List functions of other systems that fit `words`."""
-
-    words: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DescribeTool:
-    """Describe a function of another system."""
-
-    name: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class AskPerson:
     """Ask the person; `choices` are answers to choose from, each different."""
 
@@ -257,8 +230,6 @@ ToolRequest: TypeAlias = (
     | ListFiles
     | ReadFile
     | ViewImage
-    | FindTools
-    | DescribeTool
     | AskPerson
     | ProposeNote
     | ProposeSchedule
@@ -272,7 +243,6 @@ def select_tools(
     *,
     can_see_images: bool,
     can_install: bool,
-    can_find_tools: bool,
     can_ask: bool,
     can_propose_notes: bool = False,
     can_propose_schedules: bool = False,
@@ -284,7 +254,6 @@ def select_tools(
     Args:
         can_see_images: the model sees pictures.
         can_install: packages can be installed.
-        can_find_tools: there are more functions of other systems than the prompt lists.
         can_ask: the model can ask the person.
         can_propose_notes: the model can propose notes to a person.
         can_propose_schedules: the model can propose schedules to a person.
@@ -294,14 +263,11 @@ def select_tools(
     is_available = {
         VIEW_IMAGE: can_see_images,
         INSTALL_PACKAGES: can_install,
-        FIND_TOOLS: can_find_tools,
-    }
-    is_available |= {
-        DESCRIBE_TOOL: can_find_tools,
         ASK_PERSON: can_ask,
         PROPOSE_NOTE: can_propose_notes,
+        PROPOSE_SCHEDULE: can_propose_schedules,
+        NOTHING_TO_REPORT: is_scheduled,
     }
-    is_available |= {PROPOSE_SCHEDULE: can_propose_schedules, NOTHING_TO_REPORT: is_scheduled}
     tools = tuple(tool for tool in TOOLS if is_available.get(tool.name, True))
     if not max_background_seconds:
         return tools
@@ -334,14 +300,10 @@ def parse_call(
             return ViewImage(file.name) if isinstance(file, ReadFile) else file
         case "install_packages":
             return _read_packages(call.arguments)
-        case "find_tools":
-            return FindTools(_read_words(call.arguments))
-        case "describe_tool":
-            return DescribeTool(_read_words(call.arguments))
         case "ask_person":
             return _read_question(call.arguments)
         case "propose_note":
-            return ProposeNote(_read_words(call.arguments, _NOTE_ARGUMENTS))
+            return ProposeNote(_read_note(call.arguments))
         case "propose_schedule":
             return _read_schedule(call.arguments)
         case "nothing_to_report":
@@ -449,14 +411,14 @@ def _read_file(arguments: str) -> ReadFile | UnreadableCall:
     return ReadFile(value.strip().removeprefix(_WORKSPACE_PATH), int(start))
 
 
-def _read_words(arguments: str, names: tuple[str, ...] = _SEARCH_ARGUMENTS) -> str:
-    """Read one text argument; arguments that are no JSON are the text itself."""
+def _read_note(arguments: str) -> str:
+    """Read the text of a note; arguments that are no JSON are the text itself."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         return arguments
     if isinstance(value, dict):
-        value = _first_value(value, names)
+        value = _first_value(value, _NOTE_ARGUMENTS)
     return value if isinstance(value, str) else ""
 
 

@@ -35,7 +35,6 @@ from interpreter_bot.wording import tool_words
 if TYPE_CHECKING:
     # Without servers their protocol is not imported, without records no database.
     from interpreter_bot.mcp_servers.definitions import Definition
-    from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
     from interpreter_bot.sessions import session_dependencies
     from interpreter_bot.store.activities import Activities
@@ -101,13 +100,6 @@ class ToolRequests:
         from interpreter_bot.mcp_servers import model_tool_listings
 
         return model_tool_listings.describe_servers(self._broker.find_offered(self._key))
-
-    def index(self) -> ToolIndex | None:
-        """Return a search index of the tools; None if the prompt describes all of them."""
-        from interpreter_bot.mcp_servers import model_tool_listings
-
-        index = model_tool_listings.ToolIndex(self._broker.find_offered(self._key))
-        return index if index.has_more else None
 
     async def answer(self, request: values.InputRequested, kernel_id: str) -> str:
         """Answer a hostile request of code in a kernel, as JSON."""

@@ -568,7 +568,6 @@ class _Work:
             can_install=bool(services.config.package_index.url),
             can_propose_schedules=environment.can_propose_schedules,
             is_scheduled=self._request.is_scheduled,
-            tool_index=environment.tools.index() if environment.tools is not None else None,
             # A scheduled turn may end without an answer, and a person who wrote waits for one.
             add_steering_messages=None
             if self._request.is_scheduled

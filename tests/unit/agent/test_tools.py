@@ -133,9 +133,7 @@ def test_a_name_of_a_package_stays_one_argument_on_one_line():
     assert isinstance(
         tools.parse_call(
             call,
-            tools.select_tools(
-                can_see_images=True, can_install=False, can_find_tools=True, can_ask=True
-            ),
+            tools.select_tools(can_see_images=True, can_install=False, can_ask=True),
         ),
         tools.UnreadableCall,
     )
@@ -187,7 +185,7 @@ def test_only_a_number_of_seconds_is_a_timeout(timeout, seconds):
 
 
 def test_a_timeout_is_offered_only_if_code_may_run_on():
-    about = {"can_see_images": True, "can_install": True, "can_find_tools": True, "can_ask": True}
+    about = {"can_see_images": True, "can_install": True, "can_ask": True}
     for longest in (0.0, 3600.0):
         run = tools.select_tools(**about, max_background_seconds=longest)[0].parameters
         assert ("timeout" in run["properties"]) == bool(longest)
