@@ -111,7 +111,6 @@ class TurnSpec:
         cache_key: see `chat_messages.Prompt`.
         approve: asks a person whether code may run; None if code runs without approval.
         can_ask: whether the model can ask the person.
-        can_install: whether packages can be installed where code runs.
         add_steering_messages: adds to the transcript what the person wrote since the turn began;
             None if the person cannot write then.
         propose_note: asks a person whether to remember a note; None if notes cannot be proposed.
@@ -131,7 +130,6 @@ class TurnSpec:
     cache_key: str = ""
     approve: ports.Approve | None = None
     can_ask: bool = False
-    can_install: bool = False
     add_steering_messages: Callable[[], Awaitable[None]] | None = None
     propose_note: ports.ProposeNote | None = None
     max_background_seconds: float = 0.0
@@ -174,7 +172,6 @@ class _Turn:
         self._repetition_detector = tool_execution.RepetitionDetector()
         offered_tools = tools.select_tools(
             can_see_images=spec.model.can_see_images,
-            can_install=spec.can_install,
             can_ask=spec.can_ask,
             can_propose_notes=spec.propose_note is not None,
             max_background_seconds=spec.max_background_seconds,

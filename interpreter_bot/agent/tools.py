@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +17,6 @@ from interpreter_bot.text import safe_text
 
 RUN_CODE: Final = "run_code"
 VIEW_IMAGE: Final = "view_image"
-INSTALL_PACKAGES: Final = "install_packages"
 ASK_PERSON: Final = "ask_person"
 PROPOSE_NOTE: Final = "propose_note"
 PROPOSE_SCHEDULE: Final = "propose_schedule"
@@ -32,7 +30,6 @@ _NON_CODE_ARGUMENTS: Final = frozenset(
 )
 _LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipython3", "jupyter"})
 _FILE_ARGUMENTS: Final = ("name", "path", "file", "filename", "file_name")
-_PACKAGE_ARGUMENTS: Final = ("names", "packages", "package", "name", "requirements")
 _QUESTION_ARGUMENTS: Final = ("question", "prompt", "text", "message")
 _CHOICE_ARGUMENTS: Final = ("choices", "options", "answers")
 _OPTIONAL_PARAMETERS: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
@@ -79,14 +76,6 @@ TOOLS: Final = (
         VIEW_IMAGE,
         "Look at a picture in /mnt/data: PNG, JPEG, GIF or WebP. Shown plots you see without it.",
         _schema(name={"type": "string", "description": "The file's name."}),
-    ),
-    chat_messages.Tool(
-        INSTALL_PACKAGES,
-        "Install Python packages into the running kernel, by their names on the package index. "
-        "Variables stay. What is installed already stays as it is.",
-        _schema(
-            names={"type": "string", "description": 'Names, such as "lifelines" or "a>=2 b".'},
-        ),
     ),
     chat_messages.Tool(
         ASK_PERSON,
@@ -242,7 +231,6 @@ ToolRequest: TypeAlias = (
 def select_tools(
     *,
     can_see_images: bool,
-    can_install: bool,
     can_ask: bool,
     can_propose_notes: bool = False,
     can_propose_schedules: bool = False,
@@ -253,7 +241,6 @@ def select_tools(
 
     Args:
         can_see_images: the model sees pictures.
-        can_install: packages can be installed.
         can_ask: the model can ask the person.
         can_propose_notes: the model can propose notes to a person.
         can_propose_schedules: the model can propose schedules to a person.
@@ -262,7 +249,6 @@ def select_tools(
     """
     is_available = {
         VIEW_IMAGE: can_see_images,
-        INSTALL_PACKAGES: can_install,
         ASK_PERSON: can_ask,
         PROPOSE_NOTE: can_propose_notes,
         PROPOSE_SCHEDULE: can_propose_schedules,
@@ -298,8 +284,6 @@ def parse_call(
         case "view_image":
             file = _read_file(call.arguments)
             return ViewImage(file.name) if isinstance(file, ReadFile) else file
-        case "install_packages":
-            return _read_packages(call.arguments)
         case "ask_person":
             return _read_question(call.arguments)
         case "propose_note":
@@ -449,22 +433,6 @@ def _read_question(arguments: str) -> AskPerson | UnreadableCall:
             f"{_MAX_CHOICE_CHARACTERS} characters each."
         )
     return AskPerson(question, distinct_choices)
-
-
-def _read_packages(arguments: str) -> RunCode | UnreadableCall:
-    """Read package names; return the code that installs them, so that people can approve it."""
-    try:
-        value = lenient_json.parse(arguments)
-    except ValueError:
-        value = arguments
-    if isinstance(value, dict):
-        value = _first_value(value, _PACKAGE_ARGUMENTS)
-    if isinstance(value, str):
-        value = value.replace(",", " ").split()
-    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
-        return UnreadableCall('There was no package. Give names of packages as "names".')
-    words = (shlex.quote(" ".join(name.split())) for name in value)
-    return RunCode(f"%pip install {' '.join(words)}")
 
 
 def _read_schedule(arguments: str) -> ProposeSchedule | UnreadableCall:

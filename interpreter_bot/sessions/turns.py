@@ -565,7 +565,6 @@ class _Work:
             cache_key=values.cache_key(self._request.key),
             approve=environment.approve,
             can_ask=self._request.is_attended and model.can_call_tools,
-            can_install=bool(services.config.package_index.url),
             can_propose_schedules=environment.can_propose_schedules,
             is_scheduled=self._request.is_scheduled,
             # A scheduled turn may end without an answer, and a person who wrote waits for one.

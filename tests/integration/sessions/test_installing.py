@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kernel
 async def test_a_model_installs_what_is_missing_and_uses_it(open_bot, approval):
     install, use = "%pip install greeter", "import greeter; print(greeter.version)"
     script = [
-        openai_server.call("install_packages", {"names": "greeter"}),
+        openai_server.code(install),
         openai_server.code(use),
         openai_server.text("Done."),
     ]
@@ -28,14 +28,14 @@ async def test_a_model_installs_what_is_missing_and_uses_it(open_bot, approval):
         bought = settings.PackageIndex(url=index.url)
         async with open_bot(*script, package_index=bought) as bot:
             await bot.ask("Greet me.", reply, approval=approval)
-            tools = [tool["function"]["name"] for tool in bot.server.requests[0].body["tools"]]
+            prompt = bot.server.requests[0].messages[0]["content"]
             content = bot.server.requests[1].messages[-1]["content"]
     assert reply.contents("code") == [install, use]
     asked = [text.partition(" (")[0] for text in reply.contents("approve")]
     assert asked == ([install, "greeter 2.5", use] if approval == "every" else [])
     assert "Installed greeter 2.5" in content
     assert "".join(output.plain for output in reply.contents("output")).endswith("2.5\n")
-    assert "install_packages" in tools
+    assert "can be installed: %pip install NAME" in prompt
 
 
 @pytest.mark.slow

@@ -118,28 +118,6 @@ def test_schemas_name_their_required_parameters():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ['{"names": "a>=2 b"}', '{"packages": ["a>=2", "b"]}', "a>=2, b", '["a>=2", "b"]'],
-)
-def test_packages_are_installed_by_a_cell_that_people_see(arguments):
-    assert read(arguments, "install_packages") == tools.RunCode("%pip install 'a>=2' b")
-
-
-def test_a_name_of_a_package_stays_one_argument_on_one_line():
-    code = read(json.dumps({"names": ["a; rm -rf /", "b\n!ls"]}), "install_packages").code
-    assert code == "%pip install 'a; rm -rf /' 'b !ls'"
-    assert isinstance(read("{}", "install_packages"), tools.UnreadableCall)
-    call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
-    assert isinstance(
-        tools.parse_call(
-            call,
-            tools.select_tools(can_see_images=True, can_install=False, can_ask=True),
-        ),
-        tools.UnreadableCall,
-    )
-
-
-@pytest.mark.parametrize(
     ("arguments", "request_"),
     [
         ('{"question": "Which?", "choices": ["A", "B"]}', ("Which?", ("A", "B"))),
@@ -185,7 +163,7 @@ def test_only_a_number_of_seconds_is_a_timeout(timeout, seconds):
 
 
 def test_a_timeout_is_offered_only_if_code_may_run_on():
-    about = {"can_see_images": True, "can_install": True, "can_ask": True}
+    about = {"can_see_images": True, "can_ask": True}
     for longest in (0.0, 3600.0):
         run = tools.select_tools(**about, max_background_seconds=longest)[0].parameters
         assert ("timeout" in run["properties"]) == bool(longest)
