@@ -77,20 +77,17 @@ class Workbench:
         return await (await self._pool.workspace(self._key)).list()
 
     async def read_files(self) -> dict[str, bytes]:
-        names = [info.name for info in await self.list_files()]
-        limit = _MAX_FILE_BYTES
-        return {name: await self.read_file(name, start=0, max_bytes=limit) for name in names}
+        workspace = await self._pool.workspace(self._key)
+        contents = {}
+        for info in await workspace.list():
+            async with workspace.read(info.name, max_bytes=_MAX_FILE_BYTES) as content:
+                contents[info.name] = b"".join([chunk async for chunk in content])
+        return contents
 
     async def scale_pictures(
         self, contents: Sequence[bytes]
     ) -> Sequence[chat_messages.Picture | None]:
         return [None] * len(contents)
-
-    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
-        workspace = await self._pool.workspace(self._key)
-        async with workspace.read(name, max_bytes=_MAX_FILE_BYTES) as content:
-            data = b"".join([chunk async for chunk in content])
-        return data[start : start + max_bytes]
 
 
 def _print_notice(event: events.TurnEvent) -> None:

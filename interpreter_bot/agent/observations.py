@@ -6,9 +6,8 @@ code. So a sentence describes what the person saw.
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import values
@@ -35,9 +34,6 @@ _IN_BACKGROUND: Final = (
     "it is done, with its files; you are told in a later turn. Until then no other code can run. "
     "Say in a sentence what is being computed, and end your answer.]"
 )
-_MAX_LISTED_FILES: Final = 100
-# In UTF-8, all bytes of a character but the first.
-_CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 
 
 def find_error(outputs: Sequence[output_screens.VisibleOutput]) -> values.Error | None:
@@ -150,36 +146,3 @@ def describe_file(name: str, size_bytes: int, *, kind: str = "", details: str = 
         details = "The file is empty: there is nothing in it to work with. Tell the person so."
     line = f"[The person sent the file {name!r} ({size_and_kind}); it is at /mnt/data/{name}.]"
     return "\n".join(filter(None, (line, details.strip())))
-
-
-def list_files(infos: Iterable[values.FileInfo]) -> str:
-    """List the files of a workspace."""
-    sorted_infos = sorted(infos, key=lambda info: info.name)
-    if not sorted_infos:
-        return "[There are no files in /mnt/data.]"
-    lines = [
-        f"{info.name}  {quantities.size(info.size_bytes)}"
-        for info in sorted_infos[:_MAX_LISTED_FILES]
-    ]
-    if len(sorted_infos) > _MAX_LISTED_FILES:
-        lines.append(f"[… and {len(sorted_infos) - _MAX_LISTED_FILES:,} more]")
-    return "\n".join(lines)
-
-
-def describe_content(data: bytes, *, start: int, max_bytes: int) -> str:
-    """Describe a part of a file's content."""
-    if b"\0" in data[:1024]:
-        return "[This is not a text file in UTF-8. Use run_code to look at it.]"
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    # The part may begin and end within a character.
-    whole_letters = data[:3].lstrip(_CONTINUATION_BYTES) + data[3:] if start else data
-    try:
-        text = decoder.decode(whole_letters, len(data) < max_bytes)
-    except UnicodeDecodeError:
-        return "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]"
-    if not text:
-        return "[The file is empty, or ends before that.]"
-    if len(data) < max_bytes:
-        return text
-    next_start = start + len(data) - len(decoder.getstate()[0])
-    return f"{text}\n[There may be more: go on with start={next_start}.]"

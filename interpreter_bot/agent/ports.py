@@ -69,9 +69,6 @@ class Environment(Protocol):
     async def view(self, name: str) -> chat_messages.Picture | None:
         """Return a file as a picture, scaled; None if it is no picture, or too large."""
 
-    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
-        """Return part of a file, from byte `start`."""
-
 
 class Llm(Protocol):
     """A language model behind any protocol."""

@@ -15,8 +15,6 @@ from interpreter_bot.text import output_screens
 
 MAX_OUTPUT_CHARACTERS: Final = 8000
 """Limit of one execution's output for the model, which gets its start and its end."""
-# The model reads a file in parts of this size.
-_MAX_READ_BYTES: Final = 32_768
 REFUSAL_PREFIX: Final = "[Not run again: "
 """The beginning of each refusal by `RepetitionDetector.refuse_repeat`."""
 _REPEATED_CODE: Final = (
@@ -190,10 +188,6 @@ class ToolRunner:
             match request:
                 case tools.RunCode(code, seconds):
                     return await self._run_code(code, seconds)
-                case tools.ListFiles():
-                    return observations.list_files(await self._environment.list_files()), ()
-                case tools.ReadFile(name, start):
-                    return await self._read_file(name, start), ()
                 case tools.ViewImage(name):
                     return await self._view_image(name)
                 case tools.AskPerson():
@@ -299,9 +293,3 @@ class ToolRunner:
         if picture is None:
             return _NO_PICTURE.format(name=name), ()
         return _PICTURE_SHOWN.format(name=name), (picture,)
-
-    async def _read_file(self, name: str, start: int) -> str:
-        data = await self._environment.read_file(name, start=start, max_bytes=_MAX_READ_BYTES)
-        return observations.describe_content(
-            data[:_MAX_READ_BYTES], start=start, max_bytes=_MAX_READ_BYTES
-        )

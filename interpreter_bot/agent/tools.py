@@ -32,7 +32,7 @@ _LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipytho
 _FILE_ARGUMENTS: Final = ("name", "path", "file", "filename", "file_name")
 _QUESTION_ARGUMENTS: Final = ("question", "prompt", "text", "message")
 _CHOICE_ARGUMENTS: Final = ("choices", "options", "answers")
-_OPTIONAL_PARAMETERS: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
+_OPTIONAL_PARAMETERS: Final = frozenset({"choices", "timeout", "zone", "condition"})
 _TIMEOUT_DESCRIPTION: Final = (
     "Only for code that needs more time than a usual run: seconds, at most {longest}. It may then "
     "go on in the background, while you answer."
@@ -61,16 +61,6 @@ TOOLS: Final = (
         "Run Python code in the person's Jupyter kernel and return what it printed and showed. "
         "Variables stay from one call to the next.",
         _schema(code={"type": "string", "description": "Python code."}),
-    ),
-    chat_messages.Tool("list_files", "List the files in /mnt/data with their sizes.", _schema()),
-    chat_messages.Tool(
-        "read_file",
-        "Return the beginning of a text file in /mnt/data, or more of it from a byte on. "
-        "For tables, use run_code with pandas.",
-        _schema(
-            name={"type": "string", "description": "The file's name."},
-            start={"type": "integer", "description": "First byte to return, 0 by default."},
-        ),
     ),
     chat_messages.Tool(
         VIEW_IMAGE,
@@ -161,19 +151,6 @@ class RunCode:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ListFiles:
-    """List the files of the workspace."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReadFile:
-    """Return part of a file, from byte `start`."""
-
-    name: str
-    start: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class ViewImage:
     """Look at a picture file."""
 
@@ -216,8 +193,6 @@ class UnreadableCall:
 
 ToolRequest: TypeAlias = (
     RunCode
-    | ListFiles
-    | ReadFile
     | ViewImage
     | AskPerson
     | ProposeNote
@@ -277,13 +252,8 @@ def parse_call(
             if isinstance(request, RunCode):
                 request = dataclasses.replace(request, seconds=_read_timeout(call.arguments))
             return request
-        case "list_files":
-            return ListFiles()
-        case "read_file":
-            return _read_file(call.arguments)
         case "view_image":
-            file = _read_file(call.arguments)
-            return ViewImage(file.name) if isinstance(file, ReadFile) else file
+            return _read_image(call.arguments)
         case "ask_person":
             return _read_question(call.arguments)
         case "propose_note":
@@ -379,20 +349,16 @@ def _unwrap(code: str) -> str:
     return code
 
 
-def _read_file(arguments: str) -> ReadFile | UnreadableCall:
+def _read_image(arguments: str) -> ViewImage | UnreadableCall:
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         value = arguments.strip()
-    start: object = 0
     if isinstance(value, dict):
-        start = value.get("start", 0)
         value = _first_value(value, _FILE_ARGUMENTS)
     if not isinstance(value, str) or not value.strip():
         return UnreadableCall('There was no file name. Give it as "name".')
-    if not isinstance(start, int | float) or not 0 <= start < 2**53:
-        start = 0
-    return ReadFile(value.strip().removeprefix(_WORKSPACE_PATH), int(start))
+    return ViewImage(value.strip().removeprefix(_WORKSPACE_PATH))
 
 
 def _read_note(arguments: str) -> str:

@@ -40,14 +40,13 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.sessions import jobs as session_jobs
-from interpreter_bot.skills import accepted_skills, skill_catalogue
+from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import records
 from interpreter_bot.wording import job_words, run_words, schedule_words, session_words
 
 _log = logging.getLogger(__name__)
 
 _SCALE_SECONDS: Final = 20.0
-_SKILLS_PREFIX: Final = f"{skill_catalogue.MOUNT_POINT}/"
 
 _PLAN_FIRST: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
@@ -78,7 +77,7 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
-        skills: the operator's skills, whose files can be read too.
+        skills: the operator's skills.
         tools: answers the tool requests of code; None if there are no tools.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if no code ran.
@@ -339,19 +338,6 @@ class SessionEnvironment:
         """List the files of the workspace."""
         return await self.workspace.list()
 
-    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
-        """Return part of a file of the workspace or of a skill."""
-        if name.startswith(_SKILLS_PREFIX):
-            read_content, path = self.skills.content, name.removeprefix(_SKILLS_PREFIX)
-            return await asyncio.to_thread(read_content, path, start=start, max_bytes=max_bytes)
-        part = b""
-        async with self.workspace.read(name, start=start) as content:
-            async for chunk in content:
-                part += chunk
-                if len(part) >= max_bytes:
-                    break
-        return part[:max_bytes]
-
     async def scale_pictures(
         self, contents: Sequence[bytes]
     ) -> Sequence[chat_messages.Picture | None]:
@@ -364,7 +350,8 @@ class SessionEnvironment:
         Raises:
             WorkspaceError: there is no such file.
         """
-        await self.read_file(name, start=0, max_bytes=1)
+        async with self.workspace.read(name):
+            pass
         return next(iter(await self.load_pictures([name], 1)), None)
 
     async def load_pictures(self, names: Sequence[str], limit: int) -> list[chat_messages.Picture]:

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import acceptance, errors
+from interpreter_bot import acceptance
 from interpreter_bot.acceptance import Standing
 from interpreter_bot.skills import skill_catalogue, skill_files
 from interpreter_bot.wording import skill_words
@@ -131,25 +131,6 @@ class AcceptedSkills:
     def names(self) -> tuple[str, ...]:
         """Return the names of the skills that are in use."""
         return tuple(skill.name for skill in self._read_copies())
-
-    def content(self, path: str, *, start: int, max_bytes: int) -> bytes:
-        """Return a part of a file of a skill, by its path below /skills.
-
-        Raises:
-            FileMissingError: there is no such file.
-            SkillError: the file cannot be read.
-        """
-        name, _, file_path = path.partition("/")
-        skill = next(
-            (candidate for candidate in self._read_copies() if candidate.name == name), None
-        )
-        if skill is None or file_path not in skill.files:
-            raise errors.FileMissingError(
-                skill_words.no_file(f"{skill_catalogue.MOUNT_POINT}/{path}")
-            )
-        with _translate_errors(), (self._copies_directory / path).open("rb") as file:
-            file.seek(start)
-            return file.read(max_bytes)
 
     def _read_copies(self) -> tuple[skill_files.Skill, ...]:
         """Return the copied skills; read them again if one was added or removed."""

@@ -15,8 +15,8 @@ MOUNT_POINT: Final = "/skills"
 """The directory of skills in kernels; `guest.rootfs` mounts it there."""
 _INTRODUCTION: Final = (
     f"Your operator has written skills: instructions and files, read-only in {MOUNT_POINT} of the "
-    "kernel. When a task fits a skill's description, first read its SKILL.md, with read_file or in "
-    "code, and follow it. Their modules can be imported."
+    "kernel. When a task fits a skill's description, first print its SKILL.md in code, "
+    "and follow it. Their modules can be imported."
 )
 _FURTHER_SKILLS: Final = "Further ones, in {mounted} too: {names}."
 

@@ -17,10 +17,6 @@ def not_accepted(name: str) -> str:
     return f"The skill {name!r} is not accepted."
 
 
-def no_file(path: str) -> str:
-    return f"There is no file {path}."
-
-
 def accepted_unusable(reason: object) -> str:
     return f"The accepted skills cannot be used: {reason}."
 

@@ -45,7 +45,7 @@ def skills(tmp_path):
 async def test_an_accepted_skill_is_told_of_read_and_imported(open_bot, skills, tmp_path):
     script = [
         openai_server.text("Nothing."),
-        openai_server.call("read_file", {"name": "/skills/acme/SKILL.md"}),
+        openai_server.code("print(open('/skills/acme/SKILL.md').read())"),
         openai_server.text("Read."),
         openai_server.text("None."),
     ]

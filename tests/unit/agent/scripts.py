@@ -72,11 +72,6 @@ class Workbench:
         data = self.files[name]
         return chat_messages.Picture("image/png", data, name) if data.startswith(b"\x89") else None
 
-    async def read_file(self, name, *, start, max_bytes):
-        if name not in self.files:
-            raise errors.FileMissingError
-        return self.files[name][start : start + max_bytes]
-
 
 class Observer:
     """Records all events, in order."""

@@ -117,16 +117,17 @@ async def test_picture_is_told_in_words_to_a_blind_model():
 
 
 async def test_several_calls_of_one_reply_are_answered_in_order():
-    calls = [("run_code", '{"code": "1"}'), ("list_files", "{}"), ("read_file", '{"name": "a"}')]
+    calls = [("run_code", '{"code": "1"}'), ("browse", "{}"), ("view_image", '{"name": "a"}')]
     replies = [server.Reply(calls=calls, finish="tool_calls"), server.text("ok")]
     image = values.Image(mime="image/png", data=scripts.PNG)
     async with scripts.open_turn(
-        replies, ([image], scripts.OK), files={"a": b"content"}, can_see_images=True
+        replies, ([image], scripts.OK), files={"a": scripts.PNG}, can_see_images=True
     ) as turn:
         await turn.run()
     said = turn.server.requests[1].messages
     assert [one["role"] for one in said[3:]] == ["tool", "tool", "tool", "user"]
-    assert [one["content"] for one in said[4:6]] == ["a  7 bytes", "content"]
+    assert said[4]["content"].startswith("There is no tool named 'browse'.")
+    assert said[5]["content"] == "[You are shown the picture 'a'.]"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ async def test_unknown_tool_is_answered_to_the_model():
         outcome = await turn.run()
     assert outcome.text == "I cannot."
     answer = turn.server.requests[1].messages[-1]["content"]
-    known = "run_code, list_files, read_file, view_image"
+    known = "run_code, view_image"
     assert answer == f"There is no tool named 'browse'. There are: {known}."
 
 
@@ -251,7 +252,7 @@ async def test_code_may_be_repeated_after_the_kernel_was_lost():
 
 
 async def test_missing_file_is_told_to_the_model():
-    replies = [server.call("read_file", {"name": "/mnt/data/none.txt"}), server.text("None.")]
+    replies = [server.call("view_image", {"name": "/mnt/data/none.png"}), server.text("None.")]
     async with scripts.open_turn(replies) as turn:
         await turn.run()
     assert "no such file" in turn.server.requests[1].messages[-1]["content"]
@@ -604,10 +605,10 @@ async def test_usage_is_estimated_where_the_server_does_not_count(usage):
 
 @pytest.mark.parametrize("protocol", ["chat", "auto"])
 async def test_calls_count_in_an_estimate_however_they_were_made(protocol):
-    long = json.dumps({"name": "list_files", "arguments": {"of": "x" * 3200}})
+    long = json.dumps({"name": "view_image", "arguments": {"of": "x" * 3200}})
     replies = [server.text(f"```json\n{long}\n```", usage=None), server.text("None.", usage=None)]
     if protocol == "chat":
-        replies[0] = server.call("list_files", {"of": "x" * 3200}, usage=None)
+        replies[0] = server.call("view_image", {"of": "x" * 3200}, usage=None)
     async with scripts.open_turn(replies, protocol=protocol) as turn:
         outcome = await turn.run()
     assert outcome.usage.output_tokens > 1000

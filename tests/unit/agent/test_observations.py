@@ -101,25 +101,6 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
     assert len(shown) < 1100
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"\0\1", "[This is not a text file in UTF-8. Use run_code to look at it.]"),
-        (
-            "日".encode("cp932"),
-            "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]",
-        ),
-        (b"\xa9a\xc3\xa9", "aé\n[There may be more: go on with start=14.]"),
-        (b"abc\xc3", "abc\n[There may be more: go on with start=13.]"),
-        (b"", "[The file is empty, or ends before that.]"),
-        (b"abc", "abc"),
-        (b"abcd", "abcd\n[There may be more: go on with start=14.]"),
-    ],
-)
-def test_file_content_is_told(data, text):
-    assert observations.describe_content(data, start=10, max_bytes=4) == text
-
-
 def test_attached_file_is_described():
     text = observations.describe_file("a.csv", 2048, kind="text/csv", details="columns: x int64\n")
     assert text == (

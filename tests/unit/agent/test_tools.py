@@ -69,17 +69,13 @@ def test_other_names_for_code_are_known(name):
 @pytest.mark.parametrize(
     ("arguments", "wish"),
     [
-        ('{"name": "/mnt/data/a.txt"}', tools.ReadFile("a.txt")),
-        ('{"path": "a.txt", "start": 100}', tools.ReadFile("a.txt", 100)),
-        ("a.txt", tools.ReadFile("a.txt")),
-        ('{"name": "a", "start": -5}', tools.ReadFile("a")),
-        ('{"name": "a", "start": "x"}', tools.ReadFile("a")),
-        ('{"name": "a", "start": NaN}', tools.ReadFile("a")),
-        ('{"name": "a", "start": Infinity}', tools.ReadFile("a")),
+        ('{"name": "/mnt/data/a.png"}', tools.ViewImage("a.png")),
+        ('{"path": "a.png"}', tools.ViewImage("a.png")),
+        ("a.png", tools.ViewImage("a.png")),
     ],
 )
-def test_files_are_found(arguments, wish):
-    assert read(arguments, "read_file") == wish
+def test_pictures_are_found(arguments, wish):
+    assert read(arguments, "view_image") == wish
 
 
 @hypothesis.given(st.text(), st.sampled_from([*sorted(tools.NAMES), "other"]))
@@ -106,8 +102,7 @@ def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
     assert seen == code
 
 
-def test_a_picture_is_named_as_a_file_is():
-    assert read('{"path": "/mnt/data/a.png"}', "view_image") == tools.ViewImage("a.png")
+def test_a_picture_without_a_name_is_answered():
     assert isinstance(read("{}", "view_image"), tools.UnreadableCall)
 
 

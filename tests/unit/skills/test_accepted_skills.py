@@ -54,7 +54,6 @@ def test_a_skill_is_shown_once_it_was_accepted(skills, sources, shown):
     accept(skills, "acme")
     assert standings(skills) == {"acme": Standing.ON}
     assert "<location>/skills/acme/SKILL.md</location>" in skills.catalogue(1000)
-    assert skills.content("acme/SKILL.md", start=4, max_bytes=4) == b"name"
     # Kernels run as other users.
     assert (shown / "acme" / "scripts").stat().st_mode & 0o777 == 0o755
     assert (shown / "acme" / "scripts" / "x.sh").stat().st_mode & 0o777 == 0o755
@@ -82,8 +81,6 @@ def test_a_skill_that_was_changed_is_off_until_it_is_accepted_again(skills, sour
     assert status.changes == ("a.txt", "b.txt (gone)", "c.txt (new)")
     assert not (shown / "acme").exists()
     assert skills.catalogue(1000) == ""
-    with pytest.raises(errors.FileMissingError):
-        skills.content("acme/SKILL.md", start=0, max_bytes=10)
     accept(skills, "acme")
     assert standings(skills) == {"acme": Standing.ON}
     assert (shown / "acme" / "a.txt").read_text() == "2"
@@ -223,13 +220,3 @@ def test_a_head_that_is_none_is_refused_in_a_sentence(skills, sources, head):
 def test_a_name_that_the_format_forbids_is_refused(skills, sources, name):
     write(sources, name)
     assert standings(skills) == {name: Standing.UNUSABLE}
-
-
-@pytest.mark.parametrize("path", ["acme/../../secret", "acme/", "", "/etc/passwd", "acme/a\0b"])
-def test_only_files_of_skills_are_read(skills, sources, tmp_path, path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "secret").write_text("s")
-    write(sources)
-    accept(skills, "acme")
-    with pytest.raises(errors.FileMissingError):
-        skills.content(path, start=0, max_bytes=10)

@@ -83,7 +83,7 @@ async def test_pictures_stand_in_the_output_that_showed_them():
 
 
 async def test_code_is_streamed_while_it_is_written_and_a_call_without_arguments_is_whole():
-    replies = [server.call("list_files", "{}"), server.text("ok")]
+    replies = [server.call("view_image", "{}"), server.text("ok")]
     async with open_anthropic_turn(replies) as turn:
         assert (await turn.run()).text == "ok"
         body = turn.server.requests[1].body
@@ -152,7 +152,7 @@ def test_words_and_thoughts_between_calls_stay_where_they_were():
         {"call": 1},
     ]
     kept = chat_messages.Reasoning("o", json.dumps({"items": order}))
-    calls = tuple(chat_messages.Call(name, "list_files", "{}") for name in "ab")
+    calls = tuple(chat_messages.Call(name, "view_image", "{}") for name in "ab")
     said = chat_messages.AssistantMessage("One.Two", calls, kept)
     (message,) = anthropic_blocks.convert_transcript([said], "o")
     kinds = [one.get("text") or one.get("id") or one["type"] for one in message["content"]]

@@ -29,7 +29,7 @@ REASONING_MODELS = pytest.mark.parametrize(
 )
 TWO = [
     server.code("print(1)", "First one. "),
-    server.Reply(calls=[("list_files", "{}"), ("run_code", '{"code": "2"}')], finish="tool_calls"),
+    server.Reply(calls=[("view_image", "{}"), ("run_code", '{"code": "2"}')], finish="tool_calls"),
     server.text("Done."),
 ]
 

@@ -221,7 +221,7 @@ async def test_server_that_refuses_everything_is_asked_a_few_times():
 
 @pytest.mark.parametrize("call_id", ["", "same"])
 async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
-    calls = [("run_code", '{"code": "1"}'), ("list_files", "{}")]
+    calls = [("run_code", '{"code": "1"}'), ("view_image", "{}")]
     both = server.Reply(calls=calls, finish="tool_calls", call_id=call_id, has_index=bool(call_id))
     async with scripts.open_turn([both, server.text("ok")], scripts.print_step("1")) as turn:
         outcome = await turn.run()
