@@ -12,7 +12,6 @@ import fcntl
 import logging
 import os
 import pathlib
-import select
 import subprocess
 import sys
 import time
@@ -35,6 +34,7 @@ from interpreter_bot.hosts import (
     rolling_hosts,
 )
 from interpreter_bot.kernels.libraries import kernel_environment
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
@@ -305,7 +305,7 @@ class HostStarter:
             # With the lock, no bot connects to a host between its status and the request to end.
             async with _locked(directory / _LOCK_NAME):
                 pids = await asyncio.gather(*map(self._request_end, paths))
-            await asyncio.gather(*map(self._wait_for_end, filter(None, pids)))
+            await asyncio.gather(*map(_wait_for_end, filter(None, pids)))
 
     def _reap_processes(self) -> None:
         # A child that has ended stays a zombie until it is polled.
@@ -328,31 +328,13 @@ class HostStarter:
             return None
         return host_status.pid
 
-    async def _wait_for_end(self, pid: int) -> None:
-        deadline = time.monotonic() + _MAX_END_SECONDS
-        # The host may be a child of another process, so poll instead of waiting.
-        while time.monotonic() < deadline and self.is_alive(pid):  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_SECONDS)
 
-    def is_alive(self, pid: int) -> bool:
-        for process in self._processes:
-            if process.pid == pid:
-                return process.poll() is None
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        except OSError:
-            # Some containers refuse pidfds; then the wait lasts its full time.
-            return True
-        # Unlike kill(pid, 0), a pidfd shows that a zombie has ended; in a container whose first
-        # process reaps nothing, zombies stay.
-        try:
-            poller = select.poll()
-            poller.register(descriptor, select.POLLIN)
-            return not poller.poll(0)
-        finally:
-            os.close(descriptor)
+async def _wait_for_end(pid: int) -> None:
+    deadline = time.monotonic() + _MAX_END_SECONDS
+    # The host may be a child of another process, so poll instead of waiting. A host that is a
+    # zombie has ended: in a container whose first process reaps nothing, zombies stay.
+    while time.monotonic() < deadline and session_metering.start_ticks(pid):  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 @contextlib.asynccontextmanager

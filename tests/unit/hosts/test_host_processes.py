@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import socket
-import subprocess
 import sys
 from importlib import metadata
 
@@ -178,18 +177,3 @@ async def test_a_command_uses_only_a_compatible_host(short_path, fields, fits):
 async def test_a_host_that_does_not_start_in_time_is_killed(short_path, monkeypatch):
     monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
-
-
-def test_a_zombie_host_counts_as_ended():
-    """As in a container whose first process is no init."""
-    ended, running = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
-    try:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-        starter = host_processes.HostStarter(settings.Settings())
-        assert not starter.is_alive(ended.pid)
-        assert starter.is_alive(running.pid)
-    finally:
-        running.kill()
-        for process in (ended, running):
-            process.wait()
-    assert not starter.is_alive(running.pid)
