@@ -208,11 +208,6 @@ class Journal:
                 return
             self.memory_bytes -= len(self._tail.popleft())
 
-    def keep_in_memory(self) -> None:
-        """Stop writing to disk, because another host has a journal with this id."""
-        self._database = None
-        self.is_stored = False
-
     def _request_write_if_stored(self) -> None:
         if self._database is not None:
             self._request_write(self)
@@ -358,10 +353,7 @@ class Journals:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
         for stored_journal in stored_journals:
-            if stored_journal.id in self._journals:
-                self._removed_ids.add(stored_journal.id)
-            else:
-                self.begin(stored_journal.id).restore(stored_journal)
+            self.begin(stored_journal.id).restore(stored_journal)
         self._make_room()
         return is_only_host
 
@@ -425,7 +417,7 @@ class Journals:
         removed_ids, self._removed_ids = self._removed_ids, set()
         changes = [journal.pending_change() for journal in journals.values()]
         try:
-            refused_ids = await cancellation.in_thread(self._database.write, changes, removed_ids)
+            await cancellation.in_thread(self._database.write, changes, removed_ids)
         except Exception as error:
             # Catch everything: if this task ended, nothing would be written any more.
             if self._is_disk_writable:
@@ -441,10 +433,7 @@ class Journals:
             return
         self._is_disk_writable = True
         for journal, change in zip(journals.values(), changes, strict=True):
-            if journal.id in refused_ids:
-                journal.keep_in_memory()
-            else:
-                journal.note_written(change)
+            journal.note_written(change)
 
     async def _replace_damaged(self, database: journal_databases.JournalDatabase) -> None:
         try:

@@ -163,41 +163,25 @@ class JournalDatabase:
                     )
         return [StoredJournal(*row) for row in rows], len(live_hosts) == 1
 
-    def write(self, changes: Collection[Change], removed_ids: Collection[str]) -> set[str]:
+    def write(self, changes: Collection[Change], removed_ids: Collection[str]) -> None:
         """Write changes and delete journals of this host.
-
-        Returns:
-            Ids of journals that were not written, because another host has one of that id.
 
         Raises:
             sqlite3.Error: the disk refuses; nothing was changed.
         """
-        refused_ids = set()
         with self._transaction() as connection:
             for id in removed_ids:
-                statement = "DELETE FROM executions WHERE id = ? AND host = ?"
-                if connection.execute(statement, (id, self._host)).rowcount:
-                    connection.execute("DELETE FROM events WHERE execution = ?", (id,))
+                connection.execute("DELETE FROM executions WHERE id = ?", (id,))
+                connection.execute("DELETE FROM events WHERE execution = ?", (id,))
             for change in changes:
-                connection.execute("SAVEPOINT change")
-                try:
-                    self._write_change(connection, change)
-                except sqlite3.IntegrityError:
-                    _log.exception("the output of execution %s stays in memory", change.id)
-                    refused_ids.add(change.id)
-                    connection.execute("ROLLBACK TO change")
-                connection.execute("RELEASE change")
-        return refused_ids
+                self._write_change(connection, change)
 
     def _write_change(self, connection: sqlite3.Connection, change: Change) -> None:
-        upsert = connection.execute(
+        connection.execute(
             "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
-            " WHERE host = excluded.host",
+            " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at",
             (change.id, self._host, change.began_at, change.size_bytes, change.ended_at),
         )
-        if not upsert.rowcount:
-            raise sqlite3.IntegrityError("another host has an execution of that id")
         connection.executemany(
             "INSERT INTO events VALUES (?, ?, ?)",
             ((change.id, number, record) for number, record in change.events),

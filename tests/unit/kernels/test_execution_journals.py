@@ -328,31 +328,6 @@ def test_database_that_is_busy_at_the_start_is_told(tmp_path):
     first.close()
 
 
-async def test_id_of_another_host_keeps_no_other_journal_from_the_disk(tmp_path):
-    async with contextlib.AsyncExitStack() as hosts:
-        there = await hosts.enter_async_context(execution_journals.Journals.open(tmp_path))
-        theirs = there.begin("same")
-        theirs.append(b"theirs")
-        await _written(theirs)
-        async with execution_journals.Journals.open(tmp_path) as here:
-            ours, other = here.begin("same"), here.begin("other")
-            ours.append(b"ours")
-            other.append(b"end", is_end=True)
-            await _written(other)
-            ours.append(b"end", is_end=True)
-            assert [entry.record for entry in await _all(ours)] == [b"ours", b"end"]
-            here.remove("same")
-        stored = rows(tmp_path, "SELECT execution, record FROM events")
-        assert sorted(stored) == [("other", b"end"), ("same", b"theirs")]
-        async with execution_journals.Journals.open(tmp_path) as here:
-            ours = here.begin("same")
-            await hosts.aclose()
-            assert await here.take_over()
-            ours.append(b"end", is_end=True)
-            await _written(ours)
-        assert rows(tmp_path, "SELECT record FROM events WHERE execution = 'same'") == [(b"end",)]
-
-
 class FailingThreads(concurrent.futures.ThreadPoolExecutor):
     """Threads on a machine that has too many of them for a moment."""
 
