@@ -1,7 +1,8 @@
 """Copies of files that hostile code wrote, and may still be writing. Functions block.
 
-A copy shares no inode with its original. If the file system supports it, both share blocks until
-one of them changes. Holes stay holes, so a copy uses no more disk than its original.
+A copy shares no inode with its original. If the file system supports it, copy_file_range(2) lets
+both share blocks until one of them changes. Holes stay holes, so a copy uses no more disk than its
+original.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import itertools
 import os
 import pathlib
@@ -22,7 +22,6 @@ from interpreter_bot.kernels.files import directory_contents, safe_open, workspa
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import file_words
 
-_FICLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 # A copy leaves twice the reserve free, so that it alone never causes running code to be stopped.
 _MIN_FREE_RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -137,12 +136,6 @@ def _copy_entry(
 
 
 def _copy_content(file: int, copy: int, size_bytes: int, deadline: float) -> None:
-    try:
-        fcntl.ioctl(copy, _FICLONE, file)
-        return
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
-            raise
     offset = 0
     while offset < size_bytes:
         try:
