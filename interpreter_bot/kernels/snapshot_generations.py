@@ -211,29 +211,25 @@ class Generations:
 
     def prune(
         self, workspace: workspaces.Workspace, known_numbers: Container[int] | None = None
-    ) -> Snapshot | None:
+    ) -> None:
         """Delete files that neither the current generation nor a checkpoint needs.
 
         Variables that cannot be read stay until a kernel has reported them to people. If
         `known_numbers`, as in `activate`, lacks the current generation, nothing is deleted.
 
-        Returns:
-            The current generation; None if there is none, or it is unknown.
-
         Raises:
             BotError, OSError: files cannot be read or deleted now; needed files stay.
         """
         if known_numbers is not None and not self._is_current_known(workspace, known_numbers):
-            return None
+            return
         snapshot = self.find(workspace)
         if snapshot is None and read_pointer(workspace):
-            return None
+            return
         needed_snapshots = self._needed_snapshots(workspace, snapshot)
         while _delete_unneeded(workspace, needed_snapshots) > self._max_bytes:
             if not checkpoints.remove_oldest(workspace.checkpoints):
                 break
             needed_snapshots = self._needed_snapshots(workspace, snapshot)
-        return snapshot
 
     def drop_unreadable(self, workspace: workspaces.Workspace) -> bool:
         """Delete a current generation that cannot be read; return whether there was one."""

@@ -165,20 +165,6 @@ class Snapshots:
             return None
         return await workspace_io.in_thread(self.generations.find, workspace)
 
-    async def _tidy_and_find(
-        self, workspace: workspaces.Workspace | None
-    ) -> snapshot_generations.Snapshot | None:
-        """Do both in one file operation, because a person waits."""
-        if workspace is None or not self.is_used:
-            await self.tidy(workspace)
-            return await self._find(workspace)
-        try:
-            async with self.lock(workspace):
-                return await workspace_io.in_thread(self.generations.prune, workspace)
-        except errors.BotError:
-            _log.exception("a session's variables cannot be tidied")
-            return await self._find(workspace)
-
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
         """Delete unneeded files of saved variables, of a session without a kernel."""
         if workspace is None:
@@ -200,7 +186,8 @@ class Snapshots:
         Its `restored` lists the restored variables, its `restore_notice` the others.
         """
         try:
-            snapshot = await self._tidy_and_find(kernel.workspace)
+            await self.tidy(kernel.workspace)
+            snapshot = await self._find(kernel.workspace)
         except errors.BotError:
             _log.exception("the saved variables of a session cannot be read")
             _keep_saved_variables(kernel, variable_words.NOT_READ_NOW)
