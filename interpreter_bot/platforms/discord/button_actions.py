@@ -17,7 +17,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import past_code, query_listings
-from interpreter_bot.text import code_reading, safe_text
+from interpreter_bot.text import safe_text
 from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
 _MODAL_ACTIONS: Final = frozenset({"answer", "change"})
@@ -150,31 +150,18 @@ class ButtonActions:
             await self._handler.reply(interaction, str(error))
             return
         if isinstance(question, events.InputQuestion):
-            await interaction.response.send_modal(self._input_modal(question))
+            await modals.open_modal(
+                self._handler,
+                interaction,
+                "Answer",
+                question_words.ANSWER_LABEL if question.is_of_model else discord_words.INPUT_TITLE,
+                purpose=modals.ANSWER,
+                subject_id=int(question.id),
+                is_paragraph=False,
+                is_required=False,
+            )
         else:
             await self._open_editor(interaction, question)
-
-    def _submission_handler(self, question: events.Question) -> modals.OnSubmission:
-        async def submitted(
-            interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
-        ) -> None:
-            is_code = isinstance(question, events.ApprovalQuestion)
-            text = code_reading.undo_typography(text) if is_code else text
-            await modals.respond(self._handler, interaction, question.id, "answer", text)
-
-        return submitted
-
-    def _input_modal(self, question: events.InputQuestion) -> modals.CodeModal:
-        return modals.CodeModal(
-            "Answer",
-            question_words.ANSWER_LABEL if question.is_of_model else discord_words.INPUT_TITLE,
-            self._submission_handler(question),
-            self._handler.report_error,
-            purpose=modals.ANSWER,
-            subject_id=int(question.id),
-            is_paragraph=False,
-            is_required=False,
-        )
 
     async def _open_editor(
         self, interaction: discord.Interaction[Any], question: events.ApprovalQuestion
@@ -190,16 +177,14 @@ class ButtonActions:
             await self._send_for_approval(interaction, question, question_words.TOO_LONG_TO_EDIT)
             return
         title, label, _ = question_words.edit_form(question.subject)
-        await interaction.response.send_modal(
-            modals.CodeModal(
-                title,
-                label,
-                self._submission_handler(question),
-                self._handler.report_error,
-                purpose=modals.CHANGE,
-                subject_id=int(question.id),
-                default=code,
-            )
+        await modals.open_modal(
+            self._handler,
+            interaction,
+            title,
+            label,
+            purpose=modals.CHANGE,
+            subject_id=int(question.id),
+            default=code,
         )
 
     async def _send_for_approval(

@@ -94,7 +94,7 @@ class _Client(discord.Client):
             self.in_flight.spawn(work, f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
-        """Handle modals of an earlier run and unknown buttons; the library handles all others."""
+        """Handle modals and unknown buttons; the library handles all other interactions."""
         data: Mapping[str, Any] = dict(interaction.data or {})
         custom_id = str(data.get("custom_id", ""))
         if interaction.type is discord.InteractionType.modal_submit:

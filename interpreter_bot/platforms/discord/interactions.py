@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,6 +31,15 @@ _ANSWERED_CODES: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKN
 _ACKNOWLEDGED: Final = "acknowledged"
 """Key of `Interaction.extras`: how the interaction was acknowledged, "thinking" or "silently"."""
 _MAX_PAYLOADS: Final = 200
+_MAX_MODALS: Final = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModalContext:
+    """What belongs to a request that is written in a modal, and the id of that cannot hold."""
+
+    attachments: tuple[discord.Attachment, ...] = ()
+    recent: tuple[requests.RecentMessage, ...] = ()
 
 
 class InteractionHandler:
@@ -41,6 +51,7 @@ class InteractionHandler:
         in_flight: runs requests.
         config: the operator's settings.
         is_leaving: the bot ends, and refuses new interactions.
+        modal_contexts: of modals that this process opened, by their ids.
     """
 
     def __init__(
@@ -62,6 +73,7 @@ class InteractionHandler:
         self.in_flight = requests_in_flight
         self.config = config
         self.is_leaving = False
+        self.modal_contexts = cachetools.LRUCache[str, ModalContext](_MAX_MODALS)
 
     async def check_permissions(self, interaction: discord.Interaction[Any]) -> bool:
         """Check the permissions that are known without fetching; refuse if they are missing.

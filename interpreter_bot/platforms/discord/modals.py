@@ -1,6 +1,6 @@
-"""Modals for code and answers, and submissions of modals that an earlier run of the bot opened.
+"""Modals for code and answers, and their submissions.
 
-The id of a modal says what it is for, so every run can handle its submission.
+The id of a modal says what it is for, so every run of the bot can handle its submission.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import dataclasses
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
 
 import discord
 
@@ -27,12 +27,6 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import command_words, file_words
 
-OnSubmission: TypeAlias = Callable[
-    [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
-]
-"""Called with a submission: its text and files."""
-OnFailure: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
-
 MAX_CHARACTERS: Final = 4000
 """The most characters that a modal takes."""
 _MAX_FILES: Final = 10
@@ -44,8 +38,6 @@ _MODAL_ID: Final = re.compile(r"ibw:(?P<purpose>[a-z]+):(?P<subject_id>[0-9]{1,2
 _FORM_ID: Final = re.compile(r"ibf:(?P<name>[a-z]+):(?P<argument>[a-z0-9 ]{1,40}):[0-9a-f]+")
 _MAX_OPTIONS: Final = 25
 _MAX_OPTION_CHARACTERS: Final = 100
-_HANDLED: Final = "handled"
-"""Key of `Interaction.extras`: a modal that is open in this process handles the submission."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,71 +47,55 @@ _FETCH_SECONDS: Final = 1.5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubmittedModal:
-    """A submission of a modal that this process did not open.
+    """A submission of a modal.
 
     Attributes:
+        modal_id: of the modal.
         purpose: one of `_PURPOSES`.
         subject_id: of the message or question that it is about; 0 for none.
     """
 
+    modal_id: str
     purpose: str
     subject_id: int
     text: str
     files: tuple[file_transfers.AttachedFile, ...]
 
 
-class CodeModal(discord.ui.Modal):
-    """A modal with a text field and optionally files."""
-
-    def __init__(
-        self,
-        title: str,
-        label: str,
-        on_submission: OnSubmission,
-        on_failure: OnFailure,
-        *,
-        purpose: str,
-        subject_id: int = 0,
-        placeholder: str = "",
-        default: str = "",
-        is_paragraph: bool = True,
-        is_required: bool = True,
-        takes_files: bool = False,
-    ) -> None:
-        # Several people may have such a modal open, so each needs an id of its own.
-        custom_id = f"ibw:{purpose}:{subject_id}:{secrets.token_hex(8)}"
-        super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
-        self._on_submission = on_submission
-        self._on_failure = on_failure
-        style = discord.TextStyle.paragraph if is_paragraph else discord.TextStyle.short
-        self._text: discord.ui.TextInput[Any] = discord.ui.TextInput(
-            custom_id="text",
-            style=style,
-            placeholder=placeholder or None,
-            default=default or None,
-            required=is_required,
-            max_length=MAX_CHARACTERS,
+async def open_modal(
+    handler: interactions.InteractionHandler,
+    interaction: discord.Interaction[Any],
+    title: str,
+    label: str,
+    *,
+    purpose: str,
+    subject_id: int = 0,
+    placeholder: str = "",
+    default: str = "",
+    is_paragraph: bool = True,
+    is_required: bool = True,
+    context: interactions.ModalContext | None = None,
+) -> None:
+    """Open a modal with a text field, and with one for files if its context may have more."""
+    # Several people may have such a modal open, so each needs an id of its own.
+    custom_id = f"ibw:{purpose}:{subject_id}:{secrets.token_hex(8)}"
+    modal = discord.ui.Modal(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
+    text: discord.ui.TextInput[Any] = discord.ui.TextInput(
+        custom_id="text",
+        style=discord.TextStyle.paragraph if is_paragraph else discord.TextStyle.short,
+        placeholder=placeholder or None,
+        default=default or None,
+        required=is_required,
+        max_length=MAX_CHARACTERS,
+    )
+    modal.add_item(discord.ui.Label(text=label[:45], component=text))
+    if context is not None:
+        handler.modal_contexts[custom_id] = context
+        files: discord.ui.FileUpload[Any] = discord.ui.FileUpload(
+            custom_id="files", required=False, min_values=0, max_values=_MAX_FILES
         )
-        self.add_item(discord.ui.Label(text=label[:45], component=self._text))
-        self._files: discord.ui.FileUpload[Any] | None = None
-        if takes_files:
-            self._files = discord.ui.FileUpload(
-                custom_id="files", required=False, min_values=0, max_values=_MAX_FILES
-            )
-            self.add_item(discord.ui.Label(text=file_words.UPLOAD_LABEL, component=self._files))
-
-    async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
-        """Pass on the submission."""
-        # Before any await, as other handlers of the event check this.
-        interaction.extras[_HANDLED] = True
-        files = tuple(self._files.values) if self._files is not None else ()
-        await self._on_submission(interaction, self._text.value, files)
-
-    async def on_error(  # type: ignore[override]
-        self, interaction: discord.Interaction[Any], error: Exception, /
-    ) -> None:
-        """Report an error to the person."""
-        await self._on_failure(interaction, error)
+        modal.add_item(discord.ui.Label(text=file_words.UPLOAD_LABEL, component=files))
+    await interaction.response.send_modal(modal)
 
 
 def command_form(
@@ -172,8 +148,8 @@ def parse_form(
     return command_types.Invocation(command, match["argument"]), entered_values
 
 
-def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
-    """Parse the submission of an earlier run's modal; None if the modal is open in this process.
+def _parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal:
+    """Parse the submission of a modal.
 
     Raises:
         BotError: the modal is unknown.
@@ -182,8 +158,6 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
     match = _MODAL_ID.fullmatch(str(data.get("custom_id", "")))
     if match is None or match["purpose"] not in _PURPOSES:
         raise errors.BotError(command_words.OUTDATED_FORM)
-    if _HANDLED in interaction.extras:
-        return None
     attachments_by_id = (data.get("resolved") or {}).get("attachments") or {}
     text, files = "", []
     for field in _fields(data):
@@ -198,7 +172,7 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
     attachments = tuple(
         file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files
     )
-    return SubmittedModal(match["purpose"], int(match["subject_id"]), text, attachments)
+    return SubmittedModal(match[0], match["purpose"], int(match["subject_id"]), text, attachments)
 
 
 def _fields(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -210,7 +184,7 @@ def _fields(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 async def handle_submission(
     handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
 ) -> None:
-    """Handle the submission of an earlier run's modal."""
+    """Handle the submission of a modal."""
     try:
         await _handle_submission(handler, interaction)
     except Exception as error:
@@ -221,23 +195,23 @@ async def handle_submission(
 async def _handle_submission(
     handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
 ) -> None:
-    submission = parse_submission(interaction)
-    if submission is None:
-        return
+    submission = _parse_submission(interaction)
+    context = handler.modal_contexts.get(submission.modal_id)
     if submission.purpose == CODE:
-        code = code_reading.read_as_code(submission.text)
-        await handler.run_request(interaction, code, attachments=submission.files, is_code=True)
+        await handler.run_request(
+            interaction,
+            code_reading.read_as_code(submission.text),
+            attachments=(*(context.attachments if context else ()), *submission.files),
+            is_code=True,
+        )
     elif submission.purpose == QUESTION:
-        message = await _fetch_message(interaction, submission.subject_id)
-        user = interaction.client.user
-        bot_id = user.id if user is not None else 0
+        if context is None:
+            context = await _fetch_context(interaction, submission.subject_id)
         await handler.run_request(
             interaction,
             submission.text,
-            attachments=(*(message.attachments if message is not None else ()), *submission.files),
-            recent=(message_parsing.recent_message(message, bot_id, is_referred=True),)
-            if message
-            else (),
+            attachments=(*context.attachments, *submission.files),
+            recent=context.recent,
         )
     else:
         answer = (
@@ -274,16 +248,26 @@ async def respond(
         await handler.reply(interaction, str(error))
 
 
-async def _fetch_message(
+def make_message_context(
+    interaction: discord.Interaction[Any], message: discord.Message
+) -> interactions.ModalContext:
+    """Return the context of a question about a message."""
+    user = interaction.client.user
+    bot_id = user.id if user is not None else 0
+    quoted_message = message_parsing.recent_message(message, bot_id, is_referred=True)
+    return interactions.ModalContext(tuple(message.attachments), (quoted_message,))
+
+
+async def _fetch_context(
     interaction: discord.Interaction[Any], message_id: int
-) -> discord.Message | None:
-    """Return a message of the channel, if the bot can read it."""
+) -> interactions.ModalContext:
+    """Return the context of a modal that an earlier run opened; empty if it cannot be read."""
     channel = interaction.channel
-    if not isinstance(channel, discord.abc.Messageable):
-        return None
-    try:
-        async with asyncio.timeout(_FETCH_SECONDS):
-            return await channel.fetch_message(message_id)
-    except api_errors.ANY as error:
-        _log.info("the message of a question could not be read", exc_info=error)
-        return None
+    if isinstance(channel, discord.abc.Messageable):
+        try:
+            async with asyncio.timeout(_FETCH_SECONDS):
+                message = await channel.fetch_message(message_id)
+                return make_message_context(interaction, message)
+        except api_errors.ANY as error:
+            _log.info("the message of a question could not be read", exc_info=error)
+    return interactions.ModalContext()

@@ -15,7 +15,6 @@ from interpreter_bot.platforms.discord import (
     channels_and_threads,
     command_views,
     interactions,
-    message_parsing,
     modals,
 )
 from interpreter_bot.text import code_reading
@@ -30,9 +29,7 @@ _Completion: TypeAlias = Callable[
 
 
 def add_menus(
-    tree: app_commands.CommandTree[Any],
-    client: discord.Client,
-    handler: interactions.InteractionHandler,
+    tree: app_commands.CommandTree[Any], handler: interactions.InteractionHandler
 ) -> None:
     """Add both context menus to a tree."""
 
@@ -49,27 +46,15 @@ def add_menus(
     async def ask(interaction: discord.Interaction[Any], message: discord.Message) -> None:
         if not await handler.check_permissions(interaction):
             return
-        bot_id = client.user.id if client.user is not None else 0
-        quoted_message = message_parsing.recent_message(message, bot_id, is_referred=True)
-
-        async def on_submission(
-            submission: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
-        ) -> None:
-            attachments = (*message.attachments, *files)
-            await handler.run_request(
-                submission, text, attachments=attachments, recent=(quoted_message,)
-            )
-
-        modal = modals.CodeModal(
+        await modals.open_modal(
+            handler,
+            interaction,
             command_words.ASK_ABOUT_MESSAGE,
             command_words.YOUR_QUESTION,
-            on_submission,
-            handler.report_error,
             purpose=modals.QUESTION,
             subject_id=message.id,
-            takes_files=True,
+            context=modals.make_message_context(interaction, message),
         )
-        await interaction.response.send_modal(modal)
 
     tree.add_command(app_commands.ContextMenu(name=command_words.RUN_MESSAGE, callback=run))
     tree.add_command(app_commands.ContextMenu(name=command_words.ASK_ABOUT_MESSAGE, callback=ask))
@@ -180,28 +165,16 @@ def _make_py_command(
         if code.strip():
             source = code_reading.read_as_code(code)
             await handler.run_request(interaction, source, attachments=files, is_code=True)
-            return
-        if not await handler.check_permissions(interaction):
-            return
-
-        async def on_submission(
-            submission: _Interaction, text: str, modal_files: tuple[discord.Attachment, ...]
-        ) -> None:
-            source = code_reading.read_as_code(text)
-            await handler.run_request(
-                submission, source, attachments=(*files, *modal_files), is_code=True
+        elif await handler.check_permissions(interaction):
+            await modals.open_modal(
+                handler,
+                interaction,
+                command_words.RUN_TITLE,
+                "Code",
+                purpose=modals.CODE,
+                placeholder="print('hello')",
+                context=interactions.ModalContext(files),
             )
-
-        modal = modals.CodeModal(
-            command_words.RUN_TITLE,
-            "Code",
-            on_submission,
-            handler.report_error,
-            purpose=modals.CODE,
-            placeholder="print('hello')",
-            takes_files=True,
-        )
-        await interaction.response.send_modal(modal)
 
     return py
 

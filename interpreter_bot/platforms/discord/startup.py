@@ -352,7 +352,7 @@ def _create_client(
     )
     client.tree.error(client.handler.report_error)
     slash_commands.add_commands(client.tree, client.handler)
-    slash_commands.add_menus(client.tree, client, client.handler)
+    slash_commands.add_menus(client.tree, client.handler)
     return client
 
 
