@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
@@ -34,8 +34,6 @@ _MAX_SECTION_CHARACTERS: Final = 3_000
 _SIMPLE_BLOCK_TYPES: Final = frozenset({"actions", "context", "context_actions", "section"})
 _MAX_ALT_CHARACTERS: Final = 1_000
 _MAX_NOTE_CHARACTERS: Final = 2_000
-_MAX_CODE_CHARACTERS: Final = 12_000
-_MAX_CODE_MESSAGES: Final = 4
 
 
 def plain(text: str, limit: int = 75) -> Block:
@@ -151,20 +149,6 @@ def picture(file_id: str, name: str, alt: str) -> Block:
     }
 
 
-def _split_into_messages(blocks: Sequence[Block]) -> list[list[Block]]:
-    """Split blocks into messages, each with room for one more block."""
-    messages: list[list[Block]] = [[]]
-    for block in blocks:
-        current = messages[-1]
-        is_full = (
-            len(current) == _MAX_BLOCKS - 1 or count_characters([*current, block]) > MAX_CHARACTERS
-        )
-        if current and is_full:
-            messages.append(current := [])
-        current.append(block)
-    return messages
-
-
 def button(text: str, action: str, value: str, *, style: str = "") -> Block:
     """Make a button."""
     result = {"type": "button", "text": plain(text), "action_id": action, "value": value}
@@ -233,37 +217,21 @@ def link(url: str, text: str) -> Block:
     return _rich_text([{"type": "link", "url": url, "text": text}])
 
 
-def code_messages(runs: Sequence[past_code.CodeRun], queries: str) -> list[list[Block]] | None:
-    """Make the fewest messages that show code exactly, and its output; None if only files can.
+def code_blocks(runs: Sequence[past_code.CodeRun], queries: str) -> list[Block] | None:
+    """Make the blocks that show code exactly, and its output; None if no message can.
 
-    Each message has room for a line above the code.
+    The message has room for a line above the code.
     """
-    code_blocks: list[Block] = []
+    result: list[Block] = []
     for run in runs:
-        lines = run.code.split("\n")
-        is_exact = safe_text.reveal_hidden(run.code).text == run.code
-        if not is_exact or max(map(len, lines)) > _MAX_CODE_CHARACTERS:
+        if safe_text.reveal_hidden(run.code).text != run.code:
             return None
-        code_blocks += [note(run.words)] if run.words else []
-        code_blocks += [_preformatted(text) for text in _join_lines(lines) if text]
-        if run.output:
-            output = _join_lines(run.output.split("\n"))
-            code_blocks += [note(past_code.OUTPUT_HEADING), *map(_preformatted, output)]
-    code_blocks += [_preformatted(text) for text in _join_lines(queries.split("\n")) if text]
-    messages = _split_into_messages(code_blocks)
-    return messages if code_blocks and len(messages) <= _MAX_CODE_MESSAGES else None
-
-
-def _join_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Join lines to texts that each fit into a message."""
-    text = lines[0]
-    for line in lines[1:]:
-        if len(text) + 1 + len(line) > _MAX_CODE_CHARACTERS:
-            yield text
-            text = line
-        else:
-            text += f"\n{line}"
-    yield text
+        result += [note(run.words)] if run.words else []
+        result += [_preformatted(run.code)] if run.code else []
+        result += [note(past_code.OUTPUT_HEADING), _preformatted(run.output)] if run.output else []
+    result += [_preformatted(queries)] if queries else []
+    fits = len(result) < _MAX_BLOCKS and count_characters(result) <= MAX_CHARACTERS
+    return result if result and fits else None
 
 
 def _feedback_buttons(turn_id: str) -> Block:

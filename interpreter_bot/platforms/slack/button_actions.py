@@ -221,7 +221,7 @@ class ButtonActions:
         return self._commands.command_place(key, place, profile)
 
     async def show_code(self, press: Press) -> None:
-        """Show one person the exact code that an answer ran; as files if messages cannot.
+        """Show one person the exact code that an answer ran; as files if a message cannot.
 
         Raises:
             BotError: it is not known, or not to this person.
@@ -229,9 +229,8 @@ class ButtonActions:
         place = press.place
         _, turn = await self._find_turn(press)
         runs, queries = past_code.list_runs(turn), query_listings.write_script(turn.queries)
-        if (messages := blocks.code_messages(runs, queries)) is not None:
-            for message in messages:
-                await message_posting.whisper(self._api, place, past_code.HEADING, *message)
+        if (code_blocks := blocks.code_blocks(runs, queries)) is not None:
+            await message_posting.whisper(self._api, place, past_code.HEADING, *code_blocks)
             return
         contents = past_code.make_files(runs) | (
             {"queries.sql": queries.encode()} if queries else {}
