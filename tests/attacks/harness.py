@@ -34,7 +34,6 @@ LIMITS = settings.Limits(
     upload_bytes=16 * MIB,
     temporary_bytes=64 * MIB,
     output_bytes=100_000,
-    displays=5,
 )
 HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.SUBORDINATE_IDS_VARIABLE))
 """Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
