@@ -119,7 +119,8 @@ async def test_scan_of_all_ports_finds_nobody(run, host_listeners):
                 # A socket connects to itself if it gets the port that it asks for.
                 return probe.getsockname() != probe.getpeername()
         print([port for port in range(1, 65536) if is_open(port)])
-        """)
+        """),
+        seconds=60,
     )
 
     assert ran.word == "[]"

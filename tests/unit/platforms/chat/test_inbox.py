@@ -291,7 +291,7 @@ async def test_in_a_crowd_who_asked_stops_the_answer_without_a_mention(server, b
         await until(lambda: service.running)
         server.say("alice", thread, "@bob it counts")
         server.say("bob", thread, "please stop it!")
-        await until(lambda: access_words.MENTION_ME_IN_CROWD in texts(server, thread)[-1])
+        await until(lambda: access_words.MENTION_ME_IN_CROWD in "".join(texts(server, thread)))
         assert service.running
         server.say("alice", thread, "please stop it!")
         await until(lambda: "Stopped" in texts(server, thread)[0])
