@@ -18,13 +18,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
-from interpreter_bot.app import garbage_collection
 from interpreter_bot.commands import exit_statuses
 from interpreter_bot.commands import options as command_options
 
 if TYPE_CHECKING:
     from interpreter_bot import settings
 
+_GARBAGE_COLLECTION_THRESHOLD: Final = 50_000
 # They need seconds before they can print anything.
 _KERNEL_COMMANDS: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     options = command_options.read(arguments)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
-    # Collecting garbage at the end of the process would be a waste of time.
+    # Rarely, as imports and the start create objects that stay, and a full collection would block
+    # the event loop for a tenth of a second; at the end of the process never.
+    gc.set_threshold(_GARBAGE_COLLECTION_THRESHOLD)
     atexit.register(gc.freeze)
     try:
         with _without_echo(options):
@@ -43,22 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             is_started_by_person = getattr(options, "linger", None) is None
             if options.module in _KERNEL_COMMANDS and is_started_by_person and sys.stderr.isatty():
                 sys.stderr.write("Starting…\n")
-            with garbage_collection.paused():
-                # Otherwise Pydantic searches all installed packages for plugins.
-                os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-                from interpreter_bot.app import process_startup
+            # Otherwise Pydantic searches all installed packages for plugins.
+            os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+            from interpreter_bot.app import process_startup
 
-                is_sandboxed = not getattr(options, "unsafe_no_sandbox", False)
-                config = process_startup.load_settings(options.config, is_sandboxed=is_sandboxed)
-                if _has_kernels(options):
-                    from interpreter_bot.kernels.libraries import kernel_environment
+            is_sandboxed = not getattr(options, "unsafe_no_sandbox", False)
+            config = process_startup.load_settings(options.config, is_sandboxed=is_sandboxed)
+            if _has_kernels(options):
+                from interpreter_bot.kernels.libraries import kernel_environment
 
-                    kernel_environment.ensure(config, sys.stderr.write)
-                if _needs_subordinate_ids(config, options):
-                    # Before any import that might start a thread.
-                    config = _with_subordinate_ids(config)
-                process_startup.forbid_inspection()
-                command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
+                kernel_environment.ensure(config, sys.stderr.write)
+            if _needs_subordinate_ids(config, options):
+                # Before any import that might start a thread.
+                config = _with_subordinate_ids(config)
+            process_startup.forbid_inspection()
+            command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
             status: int = command.run(config, options)
             return status
     except errors.BotError as error:

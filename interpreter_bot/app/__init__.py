@@ -2,6 +2,5 @@
 
 `execution_startup` opens kernels alone, `service_startup` everything else that platforms need,
 and `bot_startup` both side by side. They are separate modules, because a command that only runs
-code would otherwise spend half of its time on unused imports. `garbage_collection` is paused while
-they open.
+code would otherwise spend half of its time on unused imports.
 """

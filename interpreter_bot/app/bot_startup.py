@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from interpreter_bot import settings, side_by_side
-from interpreter_bot.app import execution_startup, garbage_collection
+from interpreter_bot.app import execution_startup
 
 if TYPE_CHECKING:
     from interpreter_bot.egress.broker import Broker
@@ -70,33 +70,29 @@ async def open_service(
     """
     secrets = environment if secrets is None else secrets
     async with contextlib.AsyncExitStack() as stack:
-        # An ephemeral service may be part of another program, whose objects must stay collectable.
-        with garbage_collection.paused(freezes=not is_ephemeral):
-            if broker is None:
-                broker_context = execution_startup.open_broker(
-                    config, secrets, kernels_outlive_bot=kernels_outlive_bot
-                )
-                broker = await stack.enter_async_context(broker_context)
-            hosts_context = execution_startup.open_hosts(
-                config,
-                doorkeeper=broker,
-                is_ephemeral=is_ephemeral,
-                kernels_outlive_bot=kernels_outlive_bot,
+        if broker is None:
+            broker_context = execution_startup.open_broker(
+                config, secrets, kernels_outlive_bot=kernels_outlive_bot
             )
-            hosts = await stack.enter_async_context(
-                side_by_side.open_in_task(hosts_context, "hosts")
-            )
-            await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")
-            from interpreter_bot.app import service_startup
+            broker = await stack.enter_async_context(broker_context)
+        hosts_context = execution_startup.open_hosts(
+            config,
+            doorkeeper=broker,
+            is_ephemeral=is_ephemeral,
+            kernels_outlive_bot=kernels_outlive_bot,
+        )
+        hosts = await stack.enter_async_context(side_by_side.open_in_task(hosts_context, "hosts"))
+        await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")
+        from interpreter_bot.app import service_startup
 
-            service_context = service_startup.open_conversations(
-                config,
-                environment,
-                secrets=secrets,
-                is_ephemeral=is_ephemeral,
-                hosts=hosts,
-                broker=broker,
-                bot=bot,
-            )
-            service = await stack.enter_async_context(service_context)
+        service_context = service_startup.open_conversations(
+            config,
+            environment,
+            secrets=secrets,
+            is_ephemeral=is_ephemeral,
+            hosts=hosts,
+            broker=broker,
+            bot=bot,
+        )
+        service = await stack.enter_async_context(service_context)
         yield service

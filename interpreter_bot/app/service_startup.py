@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from interpreter_bot import code_activity, encryption, schedules, settings, stored_credentials
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
-from interpreter_bot.app import execution_startup, garbage_collection
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
     approvals,
@@ -161,9 +161,7 @@ async def open_conversations(
             jobs += tools.periodic_jobs()
         await maintainer.take_over(database.orphans, database.unshown)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
-        preopen_task = asyncio.create_task(
-            _preopen_models(catalogue, freezes=not is_ephemeral), name="open models"
-        )
+        preopen_task = asyncio.create_task(_preopen_models(catalogue), name="open models")
         stack.callback(preopen_task.cancel)
         yield service
 
@@ -227,19 +225,18 @@ async def _open_catalogue(
     return catalogue, notice
 
 
-async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
+async def _preopen_models(catalogue: catalogues.Catalogue) -> None:
     """Open models before the first question, but after pages have shown what people missed.
 
     Opening blocks the event loop for half as long as a start takes.
     """
     await asyncio.sleep(_PREOPEN_DELAY_SECONDS)
-    with garbage_collection.paused(freezes=freezes):
-        for title in catalogue.one_title_per_protocol:
-            try:
-                await catalogue.open_llm(title)
-            except Exception:
-                # SDKs raise any exception, and nobody awaits this task.
-                _log.exception("the model %r could not be opened", title)
+    for title in catalogue.one_title_per_protocol:
+        try:
+            await catalogue.open_llm(title)
+        except Exception:
+            # SDKs raise any exception, and nobody awaits this task.
+            _log.exception("the model %r could not be opened", title)
 
 
 def _temporary_database(

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import execution_startup, garbage_collection
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import (
     executions,
     host_addresses,
@@ -104,8 +104,7 @@ async def _serve(config: settings.Settings, linger_seconds: float | None) -> int
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, server.drain)
-        with garbage_collection.frozen():
-            await _wait_for_end(server, host, config, linger_seconds)
+        await _wait_for_end(server, host, config, linger_seconds)
     return 0
 
 

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, settings, side_by_side, stored_credentials
-from interpreter_bot.app import bot_startup, execution_startup, garbage_collection
+from interpreter_bot.app import bot_startup, execution_startup
 from interpreter_bot.commands import exit_statuses
 from interpreter_bot.wording import operator_words, terminal_words
 
@@ -148,8 +148,7 @@ async def _run_platforms(
             service = open_future.result()
             open_functions = _find_open_functions(config, service)
             service_future.set_result(service)
-            with garbage_collection.frozen():
-                await platforms.keep_open(open_functions, service)
+            await platforms.keep_open(open_functions, service)
     finally:
         await platforms.abort()
     return platforms.status
