@@ -45,7 +45,6 @@ LOGIN_BUTTON: Final = "Continue to log in"
 LOGGED_IN: Final = "Logged in"
 OTHER_PORT: Final = "Is another bot running? To use another port, set INTERPRETER_BOT_WEB__PORT."
 NOTEBOOK_RUNS: Final = "A notebook is already running in this conversation."
-NO_CELLS_LEFT: Final = "No notebook cells are left to run here."
 
 
 def log_in_at(server: str) -> str:
@@ -75,13 +74,9 @@ def too_many_cells(name: str, count: int, limit: int) -> str:
     return f"{name} has {count:,} cells of code, and the limit is {limit:,}."
 
 
-def notebook_changed(name: str) -> str:
-    return f"{name} has changed since, so its remaining cells are unknown. Run it again."
-
-
-def notebook_stopped(skipped: int, count: int) -> str:
+def cells_skipped(skipped: int, count: int) -> str:
     were = "was" if skipped == 1 else "were"
-    return f"Stopped at this error. {skipped:,} of {count:,} cells {were} not run."
+    return f"{skipped:,} of {count:,} cells {were} not run."
 
 
 def not_served(page: str, address: str, reason: object, way_out: str) -> str:

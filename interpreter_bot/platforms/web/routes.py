@@ -81,7 +81,7 @@ class Routes:
         )
         displays = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
         visits = shared_sessions.SharedSessions(service, gate, hub)
-        notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
+        notebooks = notebook_runs.NotebookRuns(service, tabs)
         stored_files = files.Files(service)
         model_form = model_forms.ModelForms(service)
         self._handlers: dict[tuple[str, str], access.Handler] = {

@@ -10,7 +10,6 @@ import pydantic
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
-    notebook_progress,
     tab_contents,
     tab_hub,
     tab_messages,
@@ -93,7 +92,6 @@ class SessionActions:
     async def _delete(self, session: values.SessionKey) -> None:
         for key in await self._service.branches.list_branches(session):
             await self._service.delete(key)
-            await notebook_progress.save(self._service, key, None)
             self._hub.forget_finished_turns(key.thread)
             self._hub.send_message("deleted", {}, thread=key.thread)
         self._hub.sessions_changed.set()

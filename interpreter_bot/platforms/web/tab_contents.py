@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import event_json
-from interpreter_bot.platforms.web import notebook_progress, tab_hub, validation
+from interpreter_bot.platforms.web import tab_hub, validation
 from interpreter_bot.sessions import live_data_views, past_turns, schedule_texts, session_service
 from interpreter_bot.wording import session_words
 
@@ -127,15 +127,6 @@ async def send_listings(service: session_service.SessionService, hub: tab_hub.Hu
             _log.exception("the conversations could not be listed")
 
 
-def _describe_remaining_cells(
-    progress: notebook_progress.NotebookProgress | None, *, is_running: bool
-) -> dict[str, Any] | None:
-    """Describe the cells of an interrupted notebook that have not run; None if there are none."""
-    if progress is None or is_running or progress.begun_count >= progress.cell_count:
-        return None
-    return {"name": progress.name, "cells_left": progress.cell_count - progress.begun_count}
-
-
 async def show_session(
     service: session_service.SessionService,
     hub: tab_hub.Hub,
@@ -151,7 +142,6 @@ async def show_session(
     """
     model = await service.queries.find_model_title(key)
     files_notice = await service.queries.load_file_notice(key)
-    notebook = await notebook_progress.load(service, key)
     while True:
         end_count = hub.end_count(key.thread)
         past_turns = await service.queries.history(key, limit=limit + 1)
@@ -182,9 +172,6 @@ async def show_session(
         "live": [turn.describe() for turn in live_turns],
         "notices": list(dict.fromkeys([*notices, *filter(None, [files_notice])])),
         "has_earlier_turns": len(past_turns) > limit,
-        "notebook": _describe_remaining_cells(
-            notebook, is_running=key.thread in hub.notebook_threads
-        ),
         "alternatives": [
             {
                 "turn_id": alternative.turn_id,

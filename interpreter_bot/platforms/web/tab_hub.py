@@ -66,7 +66,6 @@ class Hub:
 
     Attributes:
         sessions_changed: set when the list of sessions may have changed.
-        notebook_threads: ids of the sessions in which cells of a notebook run.
     """
 
     def __init__(self) -> None:
@@ -77,7 +76,6 @@ class Hub:
         self._last_end_count = 0
         self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTICE_SESSIONS)
         self.sessions_changed = asyncio.Event()
-        self.notebook_threads: set[str] = set()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
 

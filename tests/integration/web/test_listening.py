@@ -168,48 +168,6 @@ async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fa
         assert [turn.record.request for turn in past] == ["wait", "hello one", "hello two"]
 
 
-async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serving_fake, browsing):
-    async def forever(turn):
-        turn.reply.step(1)
-        turn.reply.text("begun")
-        await asyncio.sleep(600)
-
-    sources = ("hello one", "wait", "hello two", "hello three")
-    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in sources]
-    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    script, where = {"wait": forever, "hello": _hello}, f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&remaining="
-    async with serving_fake(script, again="bot") as (_, client), client.tab(THREAD) as tab:
-        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
-            assert response.status == 200
-        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
-            assert await response.json() == {"cells": 4}
-        while (await tab.event("text"))["text"] != "begun":
-            pass
-        for path in (f"/run-notebook{where}&to={THREAD}", rest):
-            async with client.post(path) as response:
-                assert (response.status, "already" in await response.text()) == (400, True)
-        async with client.tab(THREAD) as other:
-            assert other.whole["notebook"] is None
-    async with serving_fake(script, again="bot") as (bot, client), browsing() as browser:
-        page = await browser.page()
-        await page.go(str(client.address))
-        await page.until("!document.getElementById('welcome').hidden")
-        await page.value(f"location.hash = '{THREAD}'")
-        await page.until("document.querySelector('.between button')")
-        assert "n.ipynb was not run to its end." in await page.text(".between")
-        assert await page.text(".between button") == "Run the remaining 2 cells"
-        assert len(await bot.queries.history(KEY)) == 2
-        await page.click(".between button")
-        await page.until("document.querySelectorAll('.turn:not([aria-busy])').length === 4")
-        assert [turn.record.request for turn in await bot.queries.history(KEY)] == list(sources)
-        async with asyncio.timeout(30):
-            while "No notebook cells are left" not in await _text(client.post(rest)):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        async with client.tab(THREAD) as tab:
-            assert tab.whole["notebook"] is None
-
-
 async def test_a_notebook_that_is_asked_for_twice_at_once_runs_once(serving_fake):
     cells = [{"cell_type": "code", "metadata": {}, "source": "hello one"}]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
@@ -225,12 +183,11 @@ async def test_a_notebook_that_is_asked_for_twice_at_once_runs_once(serving_fake
         await tab.event("over")
 
 
-async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving_fake):
+async def test_a_notebook_whose_cell_is_withdrawn_runs_no_more_of_them(serving_fake):
     gate, wait = _gated()
     cells = [{"cell_type": "code", "metadata": {}, "source": f"hello {n}"} for n in range(3)]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     where = f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&remaining="
     script = {"wait": wait, "hello": _hello}
     async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
         async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
@@ -242,48 +199,17 @@ async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving
         waiting = await tab.next("turn")
         await tab.event("waiting", waiting["id"])
         await tab.send("withdraw", id=waiting["id"])
-        await tab.next("reset")
-        async with client.tab(THREAD) as other:
-            assert other.whole["notebook"] == {"name": "n.ipynb", "cells_left": 3}
+        assert (await tab.next("notice"))["text"] == "3 of 3 cells were not run."
         gate.set()
         await tab.event("over", ONE)
-        async with client.post(rest) as response:
+        # Another notebook may run now.
+        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
             assert await response.json() == {"cells": 3}
         async with asyncio.timeout(30):
             while len(past := await bot.queries.history(KEY)) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         asked = ["wait", "hello 0", "hello 1", "hello 2"]
         assert [turn.record.request for turn in past] == asked
-
-
-async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(serving_fake):
-    gate, wait = _gated()
-    cells = [{"cell_type": "code", "metadata": {}, "source": "hello one"}]
-    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    where = f"?thread={THREAD}&name=n.ipynb"
-    rest = f"/run-notebook?to={THREAD}&remaining="
-    changes = {
-        "has changed since": lambda path: path.write_text(json.dumps(notebook) + " "),
-        "no such file": lambda path: path.unlink(),
-    }
-    script = {"wait": wait, "hello": _hello}
-    async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
-        await tab.send("send", id=ONE, text="wait")
-        await tab.event("text")
-        for sentence, change in changes.items():
-            path = bot.directory(KEY) / "n.ipynb"
-            path.write_text(json.dumps(notebook))
-            async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
-                assert response.status == 200
-            waiting = await tab.next("turn")
-            await tab.event("waiting", waiting["id"])
-            await tab.send("withdraw", id=waiting["id"])
-            await tab.next("reset")
-            change(path)
-            assert sentence in await _text(client.post(rest))
-            assert "No notebook cells are left" in await _text(client.post(rest))
-        gate.set()
-        await tab.event("over", ONE)
 
 
 async def test_stop_ends_what_runs(serving_fake):

@@ -1,6 +1,6 @@
 // The conversation that is shown: its turns, put in order without showing anything twice.
 
-import { $, el, icon, cleanText } from "./dom.js";
+import { $, el, icon } from "./dom.js";
 import { Turn } from "./turns.js";
 import { conversationWords } from "./words.js";
 
@@ -76,7 +76,6 @@ export class Conversation {
     if (!contents.has_earlier_turns && $("earlier").contains(document.activeElement)) this.scrollBox.focus();
     $("earlier").hidden = !contents.has_earlier_turns;
     for (const text of contents.notices) this.showNotice(text);
-    if (contents.notebook) this.offerRemainingCells(contents.notebook);
     // What came before it must not push away what is being read.
     if (anchor?.isConnected && !this.isAtEnd) this.scrollBox.scrollTop += anchor.getBoundingClientRect().top - anchorTop;
     this.isLoaded = true;
@@ -126,13 +125,6 @@ export class Conversation {
     this.turnList.querySelector(".between")?.remove();
     this.turnList.append(el("p", { class: "notice between" }, text));
     this.scrollToLatest();
-  }
-
-  /** What is left of a notebook is run only when somebody wants it. */
-  offerRemainingCells({ name, cells_left: cellsLeft }) {
-    this.showNotice(conversationWords.notebookStopped(cleanText(name)));
-    const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("run-remaining")));
-    this.turnList.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, conversationWords.runRemaining(cellsLeft)));
   }
 
   onScroll() {

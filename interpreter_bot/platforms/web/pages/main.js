@@ -313,7 +313,6 @@ addEventListener("click", async (event) => {
 });
 addEventListener("table", ({ detail: { table, suffix } }) => saveTable(table, suffix));
 addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
-addEventListener("run-remaining", () => post("/run-notebook", { to: thread, remaining: "" }).catch((error) => composer.showComplaint(error.message)));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));
 $("panel-close").append(icon("close"));
 $("panel-close").addEventListener("click", () => $("panel").close());

@@ -109,10 +109,8 @@ export const composerWords = {
 export const conversationWords = {
   branching: "Making a branch",
   notLoaded: "That message is further up: press Show earlier messages.",
-  notebookStopped: (name) => `${name} was not run to its end.`,
   preparingDownload: "Preparing the download",
   restarted: "The bot restarted before it got to this.",
-  runRemaining: (count) => `Run the remaining ${cellCount(count)}`,
   tableFile: (title, suffix) => `${title || "Conversation"} table.${suffix}`,
 };
 
