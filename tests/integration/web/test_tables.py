@@ -107,8 +107,9 @@ async def test_names_of_rows_stay_in_sight_and_a_table_takes_all_room(serving_ke
         await page.value(f"{click % 'Full screen'}.click()")
         await page.until(f"{GRID}.clientHeight > 700 && {NAMES}.includes('row 255')")
         assert await page.value(f"{GRID}.scrollLeft") == 5000
-        await page.press("Escape")
-        await page.until(f"!document.querySelector('dialog[open]') && {GRID}?.scrollLeft === 5000")
+        await page.value(f"{click % 'Leave full screen'}.click()")
+        await page.until(f"!document.fullscreenElement && {GRID}.clientHeight < 700")
+        assert await page.value(f"{GRID}.scrollLeft") == 5000
         await page.value(f"{click % 'Close'}.click()")
         await page.until("!document.querySelector('.grid')")
 
@@ -120,13 +121,9 @@ async def test_a_table_that_python_has_no_more_takes_all_room_as_it_stands(servi
         await visits.send_message(page, "show")
         await visits.wait_for_turns(page)
         await page.click(".output-tools button:nth-of-type(2)")
-        await page.until("document.querySelector('dialog[open] td')?.innerText === '1'")
-        assert "1 row" in await page.text("dialog[open]")
-        await page.press("Escape")
-        await page.until(
-            "!document.querySelector('.table-room') && !!document.querySelector('figure td')"
-        )
-        assert "Full screen" in await page.value("document.activeElement.innerText")
+        await page.until("document.fullscreenElement?.querySelector('td')?.innerText === '1'")
+        await page.value("document.exitFullscreen()")
+        await page.until("!document.fullscreenElement && !!document.querySelector('figure td')")
 
 
 @pytest.mark.slow
@@ -141,11 +138,9 @@ async def test_a_table_is_explored_in_all_of_the_window(serving_kernels, browsin
         await visits.wait_for_turns(page)
         full = "[...document.querySelectorAll('.output-tools button')]"
         await page.value(f"{full}.find(e => e.innerText === 'Full screen').click()")
-        await page.until("document.querySelector('dialog[open] [data-row]')")
-        await page.press("Escape")
-        await page.until(
-            "!document.querySelector('.table-room') && !!document.querySelector('.grid')"
-        )
+        await page.until("document.fullscreenElement?.querySelector('[data-row]')")
+        await page.value("document.exitFullscreen()")
+        await page.until("!document.fullscreenElement && !!document.querySelector('.grid')")
 
 
 @pytest.mark.gate

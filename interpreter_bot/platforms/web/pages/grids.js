@@ -21,7 +21,6 @@ export class Grid {
     this.widths = [];
     this.columnLefts = [0];
     this.topRow = 0;
-    this.leftPixels = 0;
     this.activeCell = { row: 0, column: 0 };
     this.anchorCell = null;
     this.head = el("div", { role: "row", class: "grid-row grid-head", "aria-rowindex": 1 });
@@ -97,15 +96,6 @@ export class Grid {
     this.scheduleDraw();
   }
 
-  /** Let the grid be put elsewhere in the page, where browsers forget how far it is scrolled. */
-  moveElement(move) {
-    const { topRow, leftPixels } = this;
-    move();
-    this.scrollToRow(topRow);
-    this.element.scrollLeft = leftPixels;
-    this.scheduleDraw();
-  }
-
   onWheel(event) {
     if (!this.isScaled || event.ctrlKey || event.shiftKey || !event.deltaY) return;
     event.preventDefault();
@@ -123,7 +113,7 @@ export class Grid {
 
   draw() {
     if (this.rows === undefined || !this.element.clientWidth) return;
-    const leftPixels = (this.leftPixels = this.element.scrollLeft), rightPixels = leftPixels + this.element.clientWidth;
+    const leftPixels = this.element.scrollLeft, rightPixels = leftPixels + this.element.clientWidth;
     const { pinnedCount } = this;
     let firstColumn = pinnedCount;
     while (firstColumn < this.columns - 1 && this.columnLefts[firstColumn + 1] - this.columnLefts[pinnedCount] <= leftPixels) firstColumn++;

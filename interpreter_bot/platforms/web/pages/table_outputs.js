@@ -23,8 +23,8 @@ export function tableFigure(event, sendAction) {
   const sizeLabel = el("span", { class: "muted" }, sizeText(event));
   const copyTool = copyButton(toText);
   const tools = el("div", { class: "output-tools" }, sizeLabel, copyTool);
-  const fullWindowButton = button(buttonWords.fullScreen, "full", async () => (await import("./full_window.js")).showStaticFullWindow(staticTable, fullWindowButton, sizeLabel.textContent));
-  tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : [fullWindowButton]));
+  const fullScreenButton = button(buttonWords.fullScreen, "full", () => staticTable.requestFullscreen());
+  tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : [fullScreenButton]));
   return el("figure", {}, staticTable, tools);
 }
 
@@ -36,25 +36,24 @@ function button(label, iconName, onclick) {
 function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) {
   const download = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
   const exploreButton = button(buttonWords.explore, "filter", openLiveTable);
-  const fullWindowButton = button(buttonWords.fullScreen, "full", async () => (await openLiveTable()).toggleFullWindow());
+  const fullScreenButton = button(buttonWords.fullScreen, "full", async () => (await openLiveTable()).element.requestFullscreen());
   async function openLiveTable() {
     const { LiveTable } = await import("./tables.js");
     const liveTable = new LiveTable(event, { sendAction, onGone: closeLiveTable, close: () => closeLiveTable("") });
-    liveTable.element.addEventListener("keydown", (event) => event.key === "Escape" && !liveTable.fullWindow && (event.stopPropagation(), closeLiveTable("")));
+    liveTable.element.addEventListener("keydown", (event) => event.key === "Escape" && (event.stopPropagation(), closeLiveTable("")));
     staticTable.replaceWith(liveTable.element);
     for (const element of hiddenWhileLive) element.hidden = true;
     liveTable.search.focus();
     return liveTable;
     function closeLiveTable(sentence) {
-      liveTable.fullWindow?.close();
       liveTable.element.replaceWith(staticTable);
       for (const element of hiddenWhileLive) element.hidden = false;
       sizeLabel.textContent = [sizeText(event), sentence].filter(Boolean).join(". ");
       exploreButton.focus();
     }
   }
-  const hiddenWhileLive = [exploreButton, fullWindowButton, sizeLabel, copyTool];
-  return [exploreButton, fullWindowButton, button(tableWords.asCsv, "down", download("csv")), button(tableWords.asParquet, "down", download("parquet"))];
+  const hiddenWhileLive = [exploreButton, fullScreenButton, sizeLabel, copyTool];
+  return [exploreButton, fullScreenButton, button(tableWords.asCsv, "down", download("csv")), button(tableWords.asParquet, "down", download("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */

@@ -1,13 +1,14 @@
 // A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
 // the first one is opened. What is asked next waits for the answer to what was asked before.
 
-import { copyButton, el, icon, cleanText } from "./dom.js";
+import { copyButton, el, icon, cleanText, loadStyles } from "./dom.js";
 import { Grid } from "./grids.js";
 import { histogram } from "./histograms.js";
 import { readTable } from "./kernel_lookups.js";
-import { showFullWindow } from "./full_window.js";
 import { columnCount, rowCount, tableWords } from "./later_words.js";
 import { buttonWords, pythonWords } from "./words.js";
+
+await loadStyles("/tables.css");
 
 const BLOCK_ROWS = 100;
 const MAX_BLOCKS = 60;
@@ -40,10 +41,10 @@ export class LiveTable {
     this.cellDetail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
     this.search = el("input", { type: "search", placeholder: tableWords.search, "aria-label": tableWords.search, maxlength: 200, oninput: () => this.onSearchInput() });
     const copy = copyButton(() => this.selectionText(), tableWords.copyCells);
-    this.fullWindowButton = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.toggleFullWindow() }, icon("full"), el("span", {}, buttonWords.fullScreen));
-    this.element = el("div", { class: "live-table" },
+    this.fullScreenButton = el("button", { type: "button", class: "small", onclick: () => (document.fullscreenElement ? document.exitFullscreen() : this.element.requestFullscreen()) }, icon("full"), el("span", {}, buttonWords.fullScreen));
+    this.element = el("div", { class: "live-table", onfullscreenchange: () => this.nameFullScreenButton() },
       el("div", { class: "table-bar" }, this.search, this.status,
-        el("div", { class: "table-tools" }, copy, this.fullWindowButton, callbacks.close ? el("button", { type: "button", class: "small close", onclick: callbacks.close }, buttonWords.close) : null)),
+        el("div", { class: "table-tools" }, copy, this.fullScreenButton, callbacks.close ? el("button", { type: "button", class: "small close", onclick: callbacks.close }, buttonWords.close) : null)),
       this.filterBar, this.grid.element, this.cellDetail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
@@ -51,20 +52,8 @@ export class LiveTable {
     this.reload();
   }
 
-  /** Give the table all of the window, or take it back. */
-  toggleFullWindow() {
-    if (this.fullWindow) return this.fullWindow.close();
-    const updateButton = (isFullWindow) => {
-      this.fullWindowButton.lastChild.textContent = isFullWindow ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
-      this.fullWindowButton.setAttribute("aria-pressed", String(isFullWindow));
-      this.fullWindowButton.focus();
-    };
-    const onClose = () => {
-      this.fullWindow = null;
-      updateButton(false);
-    };
-    this.fullWindow = showFullWindow(this.element, { moveElement: (move) => this.grid.moveElement(move), onClose });
-    updateButton(true);
+  nameFullScreenButton() {
+    this.fullScreenButton.lastChild.textContent = document.fullscreenElement ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
   }
 
   // ---- what is wanted, and what is there
