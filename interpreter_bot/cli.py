@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import contextlib
 import gc
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
@@ -40,28 +38,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GARBAGE_COLLECTION_THRESHOLD)
     atexit.register(gc.freeze)
     try:
-        with _without_echo(options):
-            # A host that a bot starts shares the bot's terminal.
-            is_started_by_person = getattr(options, "linger", None) is None
-            if options.module in _KERNEL_COMMANDS and is_started_by_person and sys.stderr.isatty():
-                sys.stderr.write("Starting…\n")
-            # Otherwise Pydantic searches all installed packages for plugins.
-            os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-            from interpreter_bot.app import process_startup
+        # A host that a bot starts shares the bot's terminal.
+        is_started_by_person = getattr(options, "linger", None) is None
+        if options.module in _KERNEL_COMMANDS and is_started_by_person and sys.stderr.isatty():
+            sys.stderr.write("Starting…\n")
+        # Otherwise Pydantic searches all installed packages for plugins.
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+        from interpreter_bot.app import process_startup
 
-            is_sandboxed = not getattr(options, "unsafe_no_sandbox", False)
-            config = process_startup.load_settings(options.config, is_sandboxed=is_sandboxed)
-            if _has_kernels(options):
-                from interpreter_bot.kernels.libraries import kernel_environment
+        is_sandboxed = not getattr(options, "unsafe_no_sandbox", False)
+        config = process_startup.load_settings(options.config, is_sandboxed=is_sandboxed)
+        if _has_kernels(options):
+            from interpreter_bot.kernels.libraries import kernel_environment
 
-                kernel_environment.ensure(config, sys.stderr.write)
-            if _needs_subordinate_ids(config, options):
-                # Before any import that might start a thread.
-                config = _with_subordinate_ids(config)
-            process_startup.forbid_inspection()
-            command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
-            status: int = command.run(config, options)
-            return status
+            kernel_environment.ensure(config, sys.stderr.write)
+        if _needs_subordinate_ids(config, options):
+            # Before any import that might start a thread.
+            config = _with_subordinate_ids(config)
+        process_startup.forbid_inspection()
+        command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
+        status: int = command.run(config, options)
+        return status
     except errors.BotError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"interpreter-bot: {line}\n")
@@ -72,15 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout has closed it, so Python must not flush the rest at its exit.
         sys.stdout = None
         return exit_statuses.FAILED
-
-
-def _without_echo(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Do not echo keys that are typed before the prompt appears: the prompt shows them."""
-    if options.module != "ask" or not (sys.stdin and sys.stdin.isatty()):
-        return contextlib.nullcontext()
-    from interpreter_bot.platforms.console import terminal_input
-
-    return terminal_input.hide_typed_input()
 
 
 def _has_kernels(options: argparse.Namespace) -> bool:

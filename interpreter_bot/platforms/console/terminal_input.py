@@ -148,26 +148,6 @@ def _set_echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, former_attributes)
 
 
-@contextlib.contextmanager
-def hide_typed_input() -> Iterator[None]:
-    """Hide what a person types until the context ends; the next prompt reads it."""
-    descriptor = _stdin_descriptor()
-    if descriptor is None or not os.isatty(descriptor):
-        yield
-        return
-    former_attributes = termios.tcgetattr(descriptor)
-    new_attributes = [
-        *former_attributes[:3],
-        former_attributes[3] & ~termios.ECHO,
-        *former_attributes[4:],
-    ]
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, new_attributes)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, former_attributes)
-
-
 def is_interactive() -> bool:
     """Return whether standard input and standard output are a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
