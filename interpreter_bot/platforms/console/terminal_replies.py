@@ -11,7 +11,6 @@ from typing import Final, TextIO
 
 from interpreter_bot import events, values
 from interpreter_bot.platforms.console import (
-    file_links,
     question_tasks,
     saved_files,
     terminal_input,
@@ -266,7 +265,6 @@ class TurnPrinter(ExecutionPrinter):
 
     _usage = values.Usage()
     _last_progress = ""
-    _link_beginning = ""
     shows_queries = False
     """Whether the queries to data connections are printed below the answer."""
 
@@ -279,9 +277,6 @@ class TurnPrinter(ExecutionPrinter):
         self._print_line(sentence, style=_BOLD_RED)
 
     def _show(self, event: events.TurnEvent) -> None:
-        if self._link_beginning and not isinstance(event, events.TextAdded):
-            self._out.write_text(safe_text.sanitize(self._link_beginning))
-            self._link_beginning = ""
         match event:
             case events.Started():
                 self._set_activity("Starting")
@@ -297,7 +292,6 @@ class TurnPrinter(ExecutionPrinter):
                 self._bar = "" if share is None else terminal_output.draw_bar(share)
                 self._err.show_status(self._bar)
             case events.TextAdded(text=text):
-                text, self._link_beginning = file_links.replace_links(self._link_beginning + text)
                 self._out.write_text(safe_text.sanitize(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.

@@ -40,25 +40,6 @@ def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
     assert printed(out=io.StringIO(), err=io.StringIO()) == "Looking…\nDownloading. Free.\n"
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_links_to_files_become_their_names_however_the_text_arrives(size):
-    out = io.StringIO()
-    answers = terminal_input.StdinAnswers(is_script=True)
-    printer = terminal_replies.TurnPrinter(None, answers, None, out=out, err=io.StringIO())
-    text = (
-        "Done! See [the table](sandbox:/mnt/data/by%20month.csv) and ![a.png](sandbox:a.png), or "
-        "[our site](https://example.org/a), `x[0](1)` and [`a.png`](attachment:/mnt/data/a.png).\n"
-        "[It](sandbox:/mnt/data/result (1).csv). The end is [not (a link"
-    )
-    for start in range(0, len(text), size):
-        printer.emit(events.TextAdded(text[start : start + size]))
-    printer.emit(ended())
-    assert out.getvalue() == (
-        "Done! See the table (by month.csv) and a.png, or [our site](https://example.org/a), "
-        "`x[0](1)` and a.png.\nIt (result (1).csv). The end is [not (a link\n"
-    )
-
-
 def test_json_has_every_step_of_it():
     out = io.StringIO()
     lines = json_replies.JsonLines(None, no_answers(), None, out=out)
