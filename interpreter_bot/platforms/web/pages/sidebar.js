@@ -3,7 +3,6 @@
 import { $, el, icon, cleanText } from "./dom.js";
 import { buttonWords, sidebarWords } from "./words.js";
 
-const UNDO_MILLISECONDS = 8000;
 const TYPING_MILLISECONDS = 150;
 
 export class Sidebar {
@@ -12,7 +11,6 @@ export class Sidebar {
     this.conversations = [];
     this.current = "";
     this.searchResults = null;
-    this.pendingDeletions = new Map();
     $("new").append(icon("plus"), el("span", {}, sidebarWords.newConversation));
     $("new").addEventListener("click", () => {
       this.show(false);
@@ -23,8 +21,6 @@ export class Sidebar {
     $("shade").addEventListener("click", () => this.show(false));
     $("search").addEventListener("input", () => this.onSearchInput());
     $("search").addEventListener("keydown", (event) => event.key === "Escape" && $("search").value && this.endSearch(event));
-    // What was to be deleted is: whoever closes the page does not take it back any more.
-    addEventListener("pagehide", () => [...this.pendingDeletions.values()].forEach((deletion) => deletion.notice.isConnected && this.finishDeletion(deletion)));
   }
 
   /** On a small screen the list lies over the page. */
@@ -51,7 +47,7 @@ export class Sidebar {
   get visibleConversations() {
     const byTree = new Map();
     for (const conversation of this.conversations)
-      if (!this.pendingDeletions.has(conversation.tree) && (!byTree.has(conversation.tree) || conversation.thread === this.current)) byTree.set(conversation.tree, conversation);
+      if (!byTree.has(conversation.tree) || conversation.thread === this.current) byTree.set(conversation.tree, conversation);
     return [...byTree.values()];
   }
 
@@ -101,7 +97,7 @@ export class Sidebar {
       conversation.mark === "pinned" ? [sidebarWords.unpin, "pin", setMark("")] : [sidebarWords.pin, "pin", setMark("pinned")],
       [buttonWords.renameWith, "pen", () => this.renameConversation(conversation)],
       conversation.mark === "archived" ? [buttonWords.bringBack, "box", setMark("")] : [buttonWords.archive, "box", setMark("archived")],
-      [buttonWords.delete, "bin", () => this.deleteLater(conversation)],
+      [buttonWords.delete, "bin", () => this.deleteConversation(conversation)],
     ];
   }
 
@@ -111,35 +107,15 @@ export class Sidebar {
     if (newTitle?.trim()) this.sendAction({ do: "rename", thread, title: newTitle.trim().slice(0, 200) });
   }
 
-  // ---- deletion, which can be taken back for a while
-
-  deleteLater({ thread, title, tree }) {
-    if (this.treeOf(this.current) === tree) this.openNew();
-    const deletion = { thread, tree };
-    const undoButton = el("button", { type: "button", class: "small strong", onclick: () => this.undoDeletion(deletion) }, buttonWords.undo);
-    const notice = el("p", {}, el("span", {}, sidebarWords.deleted(cleanText(title || sidebarWords.newConversation))), undoButton);
-    this.pendingDeletions.set(tree, Object.assign(deletion, { notice, timer: setTimeout(() => this.finishDeletion(deletion), UNDO_MILLISECONDS) }));
-    $("undo").append(notice);
-    this.onSearchInput();
-    this.draw(this.conversations, this.current);
-  }
-
-  finishDeletion(deletion) {
-    for (const { thread, tree } of this.conversations) if (tree === deletion.tree) this.forgetDraft(thread);
-    if (!this.sendAction({ do: "delete", thread: deletion.thread })) return this.undoDeletion(deletion);
-    // It stays out of this list until the server's has it no more.
-    this.removeNotice(deletion);
-  }
-
-  undoDeletion(deletion) {
-    this.removeNotice(deletion);
-    this.pendingDeletions.delete(deletion.tree);
-    this.draw(this.conversations, this.current);
-  }
-
-  removeNotice({ notice, timer }) {
-    clearTimeout(timer);
-    notice.remove();
+  async deleteConversation({ thread, title, tree }) {
+    const { askToConfirm } = await import("./dialogs.js");
+    const text = sidebarWords.deletes(cleanText(title || sidebarWords.newConversation));
+    if (!(await askToConfirm(sidebarWords.deleteConversation, text, { action: buttonWords.delete, isDestructive: true }))) return;
+    const threads = this.conversations.filter((conversation) => conversation.tree === tree).map((conversation) => conversation.thread);
+    if (!this.sendAction({ do: "delete", thread })) return;
+    // Opening another conversation saves the draft of this one.
+    if (threads.includes(this.current)) this.openNew();
+    for (const deletedThread of threads) this.forgetDraft(deletedThread);
   }
 
   // ---- search
@@ -154,7 +130,7 @@ export class Sidebar {
   /** An answer to other words than those that stand there now is out of date. */
   showResults({ text, conversations }) {
     if (text !== $("search").value.trim().slice(0, 200)) return;
-    const shownTrees = new Set(this.pendingDeletions.keys());
+    const shownTrees = new Set();
     const isNew = (tree) => !shownTrees.has(tree) && shownTrees.add(tree);
     this.searchResults = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
     const summary = this.searchResults?.length ? sidebarWords.found(this.searchResults.length) : sidebarWords.nothingFound;
