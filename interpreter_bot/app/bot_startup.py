@@ -56,7 +56,6 @@ async def open_service(
     """Open everything that platforms need.
 
     Args:
-        config: the settings in effect.
         environment: holds the keys of models.
         secrets: values of the variables that `egress` rules name; taken from `environment` by
             default.

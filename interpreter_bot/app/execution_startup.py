@@ -32,7 +32,6 @@ async def open_broker(
     """Open the broker that lets code reach the outside; None if the settings list nothing.
 
     Args:
-        config: the settings in effect.
         environment: holds the secrets that rules of `egress` name.
         kernels_outlive_bot: kernels may outlive this process, so the next bot has the same doors.
 
@@ -67,9 +66,7 @@ async def prepare_connections(
 ) -> connection_service.ConnectionService | None:
     """Return the data connections of a broker, after they have listed their tables.
 
-    Args:
-        broker: has the connections; None if nothing may be reached.
-        hosts: receive files that code requests.
+    The hosts receive files that code requests.
     """
     if broker is None:
         return None
@@ -92,11 +89,8 @@ async def open_tools(
 ) -> AsyncIterator[tool_broker.ToolBroker | None]:
     """Open the tools of MCP servers; None if the settings list none.
 
-    Args:
-        config: the settings in effect.
-        environment: holds the secrets that `mcp_servers` names.
-        store: see `tool_broker.open_broker`.
-        keys: likewise; those of the settings by default.
+    `environment` holds the secrets that `mcp_servers` names; for the rest see
+    `tool_broker.open_broker`.
 
     Raises:
         SettingsError: a server cannot be used.
@@ -124,7 +118,6 @@ async def open_hosts(
     """Open the host of kernels.
 
     Args:
-        config: the settings in effect.
         doorkeeper: decides what kernels reach; None lets them reach nothing.
         is_ephemeral: no file of a session outlives it.
         kernels_outlive_bot: kernels may outlive this process, if the settings allow it.

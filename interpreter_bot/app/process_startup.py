@@ -20,9 +20,7 @@ _PR_SET_DUMPABLE: Final = 4
 def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.Settings:
     """Load the settings, from a named file instead of the usual one if given.
 
-    Args:
-        file: its path; None for the usual one.
-        is_sandboxed: whether code runs behind walls, which no setting can turn off.
+    `is_sandboxed` says whether code runs behind walls, which no setting can turn off.
 
     Raises:
         SettingsError: they are wrong, or turn the sandbox off.

@@ -90,7 +90,6 @@ async def open_conversations(
     """Open everything that platforms need besides kernels; see `bot_startup`.
 
     Args:
-        config: the settings in effect.
         environment: holds the keys of models.
         secrets: holds the variables that `mcp_servers` names.
         hosts: where kernels live; awaited late, because they open slowly.

@@ -25,15 +25,7 @@ _SCOPE: Final = values.Scope("console", person=_PERSON.id)
 
 
 class Turns:
-    """The turns of one session.
-
-    Args:
-        service: the conversations.
-        options: of the command.
-        writer: writes the output.
-        interrupter: stops a turn.
-        new_reply: makes the reply of a turn.
-    """
+    """The turns of one session."""
 
     def __init__(
         self,

@@ -47,12 +47,9 @@ class Call:
     """A request of a client.
 
     Attributes:
-        http: the HTTP request.
-        service: the conversations.
         client: the name of the client that has the token.
         path: the variable parts of the path, by name.
         body: the validated body; None if the request has none.
-        limits: on what clients may make the bot hold.
     """
 
     http: web.Request
@@ -115,9 +112,7 @@ class Call:
     ) -> web.StreamResponse:
         """Send server-sent events as fast as the client reads.
 
-        Args:
-            frames: encoded events; None after each second without an event.
-            headers: of the response, besides those of all streams.
+        `frames` yields encoded events, and None after each second without an event.
         """
         headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"} | headers
         response = web.StreamResponse(headers=headers)

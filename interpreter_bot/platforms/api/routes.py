@@ -106,13 +106,7 @@ _PATTERNS: Final = tuple((_compile_pattern(route), route) for route in ROUTES)
 
 
 class Api:
-    """The interface: one for all clients.
-
-    Args:
-        service: the conversations.
-        data: the directory with the file of clients.
-        limits: on what clients may make the bot hold.
-    """
+    """The interface: one for all clients, whose file is in the directory `data`."""
 
     def __init__(
         self,
@@ -177,10 +171,7 @@ async def _read_body(
 ) -> pydantic.BaseModel | None:
     """Read and validate the body of a request; return None if its route has none.
 
-    Args:
-        http: the request.
-        route: the size limit and the model of the body.
-        charge: called with the number of bytes that the body takes, before they are kept.
+    `charge` is called with the number of bytes that the body takes, before they are kept.
 
     Raises:
         BotError: the body is too large or malformed, or the client has to wait.

@@ -45,9 +45,7 @@ async def read_lines(
 ) -> AsyncIterator[str]:
     """Iterate over the lines that a person enters, until they end the chat.
 
-    Args:
-        writer: prints the answers; a prompt waits until it has printed everything.
-        complete: is called with each Tab.
+    A prompt waits until `writer` has printed everything; `complete` is called with each Tab.
     """
     session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
         history=history.InMemoryHistory(),

@@ -25,10 +25,7 @@ _ITERM2_TERMINALS: Final = frozenset({"iTerm.app", "WezTerm", "mintty"})
 def choose_protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protocol:
     """Return the protocol by which standard output shows pictures; empty for none.
 
-    Args:
-        choice: a protocol, "auto" or "none".
-        environment: variables that describe the terminal.
-        out: standard output.
+    `choice` is a protocol, "auto" or "none".
     """
     if choice == "none" or not out.isatty():
         return ""

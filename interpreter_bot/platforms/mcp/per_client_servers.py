@@ -36,13 +36,7 @@ class ClientApps:
         find_client: Callable[[str], str | None],
         limits: request_limits.Limits,
     ) -> None:
-        """Begin without applications.
-
-        Args:
-            make_app: makes the application of a client.
-            find_client: returns the client that a token belongs to.
-            limits: on the bodies of requests.
-        """
+        """Begin without applications; `find_client` returns the client that a token belongs to."""
         self._make_app = make_app
         self._body_memory = request_limits.BodyMemory(limits)
         self._find_client = find_client

@@ -69,13 +69,7 @@ async def serve(
     data: pathlib.Path,
     limits: request_limits.Limits = request_limits.DEFAULT_LIMITS,
 ) -> AsyncIterator[str]:
-    """Serve clients over HTTP; yield the address.
-
-    Args:
-        service: the conversations.
-        config: where to listen.
-        data: the directory with the file of clients.
-        limits: on what clients may make the bot hold.
+    """Serve clients over HTTP, whose file is in the directory `data`; yield the address.
 
     Raises:
         SettingsError: the address cannot be used.
@@ -206,12 +200,7 @@ class _TokenVerifier:
 def _make_server(
     service: session_service.SessionService, find_client: Callable[[_Context], str]
 ) -> lowlevel.Server[dict[str, Any]]:
-    """Make the server.
-
-    Args:
-        service: the conversations.
-        find_client: returns the client of a call.
-    """
+    """Make the server; `find_client` returns the client of a call."""
     calls = tool_calls.ToolCalls(service)
 
     async def list_tools(

@@ -30,11 +30,7 @@ async def read_panel(
 ) -> dict[str, Any]:
     """Return the content of a panel, named as the command that shows it.
 
-    Args:
-        place: of the session.
-        name: of the panel.
-        argument: of the command.
-        fields: the values that the person entered into the panel's form; None to show the panel.
+    `fields` has what the person entered into the panel's form; None shows the panel.
 
     Raises:
         BotError: there is no such panel, or its command fails.

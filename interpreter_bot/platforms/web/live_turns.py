@@ -59,13 +59,9 @@ class LiveTurn(ports.Reply):
         send: Callable[[LiveTurn, events.RecordedEvent], None],
         keep_blob: Callable[[str, bytes], None],
     ) -> None:
-        """Begin without events.
+        """Begin without events, with a heading of `tab_contents.make_heading`.
 
-        Args:
-            turn_id: the page's id of the request.
-            heading: of the request, see `tab_contents.make_heading`.
-            send: sends an event to the tabs that watch.
-            keep_blob: keeps the bytes of a picture or a page, which tabs fetch by their hash.
+        `keep_blob` keeps the bytes of a picture or a page, which tabs fetch by their hash.
         """
         self.id: Final = turn_id
         self.log: Final = turn_log.TurnLog(max_characters=_MAX_OUTPUT_CHARACTERS)

@@ -43,15 +43,7 @@ async def _find_owner_refusal(_: values.SessionKey, __: str) -> str:
 
 
 class Routes:
-    """All tabs, and the handlers of requests.
-
-    Args:
-        service: the conversations.
-        config: of the page.
-        gate: checks the passes of visits.
-        tasks: end with the page.
-        open_api: opens what answers programs; None if nothing does.
-    """
+    """All tabs, and the handlers of requests; `open_api` is None if nothing answers programs."""
 
     def __init__(
         self,

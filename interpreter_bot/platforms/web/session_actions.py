@@ -4,7 +4,6 @@ requests to a live kernel: pages of tables, and completions."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
 import pydantic
 
@@ -18,18 +17,6 @@ from interpreter_bot.platforms.web import (
 from interpreter_bot.sessions import live_data_views, session_service
 from interpreter_bot.wording import page_words, session_words
 
-SessionMessage: TypeAlias = (
-    tab_messages.Reset
-    | tab_messages.Fork
-    | tab_messages.Undo
-    | tab_messages.Delete
-    | tab_messages.Rename
-    | tab_messages.Mark
-    | tab_messages.ChooseModel
-    | tab_messages.Search
-)
-"""A message of a tab on a whole session."""
-
 
 class SessionActions:
     """Carries out the actions of tabs on whole sessions."""
@@ -38,8 +25,8 @@ class SessionActions:
         self._service = service
         self._hub = hub
 
-    async def act(self, tab: tab_hub.Tab, message: SessionMessage) -> None:
-        """Carry out a tab's message."""
+    async def act(self, tab: tab_hub.Tab, message: tab_messages.TabMessage) -> None:
+        """Carry out a tab's message on a whole session."""
         match message:
             case tab_messages.Reset():
                 await self._reset(message)

@@ -19,11 +19,7 @@ class SessionSlots:
 
     @contextlib.contextmanager
     def hold(self, key: values.SessionKey, *, visit: str) -> Iterator[None]:
-        """Count a download until the context ends.
-
-        Args:
-            key: the session.
-            visit: id of the visit that reads it; empty for its owner.
+        """Count a download until the context ends; `visit` is empty for the session's owner.
 
         Raises:
             BotError: the reader has too many downloads.

@@ -25,10 +25,7 @@ Object.assign(ICONS, {
   sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5",
 });
 
-/**
- * Open the menu of a button.
- * @param {{thread: string, title: string, say(message: object): boolean, runAgain(): void, isRunning: boolean}} around
- */
+/** Open the menu of a button. */
 export function openBarMenu(button, context) {
   openMenu(button, MENUS[button.id](context));
 }

@@ -30,7 +30,6 @@ function tryNextKey() {
 tryNextKey();
 
 export class Connection {
-  /** @param {{opened(): void, closed(): void, heard(message: object): void}} user */
   constructor(callbacks) {
     this.callbacks = callbacks;
     this.pauseMilliseconds = MIN_PAUSE_MILLISECONDS;

@@ -58,11 +58,6 @@ const signatureField = StateField.define({
 });
 
 export class Editor {
-  /**
-   * @param {HTMLElement} place
-   * @param {{changed(text: string): void, submit(): void, recalled(): string[], ask(message: object): boolean}} user
-   *   `recalled` gives what was written before, the latest first; `ask` asks something of Python.
-   */
   constructor(element, callbacks) {
     this.callbacks = callbacks;
     const root = element.attachShadow({ mode: "open", delegatesFocus: true });

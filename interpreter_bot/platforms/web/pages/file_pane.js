@@ -14,11 +14,7 @@ let files = [];
 let shownFile = null;
 let maxBytes = 0;
 
-/**
- * Draw the files of a conversation.
- * @param {{files: object[], max_bytes: number}} told
- * @param {{name: string, isAnother: boolean}} wanted the file that is wanted; whether nothing of it is there yet
- */
+/** Draw the files of a conversation, or the one that is named; `isFresh` if none of them is shown yet. */
 export function draw(element, message, newContext, { name, isFresh }) {
   paneBody = element;
   context = newContext;

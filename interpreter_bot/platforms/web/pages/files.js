@@ -7,7 +7,7 @@ export const PICTURE_NAME = /\.(?:png|jpe?g|gif|webp|svg)$/i;
 export const PAGE_NAME = /\.html?$/i;
 export const MAX_PREVIEW_BYTES = 8 * 2 ** 20;
 
-/** @param {{thread: string, name: string, checkpoint?: string}} query an earlier version's has its checkpoint */
+/** Return the address of a file, or of an earlier version, which has a checkpoint. */
 export function fileAddress(query) {
   return address("/download", query);
 }
@@ -17,7 +17,6 @@ export function fileLink(thread, name) {
   return el("a", { class: "file-name", href: fileAddress({ thread, name }), download: "" }, el("code", {}, nameElement(name)));
 }
 
-/** @param {{name: string, size_bytes: number}} file */
 export function fileCard(thread, file, { hasPreview = false } = {}) {
   const query = { thread, name: file.name };
   const isPicture = PICTURE_NAME.test(file.name) && file.size_bytes <= MAX_PREVIEW_BYTES && file.size_bytes > 0;

@@ -7,11 +7,7 @@ import { el, makeScrollable } from "./dom.js";
 export const typesetFormulas = new Map();
 let typesetting = null;
 
-/**
- * Give a formula; it is typeset a moment later, or at once where it was before.
- * @param {string} tex without its delimiters
- * @param {string} written with them
- */
+/** Return a formula, typeset a moment later, or at once if it was before; `source` has its delimiters. */
 export function formula(tex, source, isDisplay) {
   const element = el("span", { class: isDisplay ? "math display" : "math", dir: "ltr", title: source.slice(0, 500) }, source);
   if (isDisplay) makeScrollable(element);

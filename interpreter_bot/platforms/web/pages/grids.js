@@ -11,10 +11,7 @@ const DEFAULT_WIDTH_PIXELS = 120;
 let grids = 0;
 
 export class Grid {
-  /**
-   * @param {{cell(row: number, column: number): string | null | undefined, heading(column: number): Node,
-   * isEnd(column: number): boolean, pinned: number, seen(range: object): void, chosen(place: object): void}} source
-   */
+  /** `source` has the cells: see LiveTable under "what the grid asks for". */
   constructor(source, label) {
     this.source = source;
     this.name = `grid-${++grids}`;

@@ -5,7 +5,7 @@ import { tableWords } from "./later_words.js";
 
 const WIDTH_PIXELS = 96, HEIGHT_PIXELS = 22, MAX_EXACT_DISTINCT = 1000;
 
-/** @param {object | undefined} summary see `live_data_views.Summary` */
+/** Draw a column's `live_data_views.Summary`; undefined if it is not here yet. */
 export function histogram(summary) {
   if (!summary) return el("div", { class: "spread" });
   const missingWords = summary.missing ? tableWords.missing(summary.missing, summary.is_sampled) : "";

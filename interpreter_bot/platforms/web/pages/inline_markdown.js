@@ -22,10 +22,7 @@ const FILE_DESTINATION = /\(\s{0,9}<?(?:(?:sandbox|attachment):\/{0,3}(?:mnt\/da
 const BARE_FILE = /sandbox:\/{0,3}(?:mnt\/data\/)?([^\s()<>[\]"'`]{1,500})/y;
 const WORD = /[\p{L}\p{N}]/u;
 
-/**
- * Give the nodes of a text.
- * @param {(name: string) => Node | null} fileNamed a link for code that names a file
- */
+/** Return the nodes of a text; `linkFile` returns a link for the name of a file, or null. */
 export function inlineNodes(text, linkFile, depth = 0) {
   const parts = [];
   const closingIndexes = new Map();

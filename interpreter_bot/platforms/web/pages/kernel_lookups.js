@@ -7,10 +7,7 @@ const COMPLETION_WAIT_MILLISECONDS = 1000;
 const pendingQueries = new Map();
 let lastQueryId = 0;
 
-/**
- * Ask about a table; gives what was found, or {problem, is_busy, is_gone}.
- * @param {(message: object) => boolean} say
- */
+/** Read a part of a table; returns it, or {problem, is_busy, is_gone}. */
 export function readTable(sendAction, table, view) {
   return sendQuery(sendAction, { table, view }, MAX_WAIT_MILLISECONDS);
 }

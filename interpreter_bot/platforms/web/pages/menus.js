@@ -14,9 +14,8 @@ menu.addEventListener("toggle", ({ newState }) => newState === "closed" && owner
 addEventListener("pointerdown", (event) => (wasOpen = menu.matches(":popover-open") && ownerButton.contains(event.target)), true);
 
 /**
- * Open it at a button.
- * @param {[string, ...[string, string, () => void, {state?: string, isOn?: boolean, isOneOf?: boolean}?]][]} groups
- *   each of a heading, which may be empty, and entries: words, icon, what they do, and what is so now
+ * Open the menu at a button. Each group is a heading, which may be empty, and entries: a label, an
+ * icon, an action, and options: `state` (a text), `isOn` and `isRadio`.
  */
 export function openMenu(button, groups) {
   if (wasOpen) return void (wasOpen = false);

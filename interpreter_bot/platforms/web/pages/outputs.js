@@ -33,8 +33,7 @@ addEventListener("theme", redrawPages);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPages);
 
 export class Outputs {
-  /** @param {Map<string, Set<{redraw: Function}>>} displays by id, of the whole conversation
-   * @param {(message: object) => void} say */
+  /** `displays` has the places of the whole conversation's displays, by their id. */
   constructor(displays, sendAction) {
     this.element = el("div", { class: "outputs" });
     this.displays = displays;

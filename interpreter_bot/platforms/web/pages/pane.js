@@ -27,12 +27,7 @@ export function refresh(sendAction) {
   sendAction({ do: "show", panel: TABS[currentTab][1], is_renewal: true });
 }
 
-/**
- * Show what was asked for.
- * @param {{panel: string, is_renewal: boolean}} message
- * @param {{thread: string, title: string, say(message: object): boolean, runAgain(): void, isRunning(): boolean}} actions
- * @param {string} name of the file that is wanted; empty for all
- */
+/** Show a panel of the server, or in that of files the one that is named. */
 export async function show(message, newContext, name = "") {
   const wasOpen = isOpen(), isOtherThread = context?.thread !== newContext.thread;
   // Whoever closed it meanwhile does not want it back.

@@ -18,11 +18,7 @@ const MAX_DEPTH = 50;
 const MAX_GROWTH = 8;
 const MAX_TEXT_BYTES = 256 * 1024;
 
-/**
- * Show a file, or what it was at a checkpoint.
- * @param {{name: string, size_bytes: number, checkpoint?: string}} file
- * @param {{thread: string, say(message: object): boolean}} around
- */
+/** Show a file, or what it was at a checkpoint. */
 export function preview(file, { thread, sendAction }) {
   const { name, checkpoint } = file, query = { thread, name, ...(checkpoint ? { checkpoint } : {}) };
   if (file.size_bytes === 0) return noticeOf(fileWords.empty);

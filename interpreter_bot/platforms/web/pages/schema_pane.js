@@ -9,12 +9,7 @@ const PAGE_COLUMNS = 40;
 const MAX_COLUMNS = 200;
 let lastDrawing = 0;
 
-/**
- * Draw the columns of all variables that are tables.
- * @param {{variables: object[], problem: string}} told
- * @param {{isAnother: boolean}} wanted whether nothing of them is there yet
- * @returns whether Python was busy, and is to be asked again
- */
+/** Draw the columns of all variables that are tables; returns whether Python was busy. */
 export async function draw(body, { variables, problem, is_busy: isBusy }, { sendAction }, { isFresh }) {
   const drawingNumber = ++lastDrawing;
   const tables = variables.filter(({ handle }) => handle);

@@ -25,10 +25,7 @@ const OPERATORS = {
 };
 
 export class LiveTable {
-  /**
-   * @param {{handle: string, row_count?: number, is_cut?: boolean}} table
-   * @param {{say(message: object): boolean, gone(sentence: string): void}} user
-   */
+  /** Show a table by its handle; `onGone` gets the reason once Python has it no more. */
   constructor(table, callbacks) {
     this.table = table;
     this.callbacks = callbacks;

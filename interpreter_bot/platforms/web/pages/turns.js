@@ -12,10 +12,7 @@ const MAX_SPOKEN = 1500;
 const BACKGROUND = "in background";
 
 export class Turn {
-  /**
-   * @param {{id: string, request: string, files: string[], is_code: boolean, started: number}} head
-   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, branch: Function, isWriting: Function, isReading: Function}} around
-   */
+  /** Draw a turn, as `LiveTurn.describe` sends it, in the context of its conversation. */
   constructor(head, context) {
     Object.assign(this, { id: head.id, turnId: head.turn_id ?? 0, head, context });
     this.end = null;

@@ -12,12 +12,7 @@ const tableBox = el("div", { class: "inside" });
 const factBox = el("div", { class: "facts" });
 let openedVariable = null;
 
-/**
- * Draw the variables; while Python cannot tell them, those that it told last stay.
- * @param {{rows: string[][], lost_cells: number, variables: object[], problem: string}} told
- * @param {{isAnother: boolean}} wanted whether nothing of them is there yet
- * @returns whether Python was busy, and is to be asked again
- */
+/** Draw the variables; while Python is busy, the last ones stay. Returns whether it was busy. */
 export function draw(body, { rows: facts, lost_cells: lostCellCount, variables, problem, is_busy: isBusy }, { sendAction, runAgain }, { isFresh }) {
   if (isFresh) body.replaceChildren(notice, list, imported, tableBox, factBox);
   const noticeText = problem || (variables.length ? "" : variableWords.none);
