@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import sys
@@ -19,29 +18,12 @@ from bench import metrics, sample_sizes, scripted_model, stock_jupyter
 
 _CODE = "print(6 * 7)"
 _ANSWER = "Hello."
-_INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "bench", "version": "1"},
-    },
-}
 _ADDRESS = re.compile(r"http\S+token=\S+")
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure each command in a new data directory, and a stock kernel alternately with them."""
-    stock_times, exec_times, ask_times, address_times, page_times, mcp_times = (
-        [],
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
+    stock_times, exec_times, ask_times, address_times, page_times = [], [], [], [], []
     # The first sample of each kind reads files from disk that the others find in memory, so it is
     # left out.
     async with scripted_model.run_server() as model:
@@ -55,7 +37,6 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             address_seconds, page_seconds = await _time_page()
             address_times.append(address_seconds)
             page_times.append(page_seconds)
-            mcp_times.append(await _time_mcp())
     alternative = metrics.Alternative("cold ipykernel", stock_times[1:])
     return [
         metrics.Measure(
@@ -68,7 +49,6 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         metrics.Measure("ask, instant model: command to first word", "s", ask_times[1:], bar=2.5),
         metrics.Measure("run: command to the page's address", "s", address_times[1:], bar=1.0),
         metrics.Measure("run: command to a usable page", "s", page_times[1:], bar=2.5),
-        metrics.Measure("mcp: command to the answer to initialize", "s", mcp_times[1:], bar=0.5),
     ]
 
 
@@ -88,7 +68,7 @@ async def _start_command(
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "interpreter_bot", *arguments),
             env={"PATH": os.environ["PATH"], "HOME": directory} | settings,
-            stdin=asyncio.subprocess.PIPE if arguments[0] == "mcp" else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
         try:
@@ -136,12 +116,3 @@ async def _time_page() -> tuple[float, float]:
                 while '"hello"' not in (await socket.receive_str()):
                     pass
                 return address_seconds, time.perf_counter() - start_time
-
-
-async def _time_mcp() -> float:
-    start_time = time.perf_counter()
-    async with _start_command("mcp") as process:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(_INITIALIZE).encode() + b"\n")
-        await _wait_for_line(process, b'"result"')
-        return time.perf_counter() - start_time

@@ -34,7 +34,6 @@ _MEASURES = (
     ("first_answers", "ask, instant model: command to first word"),
     ("first_answers", "run: command to the page's address"),
     ("first_answers", "run: command to a usable page"),
-    ("first_answers", "mcp: command to the answer to initialize"),
     ("engine", "100 sessions start at once: the first answer"),
     ("engine", "200 sessions start at once: without an answer"),
     ("engine", "500 idle kernels, control groups: processor of bot and kernels"),

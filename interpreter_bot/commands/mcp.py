@@ -44,9 +44,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _serve(config: settings.Settings) -> int:
-    """Answer the client's first requests at once, and open everything meanwhile."""
-    from interpreter_bot.platforms.mcp import first_answers, tool_definitions
-
+    """Answer the client as soon as the SDK is imported, and open everything meanwhile."""
     task = asyncio.current_task()
     if task is not None:
         for signum in (signal.SIGINT, signal.SIGTERM):
@@ -60,10 +58,7 @@ async def _serve(config: settings.Settings) -> int:
             reach = code_activity.NO_REACH
             if broker is not None:
                 reach = broker.reach(values.format_key(values.SessionKey("mcp")))
-            instructions = tool_definitions.write_instructions(config.limits, reach)
-            lines = first_answers.ClientLines(sys.stdin.fileno(), _take_over_stdout(), instructions)
-            read_task = asyncio.create_task(lines.read(), name="mcp: standard input")
-            stack.callback(read_task.cancel)
+            output = _take_over_stdout()
             service_context = bot_startup.open_service(
                 config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
             )
@@ -73,9 +68,15 @@ async def _serve(config: settings.Settings) -> int:
             await asyncio.to_thread(
                 importlib.import_module, "interpreter_bot.platforms.mcp.startup"
             )
-            from interpreter_bot.platforms.mcp import startup
+            from interpreter_bot.platforms.mcp import startup, tool_definitions
 
-            await startup.serve_stdio(await service_future, lines)
+            instructions = tool_definitions.write_instructions(config.limits, reach)
+            serving = startup.serve_stdio(service_future, output, instructions)
+            serve_task = asyncio.create_task(serving, name="mcp: standard input")
+            stack.callback(serve_task.cancel)
+            # If it cannot be opened, its sentence ends the command.
+            await service_future
+            await serve_task
     except asyncio.CancelledError:
         return exit_statuses.INTERRUPTED
     return 0

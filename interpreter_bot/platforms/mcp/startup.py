@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import pathlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+import anyio
 import mcp_types
 import pydantic
 import uvicorn
@@ -27,7 +29,7 @@ from uvicorn.protocols.http import h11_impl
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms import client_tokens, request_limits
 from interpreter_bot.platforms.mcp import (
-    first_answers,
+    client_lines,
     per_client_servers,
     tool_calls,
     tool_definitions,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
+_SERVER_NAME: Final = "interpreter-bot"
 _PATH: Final = "/mcp"
 _LOCAL_CLIENT: Final = "stdio"
 _MAX_CONNECTIONS: Final = 256
@@ -52,13 +55,23 @@ _Context = context.ServerRequestContext[dict[str, Any], Any]
 
 
 async def serve_stdio(
-    service: session_service.SessionService, lines: first_answers.ClientLines
+    service: asyncio.Future[session_service.SessionService], output: TextIO, instructions: str
 ) -> None:
-    """Serve the client at standard input and output, until it closes them."""
-    server = _make_server(service, lambda _: _LOCAL_CLIENT)
-    stdin: Any = lines
-    stdout: Any = _SdkOutput(lines)
-    async with stdio.stdio_server(stdin, stdout) as (incoming, outgoing):
+    """Serve the client at standard input and output, until it closes them.
+
+    Calls of tools wait until the service is open; all else is answered before.
+    """
+    calls: tool_calls.ToolCalls | None = None
+
+    async def find_calls() -> tool_calls.ToolCalls:
+        nonlocal calls
+        open_service = await asyncio.shield(service)
+        calls = calls or tool_calls.ToolCalls(open_service)
+        return calls
+
+    server = _make_server(find_calls, instructions, lambda _: _LOCAL_CLIENT)
+    stdin: Any = client_lines.ClientLines(sys.stdin.fileno())
+    async with stdio.stdio_server(stdin, anyio.wrap_file(output)) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
@@ -87,10 +100,18 @@ async def serve(
         address = f"http://{host}:{port}{_PATH}"
         tokens = client_tokens.ClientTokens(file)
 
+        calls = tool_calls.ToolCalls(service)
+
+        async def find_calls() -> tool_calls.ToolCalls:
+            return calls
+
+        reach = service.queries.reach(values.SessionKey(tool_calls.PLATFORM))
+        instructions = tool_definitions.write_instructions(service.queries.limits, reach)
+
         def make_app() -> Starlette:
-            return _make_server(service, _authenticate).streamable_http_app(
+            return _make_server(find_calls, instructions, _authenticate).streamable_http_app(
                 streamable_http_path=_PATH,
-                max_request_body_size=first_answers.MAX_MESSAGE_BYTES,
+                max_request_body_size=client_lines.MAX_MESSAGE_BYTES,
                 max_sessions=_MAX_CLIENT_SESSIONS,
                 transport_security=_make_security_settings(config),
                 auth=auth_settings.AuthSettings(
@@ -130,22 +151,6 @@ async def _serve(
         await server.serve(sockets=[listener])
     finally:
         await apps.close()
-
-
-class _SdkOutput:
-    """Standard output for the SDK; drops answers that `first_answers` has sent."""
-
-    def __init__(self, lines: first_answers.ClientLines) -> None:
-        self._lines = lines
-
-    async def write(self, text: str) -> None:
-        """Write a message."""
-        if not self._lines.is_repeated(text):
-            await asyncio.to_thread(self._lines.output.write, text)
-
-    async def flush(self) -> None:
-        """Flush the output."""
-        await asyncio.to_thread(self._lines.output.flush)
 
 
 class _HttpProtocol(h11_impl.H11Protocol):
@@ -198,33 +203,29 @@ class _TokenVerifier:
 
 
 def _make_server(
-    service: session_service.SessionService, find_client: Callable[[_Context], str]
+    find_calls: Callable[[], Awaitable[tool_calls.ToolCalls]],
+    instructions: str,
+    find_client: Callable[[_Context], str],
 ) -> lowlevel.Server[dict[str, Any]]:
     """Make the server; `find_client` returns the client of a call."""
-    calls = tool_calls.ToolCalls(service)
 
     async def list_tools(
         _: _Context, __: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        return mcp_types.ListToolsResult(
-            tools=[
-                mcp_types.Tool.model_validate(tool) for tool in tool_definitions.describe_tools()
-            ]
-        )
+        return mcp_types.ListToolsResult(tools=tool_definitions.describe_tools())
 
     async def call_tool(
         call: _Context, parameters: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
         client = find_client(call)
         report = call.session.report_progress
+        calls = await find_calls()
         return await calls.call(client, parameters.name, parameters.arguments, report=report)
 
     return lowlevel.Server(
-        first_answers.SERVER_NAME,
-        version=metadata.version(first_answers.SERVER_NAME),
-        instructions=tool_definitions.write_instructions(
-            service.queries.limits, service.queries.reach(values.SessionKey(tool_calls.PLATFORM))
-        ),
+        _SERVER_NAME,
+        version=metadata.version(_SERVER_NAME),
+        instructions=instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
+import mcp_types
 import pydantic
 
 from interpreter_bot import code_activity, errors, settings
@@ -75,23 +76,23 @@ _TOOLS: Final[dict[str, type[ToolRequest]]] = {
 }
 _ANNOTATIONS: Final = {
     # Code has no effects outside of the sandbox.
-    "run_code": {"openWorldHint": False},
-    "list_files": {"readOnlyHint": True, "openWorldHint": False},
-    "get_file": {"readOnlyHint": True, "openWorldHint": False},
-    "put_file": {"destructiveHint": False, "openWorldHint": False},
-    "reset": {"destructiveHint": True, "openWorldHint": False},
+    "run_code": mcp_types.ToolAnnotations(open_world_hint=False),
+    "list_files": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    "get_file": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    "put_file": mcp_types.ToolAnnotations(destructive_hint=False, open_world_hint=False),
+    "reset": mcp_types.ToolAnnotations(destructive_hint=True, open_world_hint=False),
 }
 
 
-def describe_tools() -> list[dict[str, object]]:
-    """Return the descriptions of all tools, as the protocol needs them."""
+def describe_tools() -> list[mcp_types.Tool]:
+    """Return the descriptions of all tools."""
     return [
-        {
-            "name": name,
-            "description": " ".join((model.__doc__ or "").split()),
-            "inputSchema": model.model_json_schema(),
-            "annotations": _ANNOTATIONS[name],
-        }
+        mcp_types.Tool(
+            name=name,
+            description=" ".join((model.__doc__ or "").split()),
+            input_schema=model.model_json_schema(),
+            annotations=_ANNOTATIONS[name],
+        )
         for name, model in _TOOLS.items()
     ]
 
