@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import exc, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
-from interpreter_bot import errors
+from interpreter_bot import cancellation, errors
 from interpreter_bot.store import (
     accounts,
     active_bot,
@@ -236,7 +236,8 @@ class Database:
                     engines.make_file(address)
                 await asyncio.to_thread(upgrade, address)
             engine = engines.make(address)
-            stack.push_async_callback(_close, engine)
+            # A second cancellation of the caller must not leave connections and their threads open.
+            stack.push_async_callback(lambda: cancellation.shielded(_close(engine)))
             database = cls(engine, blobs.Blobs(blobs_directory), bot)
             if takes_orphans:
                 # First, as turns that become interrupted now are orphans.

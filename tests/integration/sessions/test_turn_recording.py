@@ -8,6 +8,10 @@ from interpreter_bot.store import databases
 from tests.integration.sessions.conftest import make_code_request
 
 
+async def write_nothing():
+    pass
+
+
 async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
     database_opening = databases.Database.open(
         f"sqlite:///{tmp_path}/bot.db", blobs_directory=tmp_path
@@ -24,8 +28,9 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
             recorder.record(events.OutputShown(0, values.Notice("second"), 2))
             recorder.record(events.CodeFinished(0, values.Finished(values.Ending.OK, 0.1)))
         await writing
-        await recorder.flush()
         await recorder.close()
+        # Unlike `flush`, it waits for a write of the recorder's own that is under way.
+        assert await recorder.end(write_nothing)
         (execution,) = await database.executions.list_for_turn(recorder.turn_id)
         shown = [
             one.output.plain

@@ -1,11 +1,12 @@
-"""SQLite connections whose statements are cancelled."""
+"""SQLite connections whose statements, or whose closing, are cancelled."""
 
 import asyncio
+import threading
 
 import pytest
 import sqlalchemy
 
-from interpreter_bot.store import engines
+from interpreter_bot.store import databases, engines
 
 TABLE = sqlalchemy.Table(
     "things",
@@ -46,3 +47,30 @@ async def test_a_statement_that_was_cancelled_keeps_no_lock(engine):
     async with engine.begin() as connection:
         await connection.execute(sqlalchemy.insert(TABLE).values(name="a"))
         assert await _list_names(connection) == ["a"]
+
+
+def _list_connection_threads():
+    return {thread for thread in threading.enumerate() if "_connection_worker" in thread.name}
+
+
+async def test_connections_are_closed_although_closing_is_cancelled(tmp_path):
+    earlier_threads = _list_connection_threads()
+    is_open = asyncio.Event()
+
+    async def keep_open():
+        opening = databases.Database.open(f"sqlite:///{tmp_path}/bot.db", blobs_directory=tmp_path)
+        async with opening as database, database.transaction(is_writing=False):
+            is_open.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(keep_open())
+    await is_open.wait()
+    threads = _list_connection_threads() - earlier_threads
+    assert threads
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert task.cancelled()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()

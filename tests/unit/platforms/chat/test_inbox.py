@@ -274,7 +274,9 @@ async def test_threads_of_the_bot_need_no_mention_until_others_write(server, bot
         await answered(server, thread, "You said: two")
         server.say("bob", thread, "three")
         server.say("bob", thread, "four")
-        await until(lambda: texts(server, thread)[-1] == f"(🔹 {access_words.MENTION_ME_IN_CROWD})")
+        await until(
+            lambda: texts(server, thread)[-1:] == [f"(🔹 {access_words.MENTION_ME_IN_CROWD})"]
+        )
         server.say("bob", thread, "@bot five")
         await answered(server, thread, "You said: five", count=4)
         assert [request.text for request in service.handled_requests] == ["one", "two", "five"]
