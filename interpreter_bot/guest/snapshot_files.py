@@ -16,6 +16,7 @@ import itertools
 import json
 import mmap
 import os
+from typing import Any
 
 FORMAT = 3
 """Version of the format; `kernels/snapshot_manifests` accepts no other."""
@@ -310,13 +311,16 @@ class Reader:
         self._access = mmap.PROT_READ if is_check else mmap.PROT_READ | mmap.PROT_WRITE
         self._view = self._map(_variables_path(directory, generation))
 
-    def pickles(self, record: Record) -> list[memoryview]:
-        """Return the pickles of a record.
+    def open_pickle(self, start: int, size: int) -> Any:
+        """Return the file of all pickles, at the start of one.
 
         Raises:
             DamagedError: the file is too short.
         """
-        return [self._slice(start, size) for start, size in record.pickles]
+        self._slice(start, size)
+        file: Any = self._view.obj
+        file.seek(start)
+        return file
 
     def buffers(self, record: Record) -> list[memoryview]:
         """Return the buffers of a record.

@@ -39,31 +39,6 @@ def restore(namespace: dict[str, Any], directory: str, generation: int) -> dict[
     return snapshot_files.shorten_entries(reader.failures, _MAX_FAILURES)
 
 
-class _PickleFile:
-    """File for an unpickler that reads one pickle after the other, without copying them."""
-
-    def __init__(self) -> None:
-        self._view = memoryview(b"")
-
-    def open_pickle(self, pickled: memoryview) -> None:
-        """Read this pickle from now on."""
-        self._view = pickled
-
-    def read(self, size: int = -1) -> bytes:
-        size = len(self._view) if size < 0 else size
-        data, self._view = self._view[:size], self._view[size:]
-        return bytes(data)
-
-    def readinto(self, buffer: Any) -> int:
-        size = min(len(buffer), len(self._view))
-        buffer[:size] = self._view[:size]
-        self._view = self._view[size:]
-        return size
-
-    def readline(self) -> bytes:
-        return self.read(bytes(self._view).find(b"\n") + 1)
-
-
 class SnapshotReader:
     """Reads records into a namespace.
 
@@ -94,16 +69,14 @@ class SnapshotReader:
 
         If a variable crashes this process, the parent process can know its name.
         """
-        pickles: list[memoryview] = []
-        file, unpickler = _PickleFile(), None
+        unpickler = None
         for position, name in enumerate(record.names):
             yield name
             try:
+                file = self._files.open_pickle(*record.pickles[position])
                 if unpickler is None:
-                    pickles = self._files.pickles(record)
                     unpickler = pickle.Unpickler(file, buffers=self._files.buffers(record))
                     self._keep_alive.append(unpickler)
-                file.open_pickle(pickles[position])
                 value = unpickler.load()
                 if name == STATE_NAME:
                     interpreter_state.restore(value)

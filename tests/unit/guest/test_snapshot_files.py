@@ -23,7 +23,8 @@ def append(writer, *buffers):
 
 def read_record(directory, record):
     reader = snapshot_files.Reader(str(directory), 1, is_check=False)
-    return list(map(bytes, reader.pickles(record))), list(map(bytes, reader.buffers(record)))
+    pickles = [reader.open_pickle(start, size).read(size) for start, size in record.pickles]
+    return pickles, list(map(bytes, reader.buffers(record)))
 
 
 def read_file_state(path):
