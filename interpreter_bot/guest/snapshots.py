@@ -35,7 +35,8 @@ from . import (
 # Variables that IPython defines while it runs cells.
 _HISTORY = re.compile(r"_+|_i+|_[iod]h|_i?\d+|_exit_code|In|Out|__\w+__")
 _MAX_NAME_CHARACTERS = 200
-MAX_ATTEMPTS = 10
+# Each costs a fork and a trial of all variables; the time is limited, too.
+MAX_ATTEMPTS = 30
 # Maximum share of the remaining time for one variable, if others follow.
 _MAX_SHARE_OF_TIME = 0.5
 # The time for all work, and the time until the process is killed, as multiples of the time for
@@ -54,7 +55,6 @@ _SIZED_LIBRARIES = ("pandas", "numpy", "polars", "pyarrow")
 _SAVING_ENDED_PYTHON = "saving it ended Python"
 _READING_BACK_ENDED_PYTHON = "reading it back ended Python"
 _TOO_MANY_FAILED = "it was not tried, as too many others failed"
-_SIMILAR_FAILED = "it was not tried, as two others of its type could not be saved"
 
 Namespace = dict[str, Any]
 
@@ -134,7 +134,6 @@ class _Attempts:
         self._unchecked_records: list[snapshot_files.Record] = []
         self._checked_records: list[snapshot_files.Record] = []
         self._cell_texts: dict[str, str] = {}
-        self._fatal_types: list[type] = []
 
     def save(self) -> None:
         """Save as many variables as possible in time.
@@ -201,25 +200,11 @@ class _Attempts:
         self._groups_to_write = [group for group in remaining_groups if group]
 
     def _handle_child_end(self, name: str, reason: str, *, is_writing: bool) -> None:
-        """Leave out the variable at which a child died; after two of a type, all others of it."""
+        """Leave out the variable at which a child died."""
         self._remaining_attempts -= 1
         if reason == snapshot_children.DIED:
             reason = _SAVING_ENDED_PYTHON if is_writing else _READING_BACK_ENDED_PYTHON
         self._record_loss(name, reason)
-        value_type = type(self._namespace.get(name))
-        if any(value_type is other for other in self._fatal_types) and not _is_container_type(
-            value_type
-        ):
-            # Each of them would probably cost another attempt.
-            tried_names = (
-                self._missing_parts
-                if self._groups_to_write is None
-                else _list_names(self._checked_records)
-            )
-            for other in {*self._names} - {*self._losses, *tried_names}:
-                if type(self._namespace[other]) is value_type:
-                    self._record_loss(other, _SIMILAR_FAILED)
-        self._fatal_types.append(value_type)
 
     def _get_value(self, name: str) -> Any:
         if name == snapshot_readers.STATE_NAME:
@@ -526,14 +511,6 @@ def _is_definition(value: Any) -> bool:
 def _is_computed(value: Any) -> bool:
     """Return whether a value is neither a module nor a definition, which are quickly recreated."""
     return not issubclass(type(value), (types.ModuleType, types.FunctionType, type))
-
-
-def _is_container_type(kind: type) -> bool:
-    """Return whether objects of a type contain others, which may be the cause of a failure."""
-    return issubclass(kind, type) or _find_library(kind) in (
-        *_SIZED_LIBRARIES,
-        *sys.stdlib_module_names,
-    )
 
 
 def _find_library(kind: type) -> str:

@@ -897,38 +897,6 @@ slow, slower, bad, behind = [Until(2.4)], [Until(4.8)], [0] * 50 + [Ends()], [1]
     assert saved.save(seconds=10.0)["lost"] == {"bad": "saving it ended Python"}
 
 
-@pytest.mark.slow
-def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
-    saved = session("""
-import collections, os
-class Bad:
-    def __reduce__(self): os._exit(1)
-class Meta(type): pass
-class K1(metaclass=Meta): bad = Bad()
-class K2(metaclass=Meta): bad = Bad()
-class K3(metaclass=Meta): pass
-one, two, three = Bad(), Bad(), Bad()
-x, y, z = [Bad()], [Bad()], [1]
-u, v, w = [collections.defaultdict(list, a=one) for one in (Bad(), Bad(), 1)]
-""")
-    lost = saved.save()["lost"]
-    tried = dict.fromkeys(["one", "two", "x", "y", "K1", "K2", "u", "v"], "saving it ended Python")
-    untried = "it was not tried, as two others of its type could not be saved"
-    assert lost == tried | {"three": untried}
-
-
-def test_what_was_kept_is_not_left_out_for_others_of_its_type(session):
-    saved = session("""
-import os
-class Model:
-    def __init__(self, ends): self.ends = ends
-    def __reduce__(self): return os._exit(1) if self.ends else (Model, (False,))
-good, one, two, untried = map(Model, (False, True, True, False))
-""")
-    assert set(saved.save()["lost"]) == {"one", "two", "untried"}
-    assert saved.restored()["good"].ends is False
-
-
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "odd",
