@@ -16,8 +16,8 @@ code of a user's class, they do in `bounded_children`, and so does `picture_scal
 
 Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
 pictures, and `display_hooks` keeps libraries from opening windows. What scripts expect of their
-surroundings is in `standard_input`, `nested_loops`, `open_files` and `session_limits`; errors are
-written by `compact_tracebacks`, those that end no cell by `background_errors`. The host's side is
+surroundings is in `standard_input`, `nested_loops` and `open_files`; errors are written by
+`compact_tracebacks`, those that end no cell by `background_errors`. The host's side is
 `kernels/provisioning`. In the bot's Python, `sandbox_launcher` becomes a program of `mcp_servers`,
 `landlock_launcher` a worker of `data_connections` or uv; the bot gives them `program_walls`.
 """

@@ -52,7 +52,6 @@ class Configuration(Message):
         visible_cores: number of processors that a kernel sees.
         preload: modules to import before kernels are forked.
         output_bytes: limit of what an execution prints.
-        workspace_bytes: limit of a workspace.
         cpu_cores: processor time that a session may use, in processors.
         max_displays: of an execution.
     """
@@ -73,7 +72,6 @@ class Configuration(Message):
     visible_cores: int
     preload: list[str]
     output_bytes: int
-    workspace_bytes: int
     cpu_cores: float
     max_displays: int
 

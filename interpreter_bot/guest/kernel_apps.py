@@ -9,6 +9,7 @@ import functools
 import gc
 import json
 import logging
+import math
 import os
 import signal
 import ssl
@@ -37,7 +38,6 @@ from . import (
     nested_loops,
     open_files,
     preloads,
-    session_limits,
     standard_input,
     standard_streams,
     tool_functions,
@@ -388,11 +388,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
         self.shell.variables_directory = spec.variables_directory
         self._redirect_streams(spec, thread)
-        session_limits.install(
-            spec.home,
-            workspace_bytes=spec.configuration.workspace_bytes,
-            cpu_cores=spec.configuration.cpu_cores,
-        )
+        _limit_visible_cores(spec.configuration.cpu_cores)
         self.init_signal()
         gc.freeze()
         gc.enable()
@@ -436,6 +432,20 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.kernel.standard_input = standard_input.StandardInput(self.kernel.raw_input)
         self.kernel.max_displays = spec.configuration.max_displays * (1 + _UPDATES_PER_DISPLAY)
         thread.start(printer)
+
+
+def _limit_visible_cores(cpu_cores: float) -> None:
+    """Let code see the processors that it may use, so that it starts as many threads."""
+    cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
+
+    def cpu_count() -> int:
+        return cores
+
+    # The importable name, by which variables with this function are pickled.
+    cpu_count.__module__, cpu_count.__qualname__ = "os", "cpu_count"
+    os.cpu_count = cpu_count
+    if hasattr(os, "process_cpu_count"):
+        os.process_cpu_count = cpu_count
 
 
 def warm_up(configuration: control_messages.Configuration) -> None:

@@ -573,22 +573,9 @@ async def test_a_saved_figure_is_shown_as_its_file_has_it(run, pool, request):
     assert len(ran.pictures) == 2
 
 
-async def test_disk_and_cores_are_the_sessions(run):
-    ran = await run("""
-        import os, shutil
-        open("file.bin", "wb").write(bytes(1_000_000))
-        for path in ("/", ".", "/mnt/data"):
-            usage = shutil.disk_usage(path)
-            print(usage.total, usage.used >= 1_000_000, usage.free < usage.total)
-        print(os.cpu_count())
-        print(shutil.disk_usage("/tmp").total)
-    """)
-    limits = settings.Limits()
-    lines = ran.stdout.splitlines()
-    assert lines[:3] == [f"{limits.workspace_bytes} True True"] * 3
-    assert lines[3] == "1"
-    # Elsewhere it is the machine's, and nobody may write to it.
-    assert lines[4] == f"{limits.temporary_bytes}" or not machine.offers_namespaces()
+async def test_cores_are_the_sessions(run):
+    ran = await run("import os; print(os.cpu_count())")
+    assert ran.stdout == "1\n"
 
 
 @pytest.mark.stack
@@ -624,9 +611,9 @@ async def test_a_figure_with_half_a_character_is_drawn(run):
 
 
 @pytest.mark.slow
-async def test_functions_that_tell_limits_can_be_saved(run):
+async def test_replaced_functions_of_os_can_be_saved(run):
     ran = await run("""
         import os, pickle
-        print([pickle.loads(pickle.dumps(one)) is one for one in (os.cpu_count, os.statvfs)])
+        print([pickle.loads(pickle.dumps(one)) is one for one in (os.cpu_count, os.system)])
     """)
     assert ran.stdout == "[True, True]\n"

@@ -302,7 +302,6 @@ class ForkServer:
             visible_cores=self._cores,
             preload=list(preload),
             output_bytes=self._limits.output_bytes,
-            workspace_bytes=self._limits.workspace_bytes,
             cpu_cores=self._limits.cpu_cores,
             max_displays=self._limits.displays,
         )
