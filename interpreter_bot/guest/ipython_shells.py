@@ -75,7 +75,6 @@ class GuestShell(package_requests.InstallingShell):
     variables_directory = rootfs.VARIABLES
     _has_failed = False
     _saver_pid = 0
-    _transformed_cell: tuple[str, str] | None = None
     _killed_savers: ClassVar[list[int]] = []
 
     def init_display_formatter(self) -> None:
@@ -121,24 +120,12 @@ class GuestShell(package_requests.InstallingShell):
             pid for pid in self._killed_savers if not snapshot_children.has_leader_ended(pid)
         ]
 
-    def transform_cell(self, raw_cell: str) -> str:
-        """Turn magics into Python, with a cache, because ipykernel and IPython both do it."""
-        transformed = self._transformed_cell
-        if transformed is None or transformed[0] != raw_cell:
-            self._transformed_cell = transformed = raw_cell, super().transform_cell(raw_cell)
-        return transformed[1]
-
     async def run_cell_async(self, raw_cell: str, *args: Any, **options: Any) -> Any:
-        """Run a cell. The cache ends with it, because the cell may change what magics mean."""
-        self._transformed_cell = None
-        try:
-            result = await super().run_cell_async(raw_cell, *args, **options)
-            if isinstance(result.error_in_exec, SystemExit) and not result.error_in_exec.code:
-                # A script that exits with status 0 has succeeded.
-                result.error_in_exec = None
-            return result
-        finally:
-            self._transformed_cell = None
+        """Run a cell; a script that exits with status 0 has succeeded."""
+        result = await super().run_cell_async(raw_cell, *args, **options)
+        if isinstance(result.error_in_exec, SystemExit) and not result.error_in_exec.code:
+            result.error_in_exec = None
+        return result
 
     def init_environment(self) -> None:
         """Do not set ipykernel's variables, which make programs print in colour."""

@@ -78,8 +78,6 @@ IPYKERNEL_INTERNALS = (
     "_execute_sleep",
     "_input_request",
     "_parent_ident",
-    "_publish_execute_input",
-    "_publish_status",
     "_stderr",
     "_stdout",
     "_supports_kernel_subshells",
@@ -204,15 +202,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
         """Ignore interrupts until `do_execute`, because in ipykernel's code they end no cell."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def _publish_status(self, status: str, *args: Any, **options: Any) -> None:
-        # Only clients with several channels need the busy status.
-        if status != "busy" or _wants_echo(self.get_parent("shell")):
-            super()._publish_status(status, *args, **options)
-
-    def _publish_execute_input(self, code: str, parent: dict[str, Any], *args: Any) -> None:
-        if _wants_echo(parent):
-            super()._publish_execute_input(code, parent, *args)
-
     async def do_execute(
         self, code: str, silent: bool, store_history: bool = True, *args: Any, **options: Any
     ) -> Any:
@@ -313,12 +302,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
-
-
-def _wants_echo(request: dict[str, Any]) -> bool:
-    """Return whether the sender wants `busy` and `execute_input`; the bot does not."""
-    content = request.get("content")
-    return not (isinstance(content, dict) and content.get("echo") is False)
 
 
 def _has_late_signal_handlers() -> bool:
@@ -468,8 +451,6 @@ def warm_up(configuration: control_messages.Configuration) -> None:
     sys.stdout = stdout
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
-        # Otherwise every kernel would close them after its fork, which copies a megabyte.
-        preloads.close_fonts()
     interpreter_state.record_initial_state()
     shell.reset(new_session=True)
     shell.execution_count = 1

@@ -29,7 +29,6 @@ Hook = Callable[[ModuleType], None]
 
 
 _SEED_BYTES = 32
-_NUMPY_STATE_WORDS = 624
 
 # Packages, and the pattern of their font files.
 _FONT_PACKAGES = {
@@ -113,9 +112,7 @@ def reseed() -> None:
     """
     ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
     if numpy := sys.modules.get("numpy"):
-        # A complete state: numpy would use 100 more pages to make one from a seed.
-        state = numpy.frombuffer(os.urandom(4 * _NUMPY_STATE_WORDS), numpy.uint32)
-        numpy.random.set_state(("MT19937", state, _NUMPY_STATE_WORDS))
+        numpy.random.seed()
     multiprocessing.current_process().authkey = os.urandom(_SEED_BYTES)
     # These modules tell processes apart by the pid, which is the same in all kernels.
     tempfile._name_sequence = None  # type: ignore[attr-defined]
@@ -150,15 +147,6 @@ def load(modules: list[str]) -> dict[str, str]:
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
     return import_errors
-
-
-def close_fonts() -> None:
-    """Close the font files that matplotlib has opened."""
-    from matplotlib import font_manager
-
-    with contextlib.suppress(AttributeError):
-        # As matplotlib does after a fork; another version may not have this function.
-        font_manager._get_font.cache_clear()  # type: ignore[attr-defined]
 
 
 def _copy_font_list(matplotlib: ModuleType) -> None:

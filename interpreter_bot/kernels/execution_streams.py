@@ -141,9 +141,7 @@ class ExecutionStream:
 
     async def _run(self, content: dict[str, object]) -> None:
         content |= {"user_expressions": {}, "stop_on_error": True}
-        # `echo` is not part of Jupyter's protocol: false tells our kernels to send neither `busy`
-        # nor `execute_input`.
-        content |= {"allow_stdin": self._ask is not None, "echo": False}
+        content["allow_stdin"] = self._ask is not None
         # A kernel that does not read its socket delays this; the delay counts as the code's time.
         self._request_id = await self._send_request(content)
         self._tasks.append(asyncio.create_task(self._receive_output(), name="output"))
