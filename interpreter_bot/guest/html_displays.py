@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import re
-import resource
 import sys
 import warnings
 from typing import Any
@@ -42,8 +41,6 @@ _UNSUPPORTED = {
     "application/vnd.jupyter.widget-view+json": "Widgets cannot be shown here.",
     "application/javascript": "JavaScript of a display is not run here.",
 }
-# V8 reserves this much address space at start, and aborts the process if that fails.
-_V8_ADDRESS_BYTES = 80 * 1024**3
 _LINK = re.compile(
     r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
     r"""|<link\b[^>]*\bhref="(?P<style>https?://[^"]+)"[^>]*>"""
@@ -205,7 +202,7 @@ def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> N
     title = spec.get("title", "")
     data[TITLE_MIME] = title if isinstance(title, str) else str(title.get("text", ""))
     data[_PLAIN_MIME] = f"A Vega chart {data[TITLE_MIME]}".rstrip()
-    if not can_convert_vega():
+    if importlib.util.find_spec("vl_convert") is None:
         data[_HTML_MIME] = _vega_page(spec, is_lite=is_lite)
         _print_once(
             "The page of an Altair chart can be opened only with a network connection here."
@@ -218,14 +215,6 @@ def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> N
     else:
         data[_HTML_MIME] = converter.vega_to_html(spec, bundle=True)
         _add_preview(data, converter.vega_to_png(spec, scale=2))
-
-
-def can_convert_vega() -> bool:
-    """Return whether the library that draws Vega is installed, and has room for its V8."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < _V8_ADDRESS_BYTES:
-        return False
-    return importlib.util.find_spec("vl_convert") is not None
 
 
 def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:

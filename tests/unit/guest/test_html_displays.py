@@ -141,23 +141,13 @@ def test_a_chart_whose_library_is_missing_stays_something_to_be_read(monkeypatch
     made = types.SimpleNamespace(spec_to_html=lambda spec, **_: json.dumps(spec))
     monkeypatch.setitem(sys.modules, "altair", versions)
     monkeypatch.setitem(sys.modules, "altair.utils.html", made)
-    monkeypatch.setattr(html_displays, "can_convert_vega", lambda: False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(html_displays, "_printed_sentences", set())
     for _ in range(2):
         data = completed({"application/vnd.vegalite.v6+json": {"title": "T", "mark": "bar"}})
         assert data["text/html"] == '{"title": "T", "mark": "bar"}'
         assert data[html_displays.TITLE_MIME] == "T"
     assert capsys.readouterr().err.count("network connection") == 1
-
-
-def test_v8_is_not_begun_where_it_would_end_the_process(monkeypatch):
-    monkeypatch.setattr(html_displays.resource, "getrlimit", lambda _: (4 * 1024**3, -1))
-    monkeypatch.setattr(html_displays.importlib.util, "find_spec", lambda _: object())
-    assert not html_displays.can_convert_vega()
-    monkeypatch.setattr(
-        html_displays.resource, "getrlimit", lambda _: (html_displays.resource.RLIM_INFINITY, -1)
-    )
-    assert html_displays.can_convert_vega()
 
 
 def test_links_of_a_map_are_written_out():
