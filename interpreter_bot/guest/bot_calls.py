@@ -64,9 +64,7 @@ def _refuse_doors(shell: Any, reason: str) -> None:
 
 
 def _restore_variables(shell: Any, generation: int) -> dict[str, str]:
-    failures = snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
-    dataframe_displays.restore_handles(shell.user_ns)
-    return failures
+    return snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
 
 
 def _save_table(_: Any, handle: str, name: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from IPython.core import formatters
 
-from . import interpreter_state, safe_reprs, table_columns, table_views
+from . import safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _MAX_ROWS = 20
@@ -34,9 +34,6 @@ _MAX_FETCHED_CELLS = 8_000_000
 _tables: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept_tables: collections.deque[Any] = collections.deque(maxlen=_MAX_KEPT_TABLES)
 _fetched_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_saved_variables: dict[str, Any] = {}
-# By handle, a table or the name of the variable with the table.
-_restored_handles: dict[str, Any] = {}
 
 
 class TableFormatter(formatters.BaseFormatter):
@@ -62,7 +59,6 @@ def install(display_formatter: Any) -> None:
     for module in ("duckdb._relation", "duckdb", "_duckdb"):
         formatter.for_type_by_name(module, "DuckDBPyRelation", _describe_relation)
     display_formatter.formatters[MIME] = formatter
-    interpreter_state.register("tables", _collect_handles, _restored_handles.update)
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, MIME]
 
@@ -172,17 +168,9 @@ def ensure_handle(table: Any) -> str:
     return next(handles, "") or _new_handle(table)
 
 
-def begin_saving(variables: dict[str, Any]) -> None:
-    """Remember the variables of a save, which then also saves the handles of their tables."""
-    global _saved_variables
-    _saved_variables = variables
-
-
-def _collect_handles() -> dict[str, Any]:
+def collect_handles(variables: dict[str, Any]) -> dict[str, Any]:
     """Return by handle the name of a variable that is the table, or else the table if small."""
-    names = {
-        id(value): name for name, value in _saved_variables.items() if not name.startswith("_")
-    }
+    names = {id(value): name for name, value in variables.items() if not name.startswith("_")}
     kept_ids = {id(table) for table in _kept_tables}
     names_and_tables: dict[str, Any] = {}
     for handle, reference in _tables.items():
@@ -195,16 +183,15 @@ def _collect_handles() -> dict[str, Any]:
     return names_and_tables
 
 
-def restore_handles(variables: dict[str, Any]) -> None:
-    """Connect handles of tables with the restored variables."""
-    for handle, name_or_table in _restored_handles.items():
+def restore_handles(variables: dict[str, Any], names_and_tables: dict[str, Any]) -> None:
+    """Connect the handles that `collect_handles` returned with the restored variables."""
+    for handle, name_or_table in names_and_tables.items():
         table = variables.get(name_or_table) if isinstance(name_or_table, str) else name_or_table
         if table is None:
             continue
         _tables[handle] = weakref.ref(table)
         if table is name_or_table:
             _kept_tables.append(table)
-    _restored_handles.clear()
 
 
 def _find_table(handle: str) -> Any:

@@ -22,16 +22,6 @@ _initial_matplotlib_options: dict[str, Any] = {}
 _initial_pandas_options: dict[str, Any] = {}
 
 
-_registered_items: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
-
-
-def register(
-    name: str, collect_item: Callable[[], Any], restore_item: Callable[[Any], None]
-) -> None:
-    """Add an item to the saved state."""
-    _registered_items[name] = collect_item, restore_item
-
-
 def record_initial_state() -> None:
     """Record the current state as that of a new session.
 
@@ -84,7 +74,6 @@ def collect() -> State:
             for name, value in _pandas_options(pandas).items()
             if _initial_pandas_options.get(name, value) != value
         }
-    collectors |= {name: collect_item for name, (collect_item, _) in _registered_items.items()}
     state: State = {}
     for name, collect_item in collectors.items():
         try:
@@ -138,9 +127,6 @@ def restore(state: State) -> None:
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
     if "random" in state:
         random.setstate(state["random"])
-    for name, (_, restore_item) in _registered_items.items():
-        if name in state:
-            restore_item(state[name])
     if "directory" in state:
         os.chdir(state["directory"])
     if "numpy" in state:

@@ -102,7 +102,6 @@ class GuestShell(package_requests.InstallingShell):
     def begin_saving(self, generation: int, *, seconds: float, max_bytes: int) -> None:
         """Start a child that saves all variables; see `snapshots.start_saving`."""
         names = snapshots.select_names(self.user_ns, self.user_ns_hidden)
-        dataframe_displays.begin_saving(self.user_ns)
         self._saver_pid = snapshots.start_saving(
             *(self.user_ns, names, self.variables_directory, generation),
             seconds=seconds,

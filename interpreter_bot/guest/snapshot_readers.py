@@ -8,10 +8,12 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from . import interpreter_state, snapshot_files, variable_pickler
+from . import dataframe_displays, interpreter_state, snapshot_files, variable_pickler
 
 STATE_NAME = "process state"
 """Name of the entry for `interpreter_state` among the variables."""
+TABLES_KEY = "tables"
+"""Key of the displayed tables in this entry."""
 _SHARED_PART_FAILED = "it shares a part with {name}, which could not be read"
 # The bot accepts at most this many.
 _MAX_FAILURES = 200
@@ -33,6 +35,7 @@ def restore(namespace: dict[str, Any], directory: str, generation: int) -> dict[
         for _ in reader.read(record):
             pass
         reader.run_sources(record)
+    dataframe_displays.restore_handles(namespace, reader.tables)
     for file_name, text in index.cells.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[file_name] = (len(text), None, lines, file_name)
@@ -47,6 +50,7 @@ class SnapshotReader:
 
     Attributes:
         failures: names of variables that could not be restored, with reasons.
+        tables: displayed tables, for `dataframe_displays.restore_handles`.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class SnapshotReader:
     ) -> None:
         """Open the files; `is_check` as in `snapshot_files.Reader`."""
         self.failures: dict[str, str] = {}
+        self.tables: dict[str, Any] = {}
         self._namespace = namespace
         self._files = snapshot_files.Reader(directory, generation, is_check=is_check)
         self._keep_alive: list[object] = []
@@ -79,6 +84,7 @@ class SnapshotReader:
                     self._keep_alive.append(unpickler)
                 value = unpickler.load()
                 if name == STATE_NAME:
+                    self.tables = value.pop(TABLES_KEY, {})
                     interpreter_state.restore(value)
                 else:
                     self._namespace[name] = value

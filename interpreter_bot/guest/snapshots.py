@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from . import (
+    dataframe_displays,
     interpreter_state,
     snapshot_children,
     snapshot_files,
@@ -208,7 +209,12 @@ class _Attempts:
 
     def _get_value(self, name: str) -> Any:
         if name == snapshot_readers.STATE_NAME:
-            return interpreter_state.collect()
+            state = interpreter_state.collect()
+            with contextlib.suppress(Exception):
+                # Any exception: a table may be of the user's class.
+                tables = dataframe_displays.collect_handles(self._namespace)
+                state[snapshot_readers.TABLES_KEY] = tables
+            return state
         return self._namespace[name]
 
     def _dependency_key(self, name: str) -> tuple[bool, bool]:
