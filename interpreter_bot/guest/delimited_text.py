@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-SAMPLE_BYTES = 256 * 1024
+_SAMPLE_BYTES = 256 * 1024
 _DETECTOR_BYTES = 64 * 1024
 _MAX_CHECKED_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 1 << 20
@@ -229,7 +229,7 @@ class Layout:
 def find_encoding(path: str) -> Encoding:
     """Find the encoding of a file: by its byte order mark, by trying UTF-8, or by a detector."""
     with open(path, "rb") as file:
-        head = file.read(SAMPLE_BYTES)
+        head = file.read(_SAMPLE_BYTES)
         for byte_order_mark, name in _BYTE_ORDER_MARKS:
             if head.startswith(byte_order_mark):
                 return Encoding(name)
@@ -300,7 +300,7 @@ def find_layout(path: str) -> Layout:
     """
     encoding = find_encoding(path)
     with open(path, encoding=encoding.name, errors="replace", newline="") as file:
-        text = file.read(SAMPLE_BYTES)
+        text = file.read(_SAMPLE_BYTES)
         is_complete = not file.read(1)
     if not is_complete:
         text = text[: text.rfind("\n") + 1]

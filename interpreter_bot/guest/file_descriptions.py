@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import bounded_children, delimited_text, file_kinds, table_files
@@ -136,36 +136,11 @@ def _describe_lines(path: str, name: str) -> str:
     if layout.notes():
         first_lines = "\n".join(line[:_MAX_LINE_CHARACTERS] for line in layout.lines)
         parts.append(f"The first lines of the file, as they are:\n{first_lines}")
-        parts += _decode_alternatives(path, layout.encoding)
     else:
         header = [column.name for column in layout.columns]
         parts.append(_preview_rows(header, layout.rows))
     parts.append(f"Read it with {_pandas_call('read_csv', name, layout.pandas_options())}")
     return "\n".join(parts)
-
-
-def _decode_alternatives(path: str, encoding: delimited_text.Encoding) -> Iterator[str]:
-    """Yield for each other possible encoding a line of the file that looks different in it."""
-    if not encoding.alternatives:
-        return
-    with open(path, "rb") as file:
-        lines = file.read(delimited_text.SAMPLE_BYTES).splitlines()
-    for name in encoding.alternatives:
-        decoded_lines = (
-            (line.decode(name, "replace"), line.decode(encoding.name, "replace"))
-            for line in lines
-            if not line.isascii()
-        )
-        line = next(
-            (
-                alternative
-                for alternative, current_line in decoded_lines
-                if alternative != current_line
-            ),
-            "",
-        )
-        if line:
-            yield f"In {name} a line of it is: {line[:_MAX_LINE_CHARACTERS]}"
 
 
 def _describe_workbook(path: str, name: str) -> str:

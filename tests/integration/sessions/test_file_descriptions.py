@@ -81,11 +81,7 @@ TABLES = {
     ),
     "western.csv": (
         "name,city\nJosé,Köln\nZoë,São Paulo\n".encode("cp1252"),
-        [
-            "cp1252 is a guess, it may be cp1250",
-            "José,Köln",
-            "In cp1250 a line of it is: Zoë,Săo Paulo",
-        ],
+        ["cp1252 is a guess, it may be cp1250", "José,Köln"],
         (["name", "city"], ("José", "Köln")),
     ),
     "utf16.csv": (
