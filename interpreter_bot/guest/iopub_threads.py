@@ -1,8 +1,7 @@
 """The thread of the iopub channel, which sends all displays and printed text of a kernel.
 
 One thread waits for messages of all threads, for printed text, and for output of programs on
-descriptors 1 and 2, because each further thread would slow down every start by a millisecond. A
-thread that publishes usually sends its message itself, which is faster than handing it over.
+descriptors 1 and 2, because each further thread would slow down every start by a millisecond.
 """
 
 from __future__ import annotations
@@ -23,22 +22,16 @@ _SUBSCRIPTION: Final = b"\x01"
 
 
 class IOPubThread:
-    """Sends messages of all threads in order, since only one thread at a time may use a socket.
+    """Sends messages of all threads in order, since only one thread may use a socket.
 
     It replaces ipykernel's thread, which needs an event loop and two more sockets.
-
-    Attributes:
-        is_handing_over: whether this thread sends all messages. In the main thread, a signal could
-            raise an exception in the middle of a message.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
         self._socket = socket
         self._session = session
         self._queue: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
-        self._socket_lock = threading.Lock()
         self._has_text = False
-        self.is_handing_over = False
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def start(self, printer: standard_streams.Printer) -> None:
@@ -48,16 +41,9 @@ class IOPubThread:
         ).start()
 
     def send_multipart(self, frames: list[Any], **options: Any) -> None:
-        """Send a message at once or soon; the parameters are those of a socket's method."""
+        """Let the thread send a message; the parameters are those of a socket's method."""
         self._queue.append((frames, options))
-        # Without waiting, because a signal handler may publish in the middle of a send.
-        if self.is_handing_over or not self._socket_lock.acquire(blocking=False):
-            os.eventfd_write(self._wakeup, 1)
-            return
-        try:
-            self._serve_socket()
-        finally:
-            self._socket_lock.release()
+        os.eventfd_write(self._wakeup, 1)
 
     def push_soon(self) -> None:
         """Let the thread push the printer's text in a moment, when more text may have come."""
@@ -90,8 +76,7 @@ class IOPubThread:
                 elif push_time is not None and standard_streams.now() >= push_time:
                     push_time, self._has_text = None, False
                     printer.push()
-            with self._socket_lock:
-                self._serve_socket()
+            self._serve_socket()
 
     def _serve_socket(self) -> None:
         """Send queued messages, and welcome new subscribers."""

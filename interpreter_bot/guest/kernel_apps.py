@@ -65,10 +65,6 @@ _MAX_PLAIN_CHARACTERS = 200_000
 _MAX_FORM_CHARACTERS = 14 * 1024 * 1024
 _TYPES_WITHOUT_PUSH = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 _MAX_WAITING_MESSAGES = 50_000
-_LATE_SIGNALS = (
-    *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2),
-    *(signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP),
-)
 # Signing key until the fork; each kernel then gets its own.
 _PLACEHOLDER_KEY = b"none"
 
@@ -229,7 +225,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
             with muting:
                 self.shell.end_saving()
                 self.execution_id = parent["header"]["msg_id"]
-                self.iopub_thread.is_handing_over = True
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 reply = await super().do_execute(code, silent, store_history, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
@@ -238,7 +233,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
             reply = _build_failure_reply(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self.iopub_thread.is_handing_over = _has_late_signal_handlers()
             self.execution_id = ""
             if os.getpid() != kernel_pid:
                 # A child forked by the cell must not go on as a kernel.
@@ -302,11 +296,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
-
-
-def _has_late_signal_handlers() -> bool:
-    """Return whether code handles signals that may arrive after the cell, such as a timer's."""
-    return any(callable(signal.getsignal(signal_number)) for signal_number in _LATE_SIGNALS)
 
 
 def _pack(content: Any) -> bytes:

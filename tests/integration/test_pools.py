@@ -109,23 +109,6 @@ async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened
         assert width > 6.4 * 100, "as sharp as plots are that are preloaded"
 
 
-@pytest.mark.parametrize("number", ["SIGINT", "SIGALRM"])
-async def test_what_is_shown_while_a_signal_may_raise_is_sent_by_a_thread(opened, number):
-    state = "get_ipython().kernel.iopub_thread.is_handing_over"
-    code = f"""
-        import asyncio, signal
-        signal.signal(signal.{number}, lambda *_: 1 / 0)
-        seen = [{state}]
-        _ = asyncio.get_event_loop().call_later(0.1, lambda: seen.append({state}))
-    """
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        await _run(kernel, textwrap.dedent(code))
-        await asyncio.sleep(0.5)
-        # Interrupts are for code that runs: between cells they are ignored.
-        assert (await _run(kernel, "seen"))[0] == str([True, number != "SIGINT"])
-
-
 async def test_what_a_timer_shows_amid_other_outputs_holds_up_nothing(opened):
     shows = """
         import signal
