@@ -27,8 +27,6 @@ _COLUMN_COST_ROWS = 500
 _SAMPLE_ROWS = 200_000
 _BIN_COUNT = 24
 _TOP_COUNT = 5
-_MAX_CACHED_ORDERS = 4
-_MAX_CACHED_BYTES = 40_000_000
 _MAX_CATEGORY_SHARE = 0.05
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -41,7 +39,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 _TRUTHS = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
 _TOO_LARGE = "This table is too large for that here. Let the code do it."
 
-_orders: collections.OrderedDict[tuple[Any, ...], Any] = collections.OrderedDict()
+_latest_order: tuple[tuple[Any, ...], Any] = ((), None)
+"""The latest request for sorted or filtered rows, and their order, as people turn its pages."""
 
 
 class ViewError(ValueError):
@@ -132,22 +131,13 @@ def _find_row_order(
     )
     if sort is None and not search and not filters:
         return None
+    global _latest_order
     key = (*table_version, json.dumps([sort, search, filters]))
-    if key not in _orders:
+    if key != _latest_order[0]:
         if source.row_count > _MAX_SORTED_ROWS:
             raise ViewError(_TOO_LARGE)
-        for stale_key in [
-            cached_key for cached_key in _orders if cached_key[1] != table_version[1]
-        ]:
-            del _orders[stale_key]
-        _orders[key] = _select_rows(source, sort, search, filters)
-        while len(_orders) > 1 and (
-            len(_orders) > _MAX_CACHED_ORDERS
-            or sum(rows.nbytes for rows in _orders.values()) > _MAX_CACHED_BYTES
-        ):
-            _orders.popitem(last=False)
-    _orders.move_to_end(key)
-    return _orders[key]
+        _latest_order = key, _select_rows(source, sort, search, filters)
+    return _latest_order[1]
 
 
 def _select_rows(source: table_columns.Source, sort: Any, search: str, filters: Any) -> Any:
