@@ -38,7 +38,8 @@ from . import snapshot_files
 
 PROTOCOL = 5
 # Pickles refer to rebuilding functions by this module name, because the real module may be renamed.
-_REBUILDER_MODULE = "interpreter_bot_variables"
+_rebuilders: Any = types.ModuleType("interpreter_bot_variables")
+sys.modules[_rebuilders.__name__] = _rebuilders
 _NESTED_TOO_DEEPLY = "it is nested too deeply"
 
 # Objects of these types cannot be pickled; people read the descriptions.
@@ -249,6 +250,13 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
         return _rebuild_view, (root, start, obj.shape, obj.strides, obj.dtype)
 
 
+def _rebuilder(function: Any) -> Any:
+    """Let pickles refer to a function by the module of rebuilding functions."""
+    function.__module__ = _rebuilders.__name__
+    setattr(_rebuilders, function.__name__, function)
+    return function
+
+
 def _reduce_function(function: types.FunctionType) -> tuple[Any, ...]:
     """Reduce a function of a cell, without the variables it uses, which are saved anyway."""
     arguments = function.__code__, _NAMESPACE, function.__name__, function.__closure__
@@ -307,44 +315,54 @@ _REDUCERS: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
 }
 
 
+@_rebuilder
 def _current_namespace() -> dict[str, Any]:
     return _restored_namespace
 
 
+@_rebuilder
 def _make_lost_object(description: str, reason: str) -> LostObject:
     return LostObject(description, reason)
 
 
+@_rebuilder
 def _make_function(code: Any, namespace: Any, name: str, closure: Any) -> types.FunctionType:
     return types.FunctionType(code, namespace, name, None, closure)
 
 
+@_rebuilder
 def _make_cell() -> types.CellType:
     return types.CellType()
 
 
+@_rebuilder
 def _fill_cell(cell: types.CellType, content: tuple[Any]) -> None:
     (cell.cell_contents,) = content
 
 
+@_rebuilder
 def _make_code(magic: bytes, code: bytes) -> Any:
     if magic != importlib.util.MAGIC_NUMBER:
         raise TypeError("it was compiled by another version of Python")
     return marshal.loads(code)
 
 
+@_rebuilder
 def _rebuild_cached_function(function: Any, parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
+@_rebuilder
 def _make_lock() -> Any:
     return threading.Lock()
 
 
+@_rebuilder
 def _make_reentrant_lock() -> Any:
     return threading.RLock()
 
 
+@_rebuilder
 def _rebuild_connection(path: str, content: bytes | None) -> sqlite3.Connection:
     if content is None:
         return sqlite3.connect(path)
@@ -353,48 +371,21 @@ def _rebuild_connection(path: str, content: bytes | None) -> sqlite3.Connection:
     return connection
 
 
+@_rebuilder
 def _set_all(obj: Any, state: dict[str, Any]) -> None:
     for name, value in state.items():
         setattr(obj, name, value)
 
 
+@_rebuilder
 def _reopen_file(path: str, mode: str, encoding: str | None, position: int) -> Any:
     file = open(path, mode, encoding=encoding)  # noqa: SIM115 - it is the variable
     file.seek(position)
     return file
 
 
+@_rebuilder
 def _rebuild_view(root: Any, start: int, shape: Any, strides: Any, dtype: Any) -> Any:
     import numpy
 
     return numpy.ndarray(shape, dtype, root.view(numpy.ndarray), start, strides)
-
-
-def _publish_rebuilders() -> None:
-    """Make the rebuilding functions importable under a constant module name."""
-    module: Any = types.ModuleType(_REBUILDER_MODULE)
-    for rebuilder in (
-        *(
-            _rebuild_cached_function,
-            _rebuild_connection,
-            _current_namespace,
-            _fill_cell,
-            _make_cell,
-            _make_code,
-            _make_function,
-        ),
-        *(
-            _make_lock,
-            _make_lost_object,
-            _make_reentrant_lock,
-            _reopen_file,
-            _set_all,
-            _rebuild_view,
-        ),
-    ):
-        rebuilder.__module__ = _REBUILDER_MODULE
-        setattr(module, rebuilder.__name__, rebuilder)
-    sys.modules[_REBUILDER_MODULE] = module
-
-
-_publish_rebuilders()
