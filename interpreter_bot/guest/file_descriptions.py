@@ -28,30 +28,20 @@ _MAX_LINE_CHARACTERS = 300
 _MAX_CELL_CHARACTERS = 200
 _TEXT_EXTENSIONS = frozenset(
     (
-        "txt",
-        "dat",
-        "json",
-        "jsonl",
-        "ndjson",
-        "md",
-        "py",
-        "xml",
-        "html",
-        "htm",
-        "yaml",
-        "yml",
-        "log",
+        *("txt", "dat", "json", "jsonl", "ndjson", "md", "py"),
+        *("xml", "html", "htm", "yaml", "yml", "log"),
     )
 )
+# Imported before the fork, because an import in the child could wait for a lock for ever.
+_LIBRARIES = ("charset_normalizer", "python_calamine", "PIL.Image", "pyarrow.parquet")
 _TABLE_EXTENSIONS = frozenset(("csv", "tsv", "tab", "xls", "xlsx", "xlsm", "xlsb", "ods"))
-_PICTURE_EXTENSIONS = frozenset(("png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"))
 _MAX_TEXT_CHARACTERS = 1000
 _UNREADABLE = "It cannot be read here: it may be damaged, or need too much memory or time."
 
 
 def describe(path: str) -> str:
     """Describe a file and its content; empty if nothing is known."""
-    for library in ("charset_normalizer", "pandas", "python_calamine", *_libraries(path)):
+    for library in _LIBRARIES:
         # An operator's own environment may lack some.
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
@@ -65,12 +55,6 @@ def describe(path: str) -> str:
 
 def _extension(path: str) -> str:
     return path.rpartition(".")[2].lower()
-
-
-def _libraries(path: str) -> tuple[str, ...]:
-    if _extension(path) in _PICTURE_EXTENSIONS:
-        return ("PIL.Image",)
-    return ("pyarrow.parquet",) if _extension(path) in ("parquet", "pq") else ()
 
 
 def _describe_or_refuse(path: str) -> str:
