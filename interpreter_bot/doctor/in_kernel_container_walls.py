@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import socket
-import stat
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         Facts,
         attempt,
         can_read,
+        count_sockets,
         create_file,
         error_name,
         system_call,
@@ -153,7 +153,7 @@ def network(facts: Facts) -> CheckResult:
     for address in ("127.0.0.1", "127.0.0.2", "0.0.0.0"):  # noqa: S104 - nobody listens.
         if attempt(lambda: _connect(address, facts["port"])) == ALLOWED:  # noqa: B023
             breaches.append(f"the container's {address} can be reached")
-    foreign_count = _count_foreign_sockets()
+    foreign_count = count_sockets(lambda inherited: inherited.family != socket.AF_UNIX)
     breaches += (
         [f"{foreign_count} of the sockets it was given are of a network"] if foreign_count else []
     )
@@ -184,16 +184,6 @@ def doors(facts: Facts) -> CheckResult:
                 breaches.append("code can listen on a port of the container")
     detail = f"ports {' and '.join(map(str, facts['doors']))} lead to the bot, which is asked for "
     return breaches, f"{detail}each connection, and are open where `egress` lists something"
-
-
-def _count_foreign_sockets() -> int:
-    count = 0
-    for name in os.listdir("/proc/self/fd"):
-        path = f"/proc/self/fd/{name}"
-        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
-            with socket.socket(fileno=os.dup(int(name))) as open_socket:
-                count += open_socket.family != socket.AF_UNIX
-    return count
 
 
 def shared_objects(facts: Facts) -> CheckResult:

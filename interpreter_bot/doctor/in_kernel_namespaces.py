@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
         CheckResult,
         Facts,
         attempt,
+        count_sockets,
         create_file,
         error_name,
         read_start,
@@ -77,7 +77,9 @@ def network(facts: Facts) -> CheckResult:
             breaches.append("the host's 127.0.0.1 can be reached")
         if not unix_client.connect_ex("\0" + facts["abstract"]):
             breaches.append("the host's abstract sockets can be reached")
-        foreign_count = _count_foreign_sockets(tcp_client)
+        # By their network namespaces.
+        own_cookie = _network_cookie(tcp_client)
+        foreign_count = count_sockets(lambda inherited: _network_cookie(inherited) != own_cookie)
     if foreign_count:
         breaches.append(f"{foreign_count} of the sockets it was given are of another network")
     detail = (
@@ -98,17 +100,6 @@ def doors(facts: Facts) -> CheckResult:
                 breaches.append(f"code can listen on port {port}")
     detail = f"ports {' and '.join(map(str, facts['doors']))} of its loopback are the bot's"
     return breaches, f"{detail}, and open where `egress` lists something"
-
-
-def _count_foreign_sockets(new_socket: socket.socket) -> int:
-    """Count inherited sockets whose network namespace is not that of a new socket."""
-    count = 0
-    for name in os.listdir("/proc/self/fd"):
-        path = f"/proc/self/fd/{name}"
-        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
-            with socket.socket(fileno=os.dup(int(name))) as open_socket:
-                count += _network_cookie(open_socket) != _network_cookie(new_socket)
-    return count
 
 
 def _network_cookie(open_socket: socket.socket) -> bytes:

@@ -14,6 +14,8 @@ import os
 import platform
 import resource
 import signal
+import socket
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +110,17 @@ def writable_settings() -> list[str]:
         if result == ALLOWED and not os.path.samestat(os.stat(path), os.stat("/dev/null")):
             breaches.append(f"{path} can be opened for writing")
     return breaches
+
+
+def count_sockets(is_foreign: Callable[[socket.socket], bool]) -> int:
+    """Count inherited sockets for which `is_foreign` is true."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{name}"
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+            with socket.socket(fileno=os.dup(int(name))) as open_socket:
+                count += is_foreign(open_socket)
+    return count
 
 
 def environment(facts: Facts) -> CheckResult:
