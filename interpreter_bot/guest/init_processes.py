@@ -25,15 +25,6 @@ _NAMESPACES = ("mnt", "net", "ipc", "uts")
 T = TypeVar("T", bound=control_messages.Message)
 
 
-def run(
-    channel: socket.socket,
-    configuration: control_messages.Configuration,
-    kernel: control_messages.KernelParameters,
-    kernel_requests: socket.socket,
-) -> NoReturn:
-    run_init(_NamespaceInit(channel, configuration, kernel, kernel_requests), channel)
-
-
 def run_init(init: Init, channel: socket.socket) -> NoReturn:
     """Run an init until it ends, and exit."""
     status = 1
@@ -151,7 +142,9 @@ class Init(abc.ABC):
         control_messages.send(self._channel, message, descriptors)
 
 
-class _NamespaceInit(Init):
+class NamespaceInit(Init):
+    """Init with a pid namespace of its own, or without any walls."""
+
     def __init__(
         self,
         channel: socket.socket,

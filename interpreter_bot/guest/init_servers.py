@@ -116,4 +116,7 @@ class InitServer:
         self._requests.close()
         if self._pid_namespace >= 0:
             os.close(self._pid_namespace)
-        init_processes.run(link, self._configuration, kernel, self._kernel_requests)
+        init = init_processes.NamespaceInit(
+            link, self._configuration, kernel, self._kernel_requests
+        )
+        init_processes.run_init(init, link)
