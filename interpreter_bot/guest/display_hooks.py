@@ -55,6 +55,10 @@ def install() -> None:
     )
 
 
+def _do_nothing(*_: Any, **__: Any) -> None:
+    """Stand in for a function that has nothing to do here."""
+
+
 def _hook_pyplot(module: Any) -> None:
     """Keep the backend that displays figures, even if code chooses another.
 
@@ -130,16 +134,13 @@ def _hook_opencv(module: Any) -> None:
         if is_encoded:
             display.display(display.Image(data=png.tobytes(), format="png"))
 
-    def do_nothing(*_: Any, **__: Any) -> None:
-        return
-
     def wait_key(*_: Any) -> int:
         return -1
 
     module.imshow = imshow
     module.waitKey = module.waitKeyEx = module.pollKey = wait_key
     for name in ("namedWindow", "moveWindow", "resizeWindow", "destroyWindow", "destroyAllWindows"):
-        setattr(module, name, do_nothing)
+        setattr(module, name, _do_nothing)
 
 
 def _hook_bokeh(module: Any) -> None:
@@ -153,11 +154,7 @@ def _hook_bokeh(module: Any) -> None:
 
 def _hook_bokeh_output(module: Any) -> None:
     """Make `output_notebook` do nothing, because each page contains the library."""
-
-    def output_notebook(*_: Any, **__: Any) -> None:
-        return
-
-    module.output_notebook = output_notebook
+    module.output_notebook = _do_nothing
 
 
 def _hook_altair(module: Any) -> None:
@@ -189,10 +186,7 @@ def _hook_plotly(module: Any) -> None:
 
 
 def _hook_plotly_offline(module: Any) -> None:
-    def init_notebook_mode(*_: Any, **__: Any) -> None:
-        return
-
-    module.init_notebook_mode = init_notebook_mode
+    module.init_notebook_mode = _do_nothing
 
 
 def _hook_tqdm_notebook(module: Any) -> None:
