@@ -280,7 +280,7 @@ def _describe_function(name: str, function: Any) -> dict[str, str] | None:
     if signature is not None:
         parameters = [
             parameter.replace(
-                annotation=parameter.empty, default=_Default.from_parameter(parameter)
+                annotation=parameter.empty, default=_shorten_default(parameter.default)
             )
             for parameter in signature.parameters.values()
         ]
@@ -297,18 +297,14 @@ def _describe_function(name: str, function: Any) -> dict[str, str] | None:
     return {"label": label, "doc": doc.strip()[:_MAX_DOC_CHARACTERS]}
 
 
-class _Default:
-    """A parameter's default value as a signature shows it: `…` if it is long or not plain."""
+def _shorten_default(default: Any) -> Any:
+    """Return a parameter's default value if it is plain and short."""
+    is_shown = type(default) in _PLAIN_TYPES and len(repr(default)) <= _MAX_DEFAULT_CHARACTERS
+    return default if is_shown or default is inspect.Parameter.empty else _Ellipsis()
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+
+class _Ellipsis:
+    """Stands for a default value that is not shown."""
 
     def __repr__(self) -> str:
-        return self._text
-
-    @classmethod
-    def from_parameter(cls, parameter: inspect.Parameter) -> Any:
-        if parameter.default is parameter.empty:
-            return parameter.empty
-        text = repr(parameter.default) if type(parameter.default) in _PLAIN_TYPES else "…"
-        return cls(text if len(text) <= _MAX_DEFAULT_CHARACTERS else "…")
+        return "…"
