@@ -32,17 +32,11 @@ async def _check_slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
     try:
         identity, missing_scopes = await startup.check_bot_token(config)
     except errors.BotError as error:
-        return [_refusal_finding(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, error)]
+        return [_refusal_finding(name, error)]
     detail = doctor_words.missing(missing_scopes) if missing_scopes else doctor_words.ALL_SCOPES
     return [
-        diagnosis.Finding(name, True, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_BOT, identity),
-        diagnosis.Finding(
-            "Slack scopes",
-            not missing_scopes,
-            doctor_words.MISSING_FEATURES_ON_SLACK,
-            doctor_words.FIX_SCOPES,
-            detail,
-        ),
+        diagnosis.create_finding(name, True, identity),
+        diagnosis.create_finding("Slack scopes", not missing_scopes, detail),
     ]
 
 
@@ -53,12 +47,8 @@ async def _check_slack_app(config: settings.Slack) -> list[diagnosis.Finding]:
     try:
         await startup.check_app_token(config)
     except errors.BotError as error:
-        return [_refusal_finding(name, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_APP, error)]
-    return [
-        diagnosis.Finding(
-            name, True, doctor_words.NO_SLACK, doctor_words.FIX_SLACK_APP, doctor_words.SOCKET_MODE
-        )
-    ]
+        return [_refusal_finding(name, error)]
+    return [diagnosis.create_finding(name, True, doctor_words.SOCKET_MODE)]
 
 
 async def _check_discord(config: settings.Discord) -> list[diagnosis.Finding]:
@@ -68,41 +58,19 @@ async def _check_discord(config: settings.Discord) -> list[diagnosis.Finding]:
     try:
         application = await startup.check_token(config.token.get_secret_value())
     except errors.BotError as error:
-        return [_refusal_finding(name, doctor_words.NO_DISCORD, doctor_words.FIX_DISCORD, error)]
-    findings = [
-        diagnosis.Finding(
-            name,
-            True,
-            doctor_words.NO_DISCORD,
-            doctor_words.FIX_DISCORD,
-            doctor_words.logged_in_as(application.name),
-        )
-    ]
+        return [_refusal_finding(name, error)]
+    findings = [diagnosis.create_finding(name, True, doctor_words.logged_in_as(application.name))]
     if config.message_content != "off":
-        title, detail = "Discord messages", doctor_words.CONTENT_GRANTED
-        if not application.has_content:
-            detail = doctor_words.NO_CONTENT
-        consequence = (
-            doctor_words.MISSING_MESSAGES_ON_DISCORD
-            if config.message_content == "auto"
-            else doctor_words.NO_DISCORD
-        )
+        is_granted = application.has_content
+        detail = doctor_words.CONTENT_GRANTED if is_granted else doctor_words.NO_CONTENT
+        check = "" if config.message_content == "auto" else "needed Discord messages"
         findings.append(
-            diagnosis.Finding(
-                title, application.has_content, consequence, doctor_words.FIX_CONTENT, detail
-            )
+            diagnosis.create_finding("Discord messages", is_granted, detail, check=check)
         )
     return findings
 
 
-def _refusal_finding(
-    name: str, consequence: str, fix: str, error: errors.BotError
-) -> diagnosis.Finding:
+def _refusal_finding(name: str, error: errors.BotError) -> diagnosis.Finding:
     is_network_problem = isinstance(error, errors.PlatformLostError)
-    return diagnosis.Finding(
-        name,
-        False,
-        consequence,
-        doctor_words.CHECK_NETWORK if is_network_problem else fix,
-        str(error),
-    )
+    fix = doctor_words.CHECK_NETWORK if is_network_problem else ""
+    return diagnosis.create_finding(name, False, str(error), fix=fix)

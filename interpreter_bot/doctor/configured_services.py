@@ -50,7 +50,7 @@ def check(
         try:
             findings += asyncio.run(_check_hosts(fleet))
         except errors.BotError as error:
-            findings.append(_fleet_finding("fleet", str(error), is_active=False))
+            findings.append(diagnosis.create_finding("fleet", False, str(error), check="host"))
     return tuple(findings)
 
 
@@ -72,28 +72,21 @@ async def _probe_connection(
     try:
         server_description, write_rights, functions = await service.pool.probe(name)
     except errors.BotError as error:
-        return [
-            diagnosis.Finding(
-                title, False, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, str(error)
-            )
-        ]
-    connection_finding = diagnosis.Finding(
-        title, True, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, server_description
-    )
-    findings = [connection_finding]
+        return [diagnosis.create_finding(title, False, str(error), check="connection")]
+    findings = [diagnosis.create_finding(title, True, server_description, check="connection")]
     if write_rights is not None:
         detail = doctor_words.can_write(write_rights) if write_rights else doctor_words.READS_ONLY
         name = f"{title}, read only"
         findings.append(
-            diagnosis.Finding(
-                name, not write_rights, doctor_words.CAN_WRITE, doctor_words.FIX_WRITABLE, detail
-            )
+            diagnosis.create_finding(name, not write_rights, detail, check="read-only login")
         )
     if functions:
         detail = doctor_words.can_call(len(functions))
         fix = doctor_words.revoke(functions)
         name = f"{title}, functions"
-        findings.append(diagnosis.Finding(name, False, doctor_words.CAN_CALL, fix, detail))
+        findings.append(
+            diagnosis.create_finding(name, False, detail, check="functions of a login", fix=fix)
+        )
     return findings
 
 
@@ -118,18 +111,14 @@ async def _ask_index(
         if doctor_words.TRIAL_NOT_FOUND not in str(error):
             cause = " ".join(str(error.__cause__ or error).split())
             detail = f"{config.url}: {cause}"
-            return diagnosis.Finding(
-                "package index", False, doctor_words.NO_PACKAGES, doctor_words.FIX_INDEX, detail
-            )
+            return diagnosis.create_finding("package index", False, detail)
         outcome = doctor_words.INDEX_LACKS_TRIAL
     duration = quantities.duration(time.monotonic() - start_time)
     policy = doctor_words.index_policy(
         config.allow, config.deny, config.cooldown_days, config.missing
     )
     detail = f"{config.url} {outcome} within {duration}; {policy}"
-    return diagnosis.Finding(
-        "package index", True, doctor_words.NO_PACKAGES, doctor_words.FIX_INDEX, detail
-    )
+    return diagnosis.create_finding("package index", True, detail)
 
 
 def _check_layers(config: settings.Settings) -> diagnosis.Finding:
@@ -139,23 +128,19 @@ def _check_layers(config: settings.Settings) -> diagnosis.Finding:
     )
     if not os.access(existing_directory, os.W_OK | os.X_OK):
         detail = doctor_words.not_writable(existing_directory)
-        return diagnosis.Finding(
-            "kept packages", False, doctor_words.NO_PACKAGES, doctor_words.FIX_LAYERS, detail
-        )
+        return diagnosis.create_finding("kept packages", False, detail)
     records = layers.list_records(directory)
     size_bytes = sum(size_bytes for _, _, size_bytes in records)
     limit_bytes = config.package_index.cache_bytes
     detail = doctor_words.layers(len(records), directory, size_bytes, limit_bytes)
-    return diagnosis.Finding(
-        "kept packages", True, doctor_words.NO_PACKAGES, doctor_words.FIX_LAYERS, detail
-    )
+    return diagnosis.create_finding("kept packages", True, detail)
 
 
 async def _check_hosts(fleet: _Fleet) -> list[diagnosis.Finding]:
     """Query the status of each host of a fleet."""
     addresses = await fleet()
     if not addresses:
-        return [_fleet_finding("fleet", doctor_words.EMPTY_FLEET, is_active=False)]
+        return [diagnosis.create_finding("fleet", False, doctor_words.EMPTY_FLEET, check="host")]
     return list(await asyncio.gather(*map(_check_host, addresses)))
 
 
@@ -164,15 +149,11 @@ async def _check_host(address: host_addresses.Address) -> diagnosis.Finding:
     try:
         status = await host_processes.read_status(address)
     except errors.KernelError as error:
-        return _fleet_finding(name, str(error), is_active=False)
+        return diagnosis.create_finding(name, False, str(error), check="host")
     detail = doctor_words.host_state(
         status.release,
         status.kernels,
         is_draining=status.is_draining,
         is_sandboxed=status.sandbox_level is not values.SandboxLevel.NONE,
     )
-    return _fleet_finding(name, detail, is_active=True)
-
-
-def _fleet_finding(name: str, detail: str, *, is_active: bool) -> diagnosis.Finding:
-    return diagnosis.Finding(name, is_active, doctor_words.HOST_LOST, doctor_words.FIX_HOST, detail)
+    return diagnosis.create_finding(name, True, detail, check="host")

@@ -151,8 +151,11 @@ class _ErrorCollector(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def _create_finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
-    consequence, default_fix = doctor_words.CHECKS[name]
+def create_finding(
+    name: str, is_active: bool | None, detail: str, *, check: str = "", fix: str = ""
+) -> Finding:
+    """Create a finding; `check` names its words in `doctor_words`, `name` if empty."""
+    consequence, default_fix = doctor_words.CHECKS[check or name]
     return Finding(name, is_active, consequence, fix or default_fix, detail)
 
 
@@ -167,7 +170,7 @@ def _missing_sandbox_finding(
         fix = doctor_words.SET_PYTHON
     else:
         fix = advice.advise(reason, sandbox)
-    return _create_finding("sandbox", False, reason, fix=fix)
+    return create_finding("sandbox", False, reason, fix=fix)
 
 
 def evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
@@ -177,13 +180,13 @@ def evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> 
         findings = [_missing_namespaces_finding(results, config.sandbox)]
     for name, check in CHECKS[results.walls].items():
         breaches, detail = results.check_results.get(check, ([doctor_words.NO_CHECK_RESULT], ""))
-        findings.append(_create_finding(name, not breaches, "; ".join(breaches) or detail))
+        findings.append(create_finding(name, not breaches, "; ".join(breaches) or detail))
     findings.append(_uid_finding(results))
     findings.append(
-        _create_finding("control group", results.groups_version > 0, results.groups_reason)
+        create_finding("control group", results.groups_version > 0, results.groups_reason)
     )
     if not results.can_freeze:
-        findings.append(_create_finding("idle sessions", None, doctor_words.NOT_FROZEN))
+        findings.append(create_finding("idle sessions", None, doctor_words.NOT_FROZEN))
     if results.walls is forkserver_clients.Walls.CONTAINER:
         findings += _namespace_only_findings()
     return findings
@@ -195,7 +198,7 @@ def _user_namespace_finding(results: trial_kernels.ProbeResults) -> Finding:
     session_namespaces = [session.namespaces.get("user", "") for session in results.host_views]
     is_apart = all(namespace not in ("", bot_namespace) for namespace in session_namespaces)
     detail = doctor_words.host_users(uids, is_apart=is_apart)
-    return _create_finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
+    return create_finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
 def _namespaces_finding(results: trial_kernels.ProbeResults) -> Finding:
@@ -210,7 +213,7 @@ def _namespaces_finding(results: trial_kernels.ProbeResults) -> Finding:
         if shared_kinds
         else doctor_words.SEPARATE_NAMESPACES
     )
-    return _create_finding("namespaces", not shared_kinds, detail)
+    return create_finding("namespaces", not shared_kinds, detail)
 
 
 def _missing_namespaces_finding(
@@ -227,7 +230,7 @@ def _missing_namespaces_finding(
 def _namespace_only_findings() -> Iterator[Finding]:
     """Report protections that need namespaces, and so do not apply."""
     for name, detail in doctor_words.DIFFERENT_IN_CONTAINERS.items():
-        yield _create_finding(name, None, detail, fix=doctor_words.STRONGER)
+        yield create_finding(name, None, detail, fix=doctor_words.STRONGER)
 
 
 def _uid_finding(results: trial_kernels.ProbeResults) -> Finding:
@@ -235,7 +238,7 @@ def _uid_finding(results: trial_kernels.ProbeResults) -> Finding:
     is_active = len({first, second, os.geteuid()}) == 3
     detail = f"{first} and {second}" if is_active else doctor_words.same_user(first)
     if is_active or results.walls is forkserver_clients.Walls.NAMESPACES:
-        return _create_finding("user id per session", is_active, detail)
+        return create_finding("user id per session", is_active, detail)
     detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
     return Finding("user id per session", False, *doctor_words.SHARED_ID_IN_CONTAINER, detail)
 
@@ -244,7 +247,7 @@ def _libraries_finding(config: settings.Settings) -> Finding:
     problem = kernel_environment.problem(config)
     built_libraries = doctor_words.libraries_of_release(kernel_environment.name(config))
     detail = problem or str(config.kernels.python or built_libraries)
-    return _create_finding("libraries for code", not problem, detail)
+    return create_finding("libraries for code", not problem, detail)
 
 
 def disk_finding(config: settings.Settings) -> Finding:
@@ -260,7 +263,7 @@ def disk_finding(config: settings.Settings) -> Finding:
         detail += doctor_words.disk_needed(needed_bytes)
     if not os.access(directory, os.W_OK | os.X_OK):
         is_active, detail = False, doctor_words.not_writable(directory)
-    return _create_finding("disk", is_active, detail)
+    return create_finding("disk", is_active, detail)
 
 
 def _measure_largest_entries(data_directory: pathlib.Path) -> list[tuple[str, int]]:
@@ -287,7 +290,7 @@ def _memory_finding(config: settings.Settings) -> Finding:
     reserve_bytes = config.limits.memory_reserve_bytes
     detail = doctor_words.memory_left(free_bytes, reserve_bytes)
     is_active = 0 < reserve_bytes < free_bytes
-    return _create_finding("memory of the machine", is_active, detail)
+    return create_finding("memory of the machine", is_active, detail)
 
 
 def open_files_finding() -> Finding:
@@ -295,7 +298,7 @@ def open_files_finding() -> Finding:
     needed_limit = _SESSIONS_WITHIN_BOT_LIMIT * start_parameters.MAX_OPEN_FILES
     is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed_limit
     detail = doctor_words.open_files(hard_limit, _SESSIONS_WITHIN_BOT_LIMIT, needed_limit)
-    return _create_finding("open files of the bot", is_active, detail)
+    return create_finding("open files of the bot", is_active, detail)
 
 
 def _skill_findings(config: settings.Settings) -> Iterator[Finding]:
@@ -306,7 +309,7 @@ def _skill_findings(config: settings.Settings) -> Iterator[Finding]:
     try:
         statuses = skills.statuses()
     except errors.BotError as error:
-        yield _create_finding("skills", False, str(error))
+        yield create_finding("skills", False, str(error))
         return
     inactive_skills = [
         status for status in statuses if status.standing is not acceptance.Standing.ON
@@ -317,7 +320,7 @@ def _skill_findings(config: settings.Settings) -> Iterator[Finding]:
     ]
     total = quantities.count(len(statuses), "skill")
     detail = doctor_words.switched_on(len(statuses) - len(inactive_skills), total, descriptions)
-    yield _create_finding("skills", not inactive_skills, detail)
+    yield create_finding("skills", not inactive_skills, detail)
 
 
 def tool_findings(config: settings.Settings) -> Iterator[Finding]:
@@ -341,7 +344,7 @@ def tool_findings(config: settings.Settings) -> Iterator[Finding]:
     detail = doctor_words.switched_on(
         active_count, quantities.count(total_count, "tool"), inactive_tools[:_MAX_LISTED_NAMES]
     )
-    yield _create_finding("tools", not inactive_tools, detail)
+    yield create_finding("tools", not inactive_tools, detail)
 
 
 def login_findings(config: settings.Settings) -> Iterator[Finding]:
@@ -354,15 +357,15 @@ def login_findings(config: settings.Settings) -> Iterator[Finding]:
         # This only reads keys, because the bot's user has to create them.
         keys.is_current("")
     except errors.BotError as error:
-        yield _create_finding("logins at tools", False, str(error))
+        yield create_finding("logins at tools", False, str(error))
         return
     is_remote = config.slack.is_on or bool(config.discord.token.get_secret_value())
     if is_remote and not config.tool_logins.public_url:
         detail = doctor_words.only_local_logins(names[0])
-        yield _create_finding("logins at tools", False, detail)
+        yield create_finding("logins at tools", False, detail)
         return
     address = config.tool_logins.public_url or doctor_words.local_port(config.tool_logins.port)
-    yield _create_finding(
+    yield create_finding(
         "logins at tools", True, f"{', '.join(names)}, by {address}; {keys.location}"
     )
 

@@ -31,15 +31,7 @@ async def _check(
         discovery = await model_discovery.discover(environment)
     models = discovery.models[:_MAX_MODELS]
     if not models:
-        return (
-            diagnosis.Finding(
-                "model",
-                False,
-                doctor_words.ONLY_DEMO,
-                doctor_words.SET_UP_MODEL,
-                doctor_words.NO_MODEL,
-            ),
-        )
+        return (diagnosis.create_finding("model", False, doctor_words.NO_MODEL, check="no model"),)
     try:
         catalogue = catalogues.Catalogue(
             models,
@@ -49,11 +41,7 @@ async def _check(
             unlisted=discovery.unlisted,
         )
     except errors.SettingsError as error:
-        return (
-            diagnosis.Finding(
-                "model", False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)
-            ),
-        )
+        return (diagnosis.create_finding("model", False, str(error)),)
     try:
         return tuple(await asyncio.gather(*(_ask_model(catalogue, model) for model in models)))
     finally:
@@ -67,14 +55,7 @@ async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> 
     try:
         await model_choice.require_answer(catalogue, model.title)
     except errors.BotError as error:
-        return diagnosis.Finding(
-            name, False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)
-        )
+        return diagnosis.create_finding(name, False, str(error), check="model")
     duration = quantities.duration(time.monotonic() - start_time)
-    return diagnosis.Finding(
-        name,
-        True,
-        doctor_words.NO_MODEL_ANSWER,
-        doctor_words.FIX_MODEL,
-        doctor_words.answered_within(duration),
-    )
+    detail = doctor_words.answered_within(duration)
+    return diagnosis.create_finding(name, True, detail, check="model")

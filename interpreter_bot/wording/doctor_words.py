@@ -30,6 +30,18 @@ DOCKER: Final = (
     "apparmor=…`. Neither `--privileged` nor `--cap-add SYS_ADMIN` is needed."
 )
 
+_NO_SLACK: Final = "The bot does not answer on Slack."
+_NO_DISCORD: Final = "The bot does not answer on Discord."
+_NO_PACKAGES: Final = "People and models cannot install packages."
+_FIX_CONTENT: Final = (
+    "Switch Message Content Intent on, on the Bot page of discord.com/developers. Or set "
+    "discord.message_content to off."
+)
+FIX_SCOPES: Final = (
+    "At api.slack.com/apps, replace the text under App Manifest with that of "
+    f"{shipped_files.MANIFEST}, and install the app again."
+)
+
 CHECKS: Final[dict[str, tuple[str, str]]] = {
     "sandbox": ("There is no sandbox: code could do whatever the bot may.", ""),
     "user namespace": ("Code would run as a user of the host.", _REPORT_FAULT),
@@ -137,6 +149,63 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "Set tool_logins.public_url to the https address under which browsers reach "
         "tool_logins.port, and keep the encryption keys where the bot can read them.",
     ),
+    "connection": (
+        "Code cannot query it.",
+        "Check its `address` and `options`, and whether the bot's machine can connect to it.",
+    ),
+    "read-only login": (
+        "Only the bot's own checks keep code from changing data.",
+        "Use a login that can only read: CREATE ROLE … LOGIN; GRANT SELECT ON … TO …",
+    ),
+    "functions of a login": (
+        "Only the bot's own list of names keeps code from calling these functions, which end other "
+        "people's queries, hold locks, or fill the server's disk.",
+        "",
+    ),
+    "package index": (
+        _NO_PACKAGES,
+        "Check package_index.url and netrc_file, and whether the bot's machine can connect to it. "
+        "Set SSL_CERT_FILE to a company's own certificates, and HTTPS_PROXY, HTTP_PROXY and "
+        "NO_PROXY for its proxy, where the Python host is started. If the index does not say when "
+        "files were uploaded, set package_index.cooldown_days = 0.",
+    ),
+    "kept packages": (_NO_PACKAGES, "Let the bot write to that directory (paths.data)."),
+    "host": (
+        "Sessions on this host wait, and then start again on another one. Other sessions continue.",
+        "Read the log of that host. Check that host.listen, the network and the certificates of "
+        "both ends (`interpreter-bot host certificate`) let this machine reach it.",
+    ),
+    "model": (
+        "This model answers no questions. People's own code still runs.",
+        "Check the address and name of the model, and the variable that holds its key. The bot's "
+        "log has the server's answer.",
+    ),
+    "no model": (
+        "Only the small demo model answers. It is downloaded with the first question (1.04 GiB).",
+        "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL "
+        "for a server of your own.",
+    ),
+    "Slack bot token": (
+        _NO_SLACK,
+        "Copy the Bot User OAuth Token (xoxb-…) from api.slack.com/apps > OAuth & Permissions, and "
+        "set SLACK_BOT_TOKEN to it.",
+    ),
+    "Slack app token": (
+        _NO_SLACK,
+        "Make an app-level token (xapp-…) with connections:write at api.slack.com/apps > Basic "
+        "Information, and set SLACK_APP_TOKEN to it.",
+    ),
+    "Slack scopes": ("Features that need these permissions fail on Slack.", FIX_SCOPES),
+    "Discord token": (
+        _NO_DISCORD,
+        "Reset the token on the Bot page of discord.com/developers, and set DISCORD_TOKEN to it.",
+    ),
+    "Discord messages": (
+        "In channels the bot reads only messages that mention it or reply to it, and in its "
+        "threads none.",
+        _FIX_CONTENT,
+    ),
+    "needed Discord messages": (_NO_DISCORD, _FIX_CONTENT),
 }
 """By name of check: consequence and fix."""
 
@@ -198,89 +267,26 @@ DIFFERENT_IN_CONTAINERS: Final = {
 """By name of check: what is different at the level 'container'."""
 
 # Models.
-NO_MODEL_ANSWER: Final = "This model answers no questions. People's own code still runs."
-FIX_MODEL: Final = (
-    "Check the address and name of the model, and the variable that holds its key. The bot's log "
-    "has the server's answer."
-)
 NO_MODEL: Final = "none is set up"
-ONLY_DEMO: Final = (
-    "Only the small demo model answers. It is downloaded with the first question (1.04 GiB)."
-)
-SET_UP_MODEL: Final = (
-    "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for "
-    "a server of your own."
-)
 
 # Slack and Discord.
-NO_SLACK: Final = "The bot does not answer on Slack."
-FIX_SLACK_BOT: Final = (
-    "Copy the Bot User OAuth Token (xoxb-…) from api.slack.com/apps > OAuth & Permissions, and set "
-    "SLACK_BOT_TOKEN to it."
-)
-FIX_SLACK_APP: Final = (
-    "Make an app-level token (xapp-…) with connections:write at api.slack.com/apps > Basic "
-    "Information, and set SLACK_APP_TOKEN to it."
-)
-MISSING_FEATURES_ON_SLACK: Final = "Features that need these permissions fail on Slack."
-FIX_SCOPES: Final = (
-    "At api.slack.com/apps, replace the text under App Manifest with that of "
-    f"{shipped_files.MANIFEST}, and install the app again."
-)
 ALL_SCOPES: Final = "all that the manifest asks for"
 SOCKET_MODE: Final = "Socket Mode can connect"
-NO_DISCORD: Final = "The bot does not answer on Discord."
-FIX_DISCORD: Final = (
-    "Reset the token on the Bot page of discord.com/developers, and set DISCORD_TOKEN to it."
-)
-MISSING_MESSAGES_ON_DISCORD: Final = (
-    "In channels the bot reads only messages that mention it or reply to it, and in its threads "
-    "none."
-)
-FIX_CONTENT: Final = (
-    "Switch Message Content Intent on, on the Bot page of discord.com/developers. Or set "
-    "discord.message_content to off."
-)
 CONTENT_GRANTED: Final = "message content is granted"
 NO_CONTENT: Final = "the message-content intent is off"
 CHECK_NETWORK: Final = "Check whether this machine can connect to it, and whether it needs a proxy."
 
 # Data connections.
-CANNOT_QUERY: Final = "Code cannot query it."
-FIX_CONNECTION: Final = (
-    "Check its `address` and `options`, and whether the bot's machine can connect to it."
-)
-CAN_WRITE: Final = "Only the bot's own checks keep code from changing data."
-FIX_WRITABLE: Final = "Use a login that can only read: CREATE ROLE … LOGIN; GRANT SELECT ON … TO …"
-CAN_CALL: Final = (
-    "Only the bot's own list of names keeps code from calling these functions, which end other "
-    "people's queries, hold locks, or fill the server's disk."
-)
 READS_ONLY: Final = "its login can change nothing"
 
 # The package index, and installed packages.
 TRIAL_PACKAGE: Final = "six"
 """Every copy of the public index has it, and it has no dependencies."""
 TRIAL_NOT_FOUND: Final = f"{TRIAL_PACKAGE} was not found"
-NO_PACKAGES: Final = "People and models cannot install packages."
-FIX_INDEX: Final = (
-    "Check package_index.url and netrc_file, and whether the bot's machine can connect to it. Set "
-    "SSL_CERT_FILE to a company's own certificates, and HTTPS_PROXY, HTTP_PROXY and NO_PROXY for "
-    "its proxy, where the Python host is started. If the index does not say when files were "
-    "uploaded, set package_index.cooldown_days = 0."
-)
 INDEX_ANSWERED: Final = "answered"
 INDEX_LACKS_TRIAL: Final = f"answered, without a usable {TRIAL_PACKAGE},"
-FIX_LAYERS: Final = "Let the bot write to that directory (paths.data)."
 
 # Hosts of a fleet.
-HOST_LOST: Final = (
-    "Sessions on this host wait, and then start again on another one. Other sessions continue."
-)
-FIX_HOST: Final = (
-    "Read the log of that host. Check that host.listen, the network and the certificates of both "
-    "ends (`interpreter-bot host certificate`) let this machine reach it."
-)
 EMPTY_FLEET: Final = "host.fleet names no host"
 TAKES_SESSIONS: Final = "takes sessions"
 TAKES_NO_SESSIONS: Final = "takes no new sessions"
