@@ -12,7 +12,6 @@ from bench import measured_bots, metrics, replies, sample_sizes, scripted_model
 from interpreter_bot import values
 from interpreter_bot.sessions import requests
 
-_UNLIMITED_STARTS = 1_000
 _PLOT = """
 import matplotlib.pyplot as plt
 plt.plot([{number}, 2, 3]); plt.title('{number}'); plt.show()
@@ -22,32 +21,21 @@ print('session {number}, plot {plot}')
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in a bot of its own."""
-    figures = await measured_bots.run_in_own_process("bench.crowds", effort.crowd, 0)
-    unlimited_figures = await measured_bots.run_in_own_process(
-        "bench.crowds", effort.crowd, _UNLIMITED_STARTS
-    )
+    figures = await measured_bots.run_in_own_process("bench.crowds", effort.crowd)
     crowd = f"{effort.crowd} sessions at once, 2 plots each"
     return [
         metrics.Measure(f"{crowd}: unfinished or mixed up", "", [figures["wrong"]], bar=0.0),
         metrics.Measure(f"{crowd}: memory of the bot", "MB", figures["sizes"], "most", bar=300.0),
-        metrics.Measure(
-            f"{crowd}: the whole turn",
-            "ms",
-            figures["turns"],
-            alternative=metrics.Alternative(
-                "all kernels start side by side", unlimited_figures["turns"]
-            ),
-            least_ratio=1 / 0.5,
-        ),
+        metrics.Measure(f"{crowd}: the whole turn", "ms", figures["turns"]),
         metrics.Measure(f"({crowd}: loop lag)", "ms", figures["lags"], "p99"),
     ]
 
 
-async def _run_bot(count: int, starts: int) -> dict[str, Any]:
+async def _run_bot(count: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
     async with (
         scripted_model.run_server() as model,
-        measured_bots.open_conversations(model, concurrent=count + 10, starts=starts) as service,
+        measured_bots.open_conversations(model, concurrent=count + 10) as service,
         measured_bots.running_meanwhile(
             measured_bots.record_sizes(figures["sizes"]), measured_bots.record_lags(figures["lags"])
         ),
@@ -78,4 +66,4 @@ async def _turn(service: measured_bots.Conversations, number: int, turn_times: l
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1])))))

@@ -235,6 +235,7 @@ class Settings(pydantic_settings.BaseSettings):
             "kernels": self._kernels_with_doors,
             "sandbox": sandbox,
             "snapshots": self.snapshots,
+            "retention": self.retention,
             "package_index": self.package_index,
             "host": self.host.model_copy(update={"tls": tls}),
             "paths": paths,
@@ -252,8 +253,15 @@ class Settings(pydantic_settings.BaseSettings):
         It depends neither on the process nor on the number of its kernels.
         """
         serialized = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
-            include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
-            exclude={"kernels": {"spares", "rest_seconds"}, "sandbox": {"enabled", "uid_count"}},
+            include={
+                *("limits", "kernels", "sandbox", "snapshots", "retention", "package_index"),
+                "packages",
+            },
+            exclude={
+                "kernels": {"spares", "rest_seconds"},
+                "sandbox": {"enabled", "uid_count"},
+                "retention": {"person_bytes", "total_bytes", "record_days"},
+            },
         )
         return hashlib.sha256(serialized.encode()).hexdigest()
 

@@ -49,7 +49,7 @@ _INHERITED_VARIABLES: Final = frozenset(
 # Init programs of containers, which end the container when the bot ends.
 _CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})
 _POLL_SECONDS: Final = 0.02
-# A host saves variables (snapshots.end_seconds) and ends its kernels before it ends.
+# A host saves variables for up to 30 s and ends its kernels before it ends.
 _MAX_END_SECONDS: Final = 60.0
 _MAX_CLOSING_SECONDS: Final = 5.0
 _MAX_START_SECONDS: Final = 120.0

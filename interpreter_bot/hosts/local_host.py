@@ -155,7 +155,10 @@ class LocalHost:
         """Delete old or too large saved variables; return the number of affected sessions."""
         stored_workspaces = await self.pool.stored_workspaces()
         return await snapshot_retention.expire(
-            self.pool.snapshots, stored_workspaces, self.pool.locks, self.pool.settings.snapshots
+            self.pool.snapshots,
+            stored_workspaces,
+            self.pool.locks,
+            max_days=self.pool.settings.retention.days,
         )
 
     async def end_idle_kernels(self, idle_seconds: float) -> None:

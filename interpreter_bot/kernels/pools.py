@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 # Waits shorter than this are not reported; longer ones are checked this often for a new reason.
 _REPORT_SECONDS = 1.0
 _GRACE_SECONDS = 4.0
+# A host process may take twice as long to end.
+_MAX_END_SECONDS = 30.0
 
 OnKernelLoss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
@@ -64,6 +66,7 @@ class Pool:
         session_snapshots: snapshots.Snapshots,
         *,
         grace_seconds: float,
+        max_starts: int,
     ) -> None:
         self.settings = config
         """The settings in effect."""
@@ -77,7 +80,7 @@ class Pool:
         self._holders = kernel_capacity.LeaseHolders()
         self.on_loss: OnKernelLoss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
-        self._admissions = admissions.Admissions(config.kernels.starts)
+        self._admissions = admissions.Admissions(max_starts)
         self._shutdowns = launchers.Shutdowns()
         self._reservations = kernel_capacity.RoomReservations(
             config.kernels,
@@ -110,24 +113,38 @@ class Pool:
         *,
         is_ephemeral: bool = False,
         grace_seconds: float = _GRACE_SECONDS,
+        max_starts: int = 0,
+        end_seconds: float = _MAX_END_SECONDS,
     ) -> AsyncIterator[Pool]:
         """Make the machine ready, and open a pool on it; see `machines.open_machine`."""
         async with (
             machines.open_machine(config, is_ephemeral=is_ephemeral) as machine,
-            cls.open_on(machine, grace_seconds=grace_seconds) as pool,
+            cls.open_on(
+                machine,
+                grace_seconds=grace_seconds,
+                max_starts=max_starts,
+                end_seconds=end_seconds,
+            ) as pool,
         ):
             yield pool
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open_on(
-        cls, machine: machines.Machine, *, grace_seconds: float = _GRACE_SECONDS
+        cls,
+        machine: machines.Machine,
+        *,
+        grace_seconds: float = _GRACE_SECONDS,
+        max_starts: int = 0,
+        end_seconds: float = _MAX_END_SECONDS,
     ) -> AsyncIterator[Pool]:
         """Open a pool on a machine, and start the first spares.
 
         Args:
             machine: has the settings.
             grace_seconds: time for code to react to an interrupt before its kernel is killed.
+            max_starts: kernels that start at the same time; 0 means one more than the cores.
+            end_seconds: time to save everything unsaved at the end.
 
         Raises:
             SettingsError: a directory or the provisioner cannot be used.
@@ -137,7 +154,14 @@ class Pool:
             session_snapshots = await snapshots.Snapshots.open(
                 config, is_used=not machine.is_ephemeral
             )
-            pool = cls(config, setup, machine.files, session_snapshots, grace_seconds=grace_seconds)
+            pool = cls(
+                config,
+                setup,
+                machine.files,
+                session_snapshots,
+                grace_seconds=grace_seconds,
+                max_starts=max_starts,
+            )
             try:
                 async with watchdog_loop.run_watchdog(
                     pool.kernels, pool._starts, config, session_snapshots
@@ -146,7 +170,7 @@ class Pool:
                     try:
                         yield pool
                     finally:
-                        await session_snapshots.save_all(pool.kernels.values())
+                        await session_snapshots.save_all(pool.kernels.values(), end_seconds)
             finally:
                 await pool._close()
 

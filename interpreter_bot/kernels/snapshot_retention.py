@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import pathlib
 import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from interpreter_bot import errors, session_variables, settings
+from interpreter_bot import errors, session_variables
 from interpreter_bot.kernels import snapshot_generations, snapshots
 from interpreter_bot.kernels.files import safe_open, session_locks, workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
 
 _DAY_SECONDS: Final = 86_400.0
+_MAX_DISK_SHARE: Final = 0.2
 # No limit: sizes are measured completely.
 _UNLIMITED: Final = 1 << 60
 
@@ -36,12 +38,21 @@ async def expire(
     session_snapshots: snapshots.Snapshots,
     all_workspaces: Iterable[workspaces.Workspace],
     locks: session_locks.SessionLocks,
-    config: settings.Snapshots,
+    *,
+    max_days: float,
+    max_disk_share: float = _MAX_DISK_SHARE,
 ) -> int:
     """Delete old snapshots, and the least recently used ones over the limit; return their number.
 
     Also deletes files that no snapshot needs, and files that a dead process staged. Skips sessions
     in use.
+
+    Args:
+        session_snapshots: the snapshots.
+        all_workspaces: the workspaces of all sessions.
+        locks: the locks of sessions in use.
+        max_days: days since a snapshot was last saved or restored; 0 means no limit.
+        max_disk_share: share of the disk for all snapshots.
     """
     stored_snapshots = []
     for workspace in all_workspaces:
@@ -60,7 +71,9 @@ async def expire(
             # The workspace may just have been deleted.
             _log.info("session %s is not tidied", workspace.name, exc_info=True)
     deleted_count = 0
-    for workspace in await workspace_io.in_thread(_choose_expired, stored_snapshots, config):
+    for workspace in await workspace_io.in_thread(
+        _choose_expired, stored_snapshots, max_days, max_disk_share
+    ):
         with contextlib.suppress(errors.WorkspaceError):
             async with (
                 locks.lock_if_unused(workspace) as is_unused,
@@ -81,7 +94,7 @@ def _remove_old_staging(staging: pathlib.Path) -> None:
 
 
 def _choose_expired(
-    stored_snapshots: Iterable[_StoredSnapshot], config: settings.Snapshots
+    stored_snapshots: Iterable[_StoredSnapshot], max_days: float, max_disk_share: float
 ) -> list[workspaces.Workspace]:
     """Return the workspaces without a kernel whose snapshot is old or over the limit. Blocks."""
     latest_first = sorted(
@@ -89,9 +102,9 @@ def _choose_expired(
     )
     if not latest_first:
         return []
-    min_used_at = time.time() - config.days * _DAY_SECONDS
+    min_used_at = time.time() - (max_days or math.inf) * _DAY_SECONDS
     disk = shutil.disk_usage(latest_first[0].workspace.variables.parent.parent)
-    available_bytes = config.disk_share * disk.total
+    available_bytes = max_disk_share * disk.total
     expired_workspaces = []
     for snapshot in latest_first:
         available_bytes -= snapshot.bytes

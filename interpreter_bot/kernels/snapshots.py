@@ -136,9 +136,8 @@ class Snapshots:
         save_task = self._save_tasks.get(kernel.id)
         return save_task is not None and save_task.cancel()
 
-    async def save_all(self, kernels: Iterable[live_kernels.Kernel]) -> None:
-        """Save all changed sessions before the bot ends."""
-        seconds = self._config.end_seconds
+    async def save_all(self, kernels: Iterable[live_kernels.Kernel], seconds: float) -> None:
+        """Save all changed sessions before the bot ends, in at most that time."""
         for kernel in kernels:
             if self._is_unsaved(kernel):
                 self._start_saving(kernel, seconds / _MAX_WRITING_FACTOR)

@@ -85,8 +85,6 @@ class Kernels(fields.Group):
     fleet need it."""
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
     """Idle kernels that are kept ready for new sessions."""
-    starts: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Kernels that start at the same time; others wait. 0 means the number of cores plus one."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
     """Kernels at the same time. 0 means as many as fit into 80 % of the memory."""
     per_person: Annotated[int, pydantic.Field(ge=0)] = 5

@@ -63,8 +63,8 @@ class Store(fields.Group):
 
 
 class Retention(fields.Group):
-    """How long files of a conversation are kept: its /mnt/data, and the pictures and pages it
-    showed. Messages are kept. A conversation that is in use loses nothing."""
+    """How long files of a conversation are kept: its /mnt/data, its saved variables, and the
+    pictures and pages it showed. Messages are kept. A conversation that is in use loses nothing."""
 
     days: Annotated[float, pydantic.Field(ge=0)] = 30.0
     """Files of a conversation that was not used for this long are deleted; people are warned three
@@ -95,19 +95,15 @@ class Snapshots(fields.Group):
     enabled: bool = True
     """Save variables."""
     bytes: fields.Positive = 2 * fields.GIB
-    """Size of one session's saved variables. Beyond it, the largest are not saved."""
+    """Size of one session's saved variables. Beyond it, the largest are not saved. A quarter of it
+    is for the variables, and for the files, of an earlier state that `undo` can return to."""
     checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
     """Earlier states of a conversation that `undo` can return to. 0 means none."""
-    checkpoint_bytes: fields.Positive = 512 * fields.MIB
-    """Size of the variables in such a state, and of the files in it. Sessions that use more memory
-    are saved only when they are idle. If the files are larger, `undo` restores only variables."""
-    end_seconds: fields.Seconds = 30.0
-    """Time to save everything unsaved when the bot stops."""
-    days: Annotated[float, pydantic.Field(gt=0)] = 30.0
-    """How long saved variables are kept after they were last saved or restored."""
-    disk_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.2
-    """Share of the disk for saved variables of all sessions. The least recently used are
-    deleted."""
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of the variables in such a state, and of the files in it."""
+        return self.bytes // 4
 
 
 class Skills(fields.Group):

@@ -30,13 +30,16 @@ pytestmark = pytest.mark.kernel
 def opened(tmp_path, short_path):
     """Open a pool whose kernels import nothing, which is quick."""
 
-    def open_pool(**kernels: object) -> contextlib.AbstractAsyncContextManager[pools.Pool]:
+    def open_pool(
+        max_starts: int = 0, **kernels: object
+    ) -> contextlib.AbstractAsyncContextManager[pools.Pool]:
         chosen = {"preload": (), "spares": 0} | kernels
         return pools.Pool.open(
             settings.Settings(
                 kernels=settings.Kernels(**chosen),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-            )
+            ),
+            max_starts=max_starts,
         )
 
     return open_pool
@@ -580,7 +583,7 @@ def slow_starts(monkeypatch):
 
 async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(opened, slow_starts):
     order, spare_counts = [], []
-    async with opened(starts=2, concurrent=20, spares=1) as pool:
+    async with opened(max_starts=2, concurrent=20, spares=1) as pool:
         await _until(lambda: pool.spare_count == 1)
 
         async def start(key):
@@ -601,7 +604,7 @@ async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(opened, s
 
 
 async def test_a_session_takes_the_spare_that_is_being_started(opened, slow_starts):
-    async with opened(starts=4, concurrent=20, spares=1) as pool:
+    async with opened(max_starts=4, concurrent=20, spares=1) as pool:
         await _until(lambda: slow_starts.count == 1)
         first = await pool.take("a")
         assert slow_starts.count == 1
@@ -632,7 +635,7 @@ async def test_the_time_for_a_start_does_not_run_while_it_waits(opened, monkeypa
     # More than twice what each start is made to take: a busy machine may add as much again.
     limit = 2.5
     monkeypatch.setattr(launchers, "_START_SECONDS", limit)
-    async with opened(starts=1, concurrent=20) as pool:
+    async with opened(max_starts=1, concurrent=20) as pool:
         kind = provisioners.ForkProvisioner
         launch = kind.launch
 

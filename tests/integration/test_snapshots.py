@@ -24,15 +24,15 @@ VARIABLES = machine.session_variables_path()
 def opened(tmp_path, short_path):
     """Open a pool whose kernels import nothing; always on the same data."""
 
-    def open_pool(*, freeze_seconds=1000.0, starts=0, end_seconds=1.5, **snapshots):
+    def open_pool(*, freeze_seconds=1000.0, max_starts=0, end_seconds=1.5, **snapshots):
         return pools.Pool.open(
             settings.Settings(
-                kernels=settings.Kernels(
-                    preload=(), spares=0, freeze_seconds=freeze_seconds, starts=starts
-                ),
-                snapshots=settings.Snapshots(enabled=True, end_seconds=end_seconds, **snapshots),
+                kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=freeze_seconds),
+                snapshots=settings.Snapshots(enabled=True, **snapshots),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-            )
+            ),
+            max_starts=max_starts,
+            end_seconds=end_seconds,
         )
 
     return open_pool
@@ -61,8 +61,10 @@ async def saved(pool, key="a"):
 
 async def expired(pool, **limits):
     """Delete old snapshots; returns how many."""
-    everyone, config = await pool.stored_workspaces(), settings.Snapshots(**limits)
-    return await snapshot_retention.expire(pool.snapshots, everyone, pool.locks, config)
+    everyone = await pool.stored_workspaces()
+    return await snapshot_retention.expire(
+        pool.snapshots, everyone, pool.locks, **{"max_days": 30, **limits}
+    )
 
 
 async def crash(pool, *keys):
@@ -206,11 +208,11 @@ async def test_a_reboot_keeps_variables_and_a_new_release_names_what_it_cannot_r
 
 async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
     slow = "class Slow:\n def __reduce__(self):\n  while True: pass\ngood = 1\nslow = Slow()"
-    async with opened(end_seconds=5.0) as pool:
+    async with opened() as pool:
         for key in "abcd":
             await run(await pool.take(key), slow)
         begun = time.monotonic()
-        await pool.snapshots.save_all(pool.kernels.values())
+        await pool.snapshots.save_all(pool.kernels.values(), 5.0)
         assert time.monotonic() - begun < 30
         assert not is_saving()
         kinds = [await pool.saved_variables(key) for key in "abcd"]
@@ -426,7 +428,7 @@ goes = Goes()
 
 async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
     fill = f"with open('{VARIABLES}/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"
-    async with opened(bytes=20_000_000, checkpoint_bytes=1) as pool:
+    async with opened(bytes=20_000_000) as pool:
         kernel = await pool.take("a")
         shown: list[values.Output] = []
         finished = await kernel.execute(fill + "\nwhile True: pass", show=shown.append, seconds=20)
@@ -567,11 +569,12 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         day = 86_400
         for key, days in (("a", 40), ("b", 3), ("c", 1), ("d", 0)):
             os.utime(own[key] / "snapshot", (time.time() - days * day,) * 2)
+        assert await expired(pool, max_days=0) == 0
         assert await expired(pool) == 1
         left = [key for key in own if (own[key] / "snapshot").exists()]
         assert left == ["b", "c", "d"]
         share = 2_500_000 / shutil.disk_usage(own["a"]).total
-        assert await expired(pool, disk_share=share) == 1
+        assert await expired(pool, max_disk_share=share) == 1
         assert await pool.saved_variables("b") is None
         assert await pool.saved_variables("c") is not None
 
@@ -649,7 +652,7 @@ async def _chunks(data):
 @pytest.mark.slow
 async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    async with opened(starts=1) as pool:
+    async with opened(max_starts=1) as pool:
         kernel = await pool.take("a")
         await run(kernel, "x = 1")
         starts = [asyncio.create_task(pool.take(f"other {number}")) for number in range(50)]

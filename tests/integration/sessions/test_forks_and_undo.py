@@ -335,7 +335,7 @@ ODD = "open('f', 'w').close(); os.link('f', 'g')"
     ("make", "flaw"), [(LARGE, "more than 2.86 MiB"), (ODD, "it has several names")]
 )
 async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, make, flaw):
-    kept = settings.Snapshots(enabled=True, checkpoint_bytes=2_999_999)
+    kept = settings.Snapshots(enabled=True, bytes=4 * 2_999_999)
     async with open_bot(snapshots=kept) as bot:
         await bot.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
         await _save_session(bot)

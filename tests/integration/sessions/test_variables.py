@@ -25,7 +25,7 @@ def open_bot(open_bot):
 @pytest.fixture
 def open_saving_bot(open_bot):
     """Open conversations whose variables are saved when a kernel goes."""
-    return functools.partial(open_bot, snapshots=settings.Snapshots(end_seconds=5.0))
+    return functools.partial(open_bot, snapshots=settings.Snapshots())
 
 
 def _list_loss_notices(reply):

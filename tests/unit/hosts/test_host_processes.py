@@ -28,7 +28,7 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
         limits=settings.Limits(execution_seconds=7),
         kernels=settings.Kernels(spares=3, preload=("numpy",)),
         sandbox=settings.Sandbox(enabled=False, cgroups="off"),
-        snapshots=settings.Snapshots(days=2),
+        retention=settings.Retention(days=7),
         paths=settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r"),
         web=settings.Web(token_file=tmp_path / "token"),
         store=settings.Store(url="postgresql://bot:hidden@db/bot"),
@@ -40,7 +40,7 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     read = settings.Settings()
-    for group in ("limits", "kernels", "snapshots", "host"):
+    for group in ("limits", "kernels", "retention", "host"):
         assert getattr(read, group) == getattr(config, group)
     assert (read.sandbox.enabled, read.sandbox.cgroups) == (True, "off")
     assert (read.paths.data, read.paths.runtime) == (tmp_path / "d", tmp_path / "r")

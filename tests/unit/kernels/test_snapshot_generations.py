@@ -129,7 +129,7 @@ def opened(tmp_path):
 
 
 async def _expired(saved, everyone, locks):
-    return await snapshot_retention.expire(saved, everyone, locks, settings.Snapshots())
+    return await snapshot_retention.expire(saved, everyone, locks, max_days=30)
 
 
 async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, opened):
