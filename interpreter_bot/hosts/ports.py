@@ -461,7 +461,3 @@ class HostProcess(Hosts, Protocol):
     @requests.request_method()
     async def unleased_doors(self) -> dict[str, str]:
         """Return the kernels whose doors no bot has leased, with the keys of their sessions."""
-
-    @requests.request_method()
-    async def shut_doors(self, kernel_id: str) -> None:
-        """Refuse connections at a kernel's doors that no bot has leased."""

@@ -71,7 +71,7 @@ class RemoteDoors:
         self._find_epoch = find_epoch
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
-        if is_bot:
+        if is_bot and doorkeeper is not None:
             connection.on_connect = self.take_over
 
     def reach(self, key: str) -> code_activity.Reach:
@@ -112,13 +112,13 @@ class RemoteDoors:
             self._setup_kernel_ids.discard(kernel_id)
 
     def take_over(self) -> None:
-        """Start to open or shut doors of this host that no bot has leased."""
+        """Start to open doors of this host that no bot has leased."""
         self._check_requested.set()
         if self._watch_task is None and not self._is_closed:
             self._watch_task = self._start_task(self._watch_unleased_doors(), "unleased doors")
 
     async def _watch_unleased_doors(self) -> None:
-        """Open or shut doors that no bot has leased, for ever."""
+        """Open doors that no bot has leased, for ever."""
         while True:
             self._check_requested.clear()
             try:
@@ -135,16 +135,12 @@ class RemoteDoors:
                     await self._check_requested.wait()
 
     async def _open_unleased(self, kernel_id: str, key: str) -> None:
-        """Open a kernel's doors, or shut them if the rules no longer allow anything."""
+        """Let the doorkeeper open a kernel's doors."""
         try:
             async with self._slots:
                 epoch = await self._find_current_epoch(key)
-                if epoch is None:
+                if epoch is None or self._doorkeeper is None:
                     return  # The session is on another host.
-                reach = self.reach(key)
-                if self._doorkeeper is None or not (reach.hosts or reach.offers):
-                    await self._host.shut_doors(kernel_id)
-                    return
                 lease_doors = functools.partial(self._lease, key, kernel_id, epoch)
                 setup = await self._doorkeeper.open(key, kernel_id, lease_doors)
         finally:

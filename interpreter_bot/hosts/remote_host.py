@@ -271,7 +271,7 @@ class RemoteHost(ports.HostProcess):
 
         The doorkeeper decides what code can reach; without one, nothing. With `is_ephemeral`, the
         host deletes the sessions when the connection ends for any reason. With `is_bot`, this
-        process opens or shuts the doors that the former bot had. With several hosts, `find_epoch`
+        process opens the doors that the former bot had. With several hosts, `find_epoch`
         says which sessions are on this one.
 
         Raises:
@@ -311,7 +311,7 @@ class RemoteHost(ports.HostProcess):
         return bound_host
 
     def take_over_doors(self) -> None:
-        """Start to open or shut the doors that no bot has leased."""
+        """Start to open the doors that no bot has leased."""
         self._doors.take_over()
 
     @property

@@ -1,8 +1,7 @@
 """Leases of the doors of a host's kernels to bots, to which connections of code are streamed.
 
 A lease lasts until the bot's link closes or another link opens. Without a lease, the host refuses
-connections. The next bot leases the doors or, if its rules no longer allow anything, shuts them,
-and the refusal says so.
+connections. The next bot leases the doors, unless its rules no longer allow anything.
 
 The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time; others
 wait in the kernel's network. If the bot does not fetch a connection, or if its link breaks, the
@@ -70,7 +69,6 @@ class _LeasedDoors:
         doors: the doors.
         version: of the setup that ran in the kernel; empty if none did.
         link: to the bot that has leased them; None without a lease.
-        is_shut: whether the last bot's rules allow nothing.
         streams: tasks that relay connections to that bot.
         change_lock: held while the lease changes from one bot to another.
     """
@@ -79,7 +77,6 @@ class _LeasedDoors:
     doors: kernel_doors.LocalDoors
     version: str = ""
     link: web.WebSocketResponse | None = None
-    is_shut: bool = False
     streams: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
     change_lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
@@ -121,7 +118,7 @@ class DoorLeases:
                 raise errors.KernelError(host_words.NO_DOORS)
             await link.prepare(request)
             await _release(leased_doors)
-            leased_doors.link, leased_doors.is_shut = link, False
+            leased_doors.link = link
         try:
             await link.send_str(messages.encode(messages.DoorsOpened(leased_doors.doors.ports)))
             async for _ in link:
@@ -205,8 +202,7 @@ class DoorLeases:
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
             if leased_doors.link is None:
-                sentence = host_words.DOORS_SHUT if leased_doors.is_shut else host_words.BOT_AWAY
-                await _refuse(endpoint, sentence.encode("ascii"))
+                await _refuse(endpoint)
                 slots.release()
                 continue
             offer = self._offer_connection(leased_doors.link, door, endpoint)
@@ -274,12 +270,6 @@ class DoorLeases:
             if leased_doors.link is None
         }
 
-    async def shut_doors(self, kernel_id: str) -> None:
-        """Let refusals say that nothing is allowed, instead of that the bot is away."""
-        leased_doors = self._doors_by_kernel.get(kernel_id)
-        if leased_doors is not None and leased_doors.link is None:
-            leased_doors.is_shut = True
-
 
 async def _release(leased_doors: _LeasedDoors) -> None:
     """End a bot's lease of doors, and reset its connections."""
@@ -293,8 +283,9 @@ async def _release(leased_doors: _LeasedDoors) -> None:
         await link.close()
 
 
-async def _refuse(endpoint: socket.socket, reason: bytes) -> None:
-    """Refuse a connection with a reason."""
+async def _refuse(endpoint: socket.socket) -> None:
+    """Refuse a connection with a sentence that says why."""
+    reason = host_words.NOT_CONNECTED.encode("ascii")
     with endpoint:
         await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
         # Errors of the code's end do not matter.

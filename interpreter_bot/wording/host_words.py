@@ -59,10 +59,9 @@ DOORS_BROKEN: Final = (
     "Code cannot use data connections or the hosts of `egress` here. `interpreter-bot doctor` says "
     "why."
 )
-BOT_AWAY: Final = "The bot that connects code to the outside is not there right now."
-DOORS_SHUT: Final = (
-    "Code of this conversation may no longer connect to the outside. Whoever runs this bot decides "
-    "this."
+NOT_CONNECTED: Final = (
+    "The bot that connects code to the outside is not there right now, or code of this "
+    "conversation may no longer connect."
 )
 
 # TLS between bots and hosts.

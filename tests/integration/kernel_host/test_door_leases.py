@@ -112,15 +112,11 @@ async def test_the_next_bot_takes_over_doors_in_use(place):
     await until(lambda: leased[kernel_id].link is None)
     async with remote_host.RemoteHost.open(place.path) as command:
         assert "is not there right now" in await place.run(command, place.get)
-        assert not leased[kernel_id].is_shut
     async with remote_host.RemoteHost.open(place.path, is_bot=True) as nobody:
-        await until(lambda: leased[kernel_id].is_shut)
-        told = await place.run(nobody, place.get)
-    assert "Code of this conversation may no longer connect" in told
+        assert "may no longer connect" in await place.run(nobody, place.get)
     version = leased[kernel_id].version
     async with place.bot() as (host, keeper):
         await until(lambda: kernel_id in keeper.door_tasks)
-        assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))

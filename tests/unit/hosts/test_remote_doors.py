@@ -79,9 +79,6 @@ class Host:
     async def unleased_doors(self):
         return dict(self.unheld)
 
-    async def shut_doors(self, kernel_id):
-        pass
-
 
 class Doorkeeper:
     """Holds what it is given, until it is closed at the other end."""
