@@ -9,9 +9,8 @@ import os
 import pathlib
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-import cachetools
 import pydantic
 from packaging import requirements
 
@@ -30,15 +29,11 @@ from interpreter_bot.wording import package_words
 _log = logging.getLogger(__name__)
 
 _MAX_LAYERS: Final = 40
-_RESOLUTION_SECONDS: Final = 600.0
-_MAX_RESOLUTIONS: Final = 500
 _SETUP_SECONDS: Final = 10.0
 _RESTORE_SECONDS: Final = 20.0
 # Share of the room for packages that the live sessions of one person may use.
 _MAX_SHARE_OF_PERSON: Final = 0.5
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
-
-_ResolutionKey: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Installations:
@@ -73,9 +68,6 @@ class Installations:
         )
         self._base_versions = environment.distributions
         self._kernels: dict[str, live_kernels.Kernel] = {}
-        self._resolutions: cachetools.TTLCache[_ResolutionKey, lock_files.Lock] = (
-            cachetools.TTLCache(_MAX_RESOLUTIONS, _RESOLUTION_SECONDS)
-        )
         self._person_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
@@ -258,14 +250,9 @@ class Installations:
         versions: Mapping[str, str],
         person: str | None = None,
     ) -> lock_files.Lock:
-        key = tuple(sorted(map(str, requested_packages))), tuple(sorted(versions.items()))
-        if (cached_lock := self._resolutions.get(key)) is not None:
-            return cached_lock
         async with self._layers.working_directory() as work_directory:
             with layers.translate_errors():
-                lock = await self._uv.resolve(requested_packages, versions, work_directory, person)
-        self._resolutions[key] = lock
-        return lock
+                return await self._uv.resolve(requested_packages, versions, work_directory, person)
 
     def _ensure_channel_task(
         self, channel_packages: settings.ChannelPackages
