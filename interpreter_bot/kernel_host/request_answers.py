@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
-from interpreter_bot import errors, session_variables
+from interpreter_bot import cancellation, errors, session_variables
 from interpreter_bot.hosts import executions, local_host, messages, ports, requests
 from interpreter_bot.kernel_host import door_leases, session_epochs
 from interpreter_bot.kernels import session_archives
@@ -166,18 +166,16 @@ async def _await_while_connected(request: web.Request, answering: Coroutine[Any,
     """
     if request.transport is None:
         raise web.HTTPBadRequest
-    answer_task = asyncio.create_task(answering, name="answer to a bot")
+    answers: list[T] = []
+
+    async def keep_answer() -> None:
+        answers.append(await answering)
+
     with request.transport.get_extra_info("socket").dup() as peer:
-        disconnect_task = asyncio.create_task(_wait_readable(peer), name="end of a bot")
-        try:
-            await asyncio.wait({answer_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (answer_task, disconnect_task):
-                task.cancel()
-            await asyncio.wait({answer_task, disconnect_task})
-    if answer_task.cancelled():
+        await cancellation.run_until(keep_answer(), _wait_readable(peer), name="answer to a bot")
+    if not answers:
         raise errors.KernelError
-    return answer_task.result()
+    return answers[0]
 
 
 async def _wait_readable(peer: socket.socket) -> None:
