@@ -460,9 +460,9 @@ def _kill_processes(pids: set[int], directory: str) -> None:
             os.close(pidfd)
 
 
-def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
+def remove(directory: str) -> bool:
     """Remove a cgroup once its killed processes have left it; return whether it is removed."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _REMOVE_SECONDS
     pause_seconds = 0.002
     while True:
         try:

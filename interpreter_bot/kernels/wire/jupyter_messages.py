@@ -105,22 +105,14 @@ class Signer:
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
         return msg_id, [_DELIMITER, self.sign(parts), *parts]
 
-    def unpack(
-        self,
-        frames: Sequence[zmtp.Part],
-        *,
-        expected_parent: str = "",
-        max_bytes: int = zmtp.MAX_BYTES,
-    ) -> Message:
+    def unpack(self, frames: Sequence[zmtp.Part], *, expected_parent: str = "") -> Message:
         """Check and parse the frames of a message; trailing buffers are ignored.
 
         Raises:
             ForeignMessage: its parent is not the request `expected_parent`.
             IntricateMessage: it has too many values, or too long ones.
-            MalformedMessage: it is invalid, not signed with this key, or too large.
+            MalformedMessage: it is invalid, or not signed with this key.
         """
-        if sum(map(len, frames)) > max_bytes:
-            raise MalformedMessage
         try:
             start = frames.index(_DELIMITER) + 1
         except ValueError as error:

@@ -157,14 +157,6 @@ def test_malformed_is_a_kernel_error_with_a_sentence():
     assert str(jupyter_messages.MalformedMessage()).endswith(".")
 
 
-def test_size_counts_every_frame():
-    frames = [*signed(HEADER, {}, {}, {}), b"b" * 100]
-    size = sum(map(len, frames))
-    assert unpacked(frames, max_bytes=size)
-    with pytest.raises(jupyter_messages.MalformedMessage):
-        unpacked(frames, max_bytes=size - 1)
-
-
 MANY = b",".join(b'"%d":1' % number for number in range(30_002))
 
 
