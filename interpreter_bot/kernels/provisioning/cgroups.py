@@ -45,23 +45,14 @@ _MEMORY_FILES: Final = (
 )
 _ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 _REQUIRED_CONTROLLERS: Final = ("memory", "pids", "cpu")
-_OPTIONAL_CONTROLLERS: Final = {1: ("cpuacct", "blkio"), 2: ("io",)}
-"""Per version: controllers that are used if present."""
 _PERIOD_MICROSECONDS: Final = 100_000
 _MIN_QUOTA_MICROSECONDS: Final = 1_000
 _EXTRA_PROCESSES: Final = 2
 """Room for the namespace's init, and for one process for clean-up."""
 _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
-_WEIGHTS: Final = {
-    1: (
-        ("cpu", "cpu.shares", 1024),
-        ("blkio", "blkio.weight", 500),
-        ("blkio", "blkio.bfq.weight", 100),
-    ),
-    2: (("cpu", "cpu.weight", 100), ("io", "io.weight", 100), ("io", "io.bfq.weight", 100)),
-}
-"""Per version: controllers, their files, and the value of weight 1."""
+_WEIGHTS: Final = {1: ("cpu.shares", 1024), 2: ("cpu.weight", 100)}
+"""Per version: the file of the processor's share, and the value of weight 1."""
 _MIN_WEIGHT: Final = 10
 _PROTECTED_BOT_BYTES: Final = 768 * settings.MIB
 _READINGS: Final = {
@@ -173,12 +164,11 @@ class Group:
         return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
 
     def set_weight(self, weight: float) -> None:
-        """Set the session's part, in (0, 1], of its person's share of processor and disk."""
-        for controller, file, full_weight in _WEIGHTS[self._version]:
-            # The cgroup was removed, or Linux or its disk scheduler lacks the file.
-            with contextlib.suppress(OSError, KeyError):
-                value = max(_MIN_WEIGHT, round(full_weight * weight))
-                write(self.directories_by_controller[controller], file, value)
+        """Set the session's part, in (0, 1], of its person's share of the processor."""
+        file, full_weight = _WEIGHTS[self._version]
+        with contextlib.suppress(OSError):  # The cgroup was removed, or Linux lacks the file.
+            value = max(_MIN_WEIGHT, round(full_weight * weight))
+            write(self.directories_by_controller["cpu"], file, value)
 
     def kill(self) -> None:
         """Kill all processes without waiting, and prevent new ones."""
@@ -246,14 +236,9 @@ class Cgroups:
         if unified is not None:
             candidates.append((2, dict.fromkeys(_REQUIRED_CONTROLLERS, unified)))
         if all(name in hierarchies for name in _REQUIRED_CONTROLLERS):
-            optional_controllers = [
-                name
-                for name in _OPTIONAL_CONTROLLERS[1]
-                if os.access(hierarchies.get(name, ""), os.W_OK)
-            ]
-            bases = {
-                name: hierarchies[name] for name in (*_REQUIRED_CONTROLLERS, *optional_controllers)
-            }
+            bases = {name: hierarchies[name] for name in _REQUIRED_CONTROLLERS}
+            if os.access(hierarchies.get("cpuacct", ""), os.W_OK):
+                bases["cpuacct"] = hierarchies["cpuacct"]
             if unified is not None and os.access(f"{unified}/cgroup.procs", os.W_OK):
                 candidates.append((1, bases | {_UNIFIED_KEY: unified}))
             candidates.append((1, bases))
@@ -267,11 +252,9 @@ class Cgroups:
     @classmethod
     def _try_version(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
-            base = claim(bases["memory"], _REQUIRED_CONTROLLERS)
-            optional_controllers = [
-                name for name in _OPTIONAL_CONTROLLERS[2] if try_to_enable(base, name)
-            ]
-            bases = dict.fromkeys((*_REQUIRED_CONTROLLERS, *optional_controllers), base)
+            bases = dict.fromkeys(
+                _REQUIRED_CONTROLLERS, claim(bases["memory"], _REQUIRED_CONTROLLERS)
+            )
         candidate = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):
@@ -626,16 +609,6 @@ def claim(group: str, controllers: Iterable[str]) -> str:
 def enable(directory: str, controllers: Iterable[str]) -> None:
     """Enable controllers for the children of a version 2 cgroup. Raises OSError."""
     write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
-
-
-def try_to_enable(directory: str, controller: str) -> bool:
-    """Enable a controller for the children of a version 2 cgroup; return whether it worked."""
-    try:
-        if controller not in _read_words(directory, "cgroup.subtree_control"):
-            enable(directory, [controller])
-    except OSError:
-        return False
-    return True
 
 
 def _read_words(directory: str, file: str) -> set[str]:
