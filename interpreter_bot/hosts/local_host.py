@@ -101,7 +101,7 @@ class LocalLease:
 
 
 class LocalHost:
-    """A pool of kernels as a host; implements `ports.Hosts`. Use `open`.
+    """A pool of kernels as a host; implements `ports.Hosts`. Use `open_on`.
 
     Attributes:
         outlives_bot: false, as it is in the same process.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import itertools
 import logging
 import os
 import pathlib
@@ -42,10 +41,6 @@ _log = logging.getLogger(__name__)
 # grow by gigabytes a second, so memory and files have separate threads.
 _THREADS: Final = 4
 _FULL_DISK_CHECK_SECONDS: Final = 1.0
-# Frozen sessions do not run, so they are checked rarely, in case one runs all the same.
-_FROZEN_TICKS: Final = 40
-# While all sessions are frozen, machine and disk are checked every so many ticks.
-_IDLE_MACHINE_TICKS: Final = 4
 _MIN_KILLED_BYTES: Final = 64 * settings.MIB
 _RECOVERY_SECONDS: Final = 1.0
 
@@ -104,7 +99,7 @@ async def watch(
 
     with _thread_pool("memory") as memory_threads, _thread_pool("files") as disk_threads:
         async with asyncio.TaskGroup() as tasks:
-            for tick in itertools.cycle(range(_FROZEN_TICKS)):
+            while True:
                 await asyncio.sleep(pace.tick_seconds)
                 awake_kernels = {
                     key: kernel for key, kernel in kernels.items() if not kernel.is_frozen
@@ -114,15 +109,13 @@ async def watch(
                 )
                 for key in monitors_by_session.keys() - kernels.keys():
                     monitors_by_session[key].tick(is_current=False)
-                # Each tick checks another part of the frozen sessions.
-                frozen_kernels = itertools.islice(kernels.items(), tick, None, _FROZEN_TICKS)
                 # Starting kernels count as running, up to a bound.
                 running_count = min(len(starts), pace.max_starting) + sum(
                     monitors_by_session[key].is_running
                     for key in awake_kernels
                     if key in monitors_by_session
                 )
-                for key, kernel in (awake_kernels | dict(frozen_kernels)).items():
+                for key, kernel in kernels.items():
                     if monitor := monitors_by_session.get(key):
                         monitor.tick(
                             is_current=monitor.kernel is kernel, running_count=running_count
@@ -130,9 +123,6 @@ async def watch(
                     is_new = monitor is None or monitor.kernel is not kernel
                     if is_new and kernel.is_alive:
                         tasks.create_task(monitor_session(key, kernel), name=f"monitor of {key}")
-                is_machine_tick = tick % _IDLE_MACHINE_TICKS == 0
-                if not (awake_kernels or is_machine_tick):
-                    continue
                 monitors = list(monitors_by_session.values())
                 await memory_guard.end_culprit(monitors)
                 if _resident_bytes() > config.limits.bot_memory_bytes:

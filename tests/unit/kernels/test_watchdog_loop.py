@@ -484,30 +484,6 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
         assert not busy.is_frozen
 
 
-async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
-    weighed, looks = [], []
-    monkeypatch.setattr(
-        watchdog_loop, "share_among_people", lambda awake: weighed.append(len(awake)) or 0
-    )
-
-    def look(_):
-        looks.append(1)
-        return types.SimpleNamespace(free=MIB)
-
-    monkeypatch.setattr(shutil, "disk_usage", look)
-    one = Session(tmp_path)
-    one.is_frozen = True
-    async with watched(tmp_path, {"one": one}):
-        await until(lambda: len(weighed) >= 20)
-        assert set(weighed) == {0}
-        assert 3 <= len(looks) <= len(weighed) / 3
-        one.is_frozen = False
-        weighed.clear()
-        looks.clear()
-        await until(lambda: len(weighed) >= 20)
-        assert len(looks) >= len(weighed) - 2
-
-
 async def test_a_session_is_never_frozen_where_the_settings_say_so(tmp_path):
     idle = Session(tmp_path)
     idle.is_busy = False
