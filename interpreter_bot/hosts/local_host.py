@@ -120,7 +120,12 @@ class LocalHost:
         self.pool = pool
         self._doorkeeper = doorkeeper
         self._executions = executions.Executions()
-        self._forks = session_forks.SessionForks(pool)
+        forks = session_forks.SessionForks(pool)
+        self.fork = forks.fork
+        self.create_checkpoint = forks.create_checkpoint
+        self.restore_checkpoint = forks.restore_checkpoint
+        self.stop, self.acknowledge = self._executions.stop, self._executions.acknowledge
+        self.release, self.forget, self.workspace = pool.release, pool.forget, pool.workspace
         self._on_loss: ports.OnLoss | None = None
         self._unreported_losses: collections.deque[ports.KernelLoss] = collections.deque(
             maxlen=_MAX_UNREPORTED_LOSSES
@@ -199,21 +204,6 @@ class LocalHost:
         namespace = kernel.namespace
         return session_variables.SessionVariables(namespace.names, namespace.unlisted_count, saved)
 
-    async def fork(
-        self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.RestoredState:
-        return await self._forks.fork(key, new_key, checkpoint=checkpoint)
-
-    async def create_checkpoint(self, key: str, name: str) -> None:
-        await self._forks.create_checkpoint(key, name)
-
-    async def restore_checkpoint(
-        self, key: str, name: str, *, requires_everything: bool = False
-    ) -> session_variables.RestoredState:
-        return await self._forks.restore_checkpoint(
-            key, name, requires_everything=requires_everything
-        )
-
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
         """Open a kernel's doors; return None if it has none, or has ended."""
         kernel = self._find_kernel(kernel_id)
@@ -285,12 +275,6 @@ class LocalHost:
     ) -> ports.ExecutionEnd:
         return await _follow(self._executions, execution_id, after=after, show=show, ask=ask)
 
-    async def stop(self, execution_id: str, reason: str = "") -> None:
-        await self._executions.stop(execution_id, reason)
-
-    def acknowledge(self, execution_id: str) -> None:
-        self._executions.acknowledge(execution_id)
-
     async def statuses(
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
@@ -307,9 +291,6 @@ class LocalHost:
                     is_frozen=kernel.is_frozen,
                 )
         return by_key
-
-    async def release(self, key: str) -> None:
-        await self.pool.release(key)
 
     async def save(self, key: str) -> bool:
         if (kernel := self.pool.kernels.get(key)) is not None:
@@ -336,12 +317,6 @@ class LocalHost:
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         return await snapshot_retention.measure(await self.pool.stored_workspaces(), keys)
-
-    async def forget(self, key: str) -> None:
-        await self.pool.forget(key)
-
-    async def workspace(self, key: str) -> workspaces.Workspace:
-        return await self.pool.workspace(key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         sizes = {}

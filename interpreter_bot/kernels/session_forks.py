@@ -166,7 +166,7 @@ class SessionForks:
         )
 
     async def restore_checkpoint(
-        self, key: str, name: str, *, requires_everything: bool
+        self, key: str, name: str, *, requires_everything: bool = False
     ) -> session_variables.RestoredState:
         """Return a session to checkpoint `name`; its kernel ends.
 
