@@ -19,6 +19,8 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
+import cachetools
+
 from interpreter_bot import code_activity, errors, schedules, values
 from interpreter_bot.hosts import messages, ports
 from interpreter_bot.kernels import execution_journals, live_kernels
@@ -210,7 +212,7 @@ class Executions:
         )
         self._orphan_lock = asyncio.Lock()
         # Ids are kept longer than journals, so that no execution begins twice.
-        self._known_ids: dict[str, None] = {}
+        self._known_ids: cachetools.LRUCache[str, bool] = cachetools.LRUCache(_MAX_KNOWN_IDS)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -268,9 +270,7 @@ class Executions:
         if self.is_known(execution_id):
             return
         journal = self._journals.begin(execution_id)
-        self._known_ids[execution_id] = None
-        if len(self._known_ids) > _MAX_KNOWN_IDS:
-            del self._known_ids[next(iter(self._known_ids))]
+        self._known_ids[execution_id] = True
         questions = Questions(self._input_seconds)
         execution = self._running_executions[execution_id] = _Execution(kernel, questions)
         ask = questions.ask if can_ask else None

@@ -16,6 +16,8 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from typing import Final
 
+import cachetools
+
 from interpreter_bot import errors, session_variables, values
 from interpreter_bot.hosts import (
     host_addresses,
@@ -45,7 +47,9 @@ class SessionMoves:
 
     def __init__(self) -> None:
         # By session: the epoch of its arrival, and whether its state was restored.
-        self._arrivals: dict[str, tuple[int, bool]] = {}
+        self._arrivals: cachetools.LRUCache[str, tuple[int, bool]] = cachetools.LRUCache(
+            _MAX_ARRIVALS
+        )
 
     async def fetch_session(self, key: str, host: remote_host.RemoteHost, epoch: int) -> None:
         """Let a host restore a session from the store, once per epoch and before other requests.
@@ -56,8 +60,6 @@ class SessionMoves:
         if epoch == 1 or self._arrivals.get(key, (0, False))[0] == epoch:
             return
         self._arrivals[key] = epoch, await host.fetch_session(key, epoch)
-        while len(self._arrivals) > _MAX_ARRIVALS:
-            self._arrivals.pop(next(iter(self._arrivals)))
 
     def is_restored(self, key: str) -> bool:
         """Whether a session arrived at its host with its state."""

@@ -22,6 +22,8 @@ import weakref
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
+import cachetools
+
 from interpreter_bot import cancellation, errors, private_files, schedules
 from interpreter_bot.kernels import (
     archive_manifests,
@@ -80,7 +82,9 @@ class SessionArchives:
         self._key = key
         self._epochs: dict[str, int] = {}
         # By session: the content of each file when it was last archived.
-        self._digests: dict[str, _Digests] = {}
+        self._digests: cachetools.LRUCache[str, _Digests] = cachetools.LRUCache(
+            _MAX_STORED_DIGESTS, lambda digests: min(len(digests), _MAX_STORED_DIGESTS)
+        )
         self._changed_workspaces: dict[str, workspaces.Workspace] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
@@ -208,17 +212,9 @@ class SessionArchives:
             record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
         if await archive_manifests.write(self._store, manifest, epoch, self._key):
-            self._store_digests(name, uploads.digests)
+            self._digests[name] = uploads.digests
         if uploads.is_partial:
             raise shared_object_stores.ContentChangedError
-
-    def _store_digests(self, name: str, digests: _Digests) -> None:
-        self._digests.pop(name, None)
-        self._digests[name] = digests
-        while (
-            sum(map(len, self._digests.values())) > _MAX_STORED_DIGESTS and len(self._digests) > 1
-        ):
-            del self._digests[next(iter(self._digests))]
 
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
         """Scan the files and variables of a session that can be archived."""

@@ -7,7 +7,6 @@ provisioning return paths, so that a workspace can be on another machine.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -17,6 +16,8 @@ import re
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Final
+
+import cachetools
 
 from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.kernels.files import (
@@ -50,32 +51,9 @@ class _FileSnapshot:
     is_truncated: bool
 
 
-class FileSnapshots:
-    """The latest snapshots of all workspaces, by name; their total number of files is bounded."""
-
-    def __init__(self) -> None:
-        self._snapshots: collections.OrderedDict[str, _FileSnapshot] = collections.OrderedDict()
-        self._entry_count = 0
-
-    def add(self, snapshot: _FileSnapshot) -> str:
-        """Store a snapshot, and return its name."""
-        name = secrets.token_hex(16)
-        self._snapshots[name] = snapshot
-        self._entry_count += 1 + len(snapshot.identities)
-        while self._entry_count > _MAX_SNAPSHOT_ENTRIES and len(self._snapshots) > 1:
-            _, oldest_snapshot = self._snapshots.popitem(last=False)
-            self._entry_count -= 1 + len(oldest_snapshot.identities)
-        return name
-
-    def find(self, name: str) -> _FileSnapshot:
-        """Return a snapshot.
-
-        Raises:
-            WorkspaceError: it was dropped.
-        """
-        if (snapshot := self._snapshots.get(name)) is None:
-            raise errors.WorkspaceError(file_words.UNKNOWN_CHANGES)
-        return snapshot
+def _size_in_cache(snapshot: _FileSnapshot) -> int:
+    # The latest one is always kept.
+    return min(1 + len(snapshot.identities), _MAX_SNAPSHOT_ENTRIES)
 
 
 class Workspace:
@@ -86,7 +64,10 @@ class Workspace:
     """
 
     def __init__(
-        self, root: pathlib.Path, limits: settings.Limits, file_snapshots: FileSnapshots
+        self,
+        root: pathlib.Path,
+        limits: settings.Limits,
+        file_snapshots: cachetools.LRUCache[str, _FileSnapshot],
     ) -> None:
         self._root = root
         self._limits = limits
@@ -185,10 +166,13 @@ class Workspace:
     async def mark_files(self) -> str:
         scan = await workspace_io.in_thread(self._scan)
         identities = {entry.path: entry.identity for entry in scan.entries}
-        return self._file_snapshots.add(_FileSnapshot(identities, is_truncated=scan.is_truncated))
+        mark = secrets.token_hex(16)
+        self._file_snapshots[mark] = _FileSnapshot(identities, scan.is_truncated)
+        return mark
 
     async def changes_since(self, mark: str) -> values.FileChanges:
-        snapshot = self._file_snapshots.find(mark)
+        if (snapshot := self._file_snapshots.get(mark)) is None:
+            raise errors.WorkspaceError(file_words.UNKNOWN_CHANGES)
         scan = await workspace_io.in_thread(self._scan)
         changed_entries = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
         is_truncated = scan.is_truncated or snapshot.is_truncated
@@ -310,7 +294,9 @@ class Workspaces:
     def __init__(self, directory: pathlib.Path, limits: settings.Limits) -> None:
         self.directory = directory
         self._limits = limits
-        self._file_snapshots = FileSnapshots()
+        self._file_snapshots: cachetools.LRUCache[str, _FileSnapshot] = cachetools.LRUCache(
+            _MAX_SNAPSHOT_ENTRIES, _size_in_cache
+        )
 
     @staticmethod
     def name_of(session_key: str) -> str:
