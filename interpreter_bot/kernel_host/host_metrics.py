@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
+from interpreter_bot.kernel_host import host_server
 from interpreter_bot.kernels import machine_exhaustion, machines
 from interpreter_bot.wording import host_words
 
@@ -21,21 +22,8 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "interpreter_bot_host_"
 
 
-class WatchedHost(Protocol):
-    """The part of `host_server.HostServer` that is published.
-
-    Attributes:
-        is_draining: whether it takes no new sessions.
-    """
-
-    is_draining: bool
-
-    async def counts(self) -> dict[str, int]:
-        """Count `bots`, `kernels` and `executions`."""
-
-
 @contextlib.asynccontextmanager
-async def serving(host: WatchedHost, address: str) -> AsyncIterator[None]:
+async def serving(host: host_server.HostServer, address: str) -> AsyncIterator[None]:
     """Answer probes and requests for metrics at an address, as `0.0.0.0:9464`, in the context.
 
     Raises:

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import outputs
@@ -48,21 +48,17 @@ KillKernel = Callable[[values.Ending, str], None]
 """Ends a kernel that broke the protocol's rules, with an ending and a sentence for people."""
 
 
+Install = Callable[[list[object] | str, Callable[[str], None], Ask | None], Awaitable[str]]
+"""Installs packages into the kernel, and returns the answer for the guest.
+
+Its first argument is hostile: arguments of `pip install`, or the name of a missing module. The
+others show a text to the person, and ask them.
+"""
+
+
 async def _refuse_call() -> str:
     """Refuse a malformed tool call without asking a person."""
     return json.dumps({"error": tool_words.CALL_MALFORMED})
-
-
-class Install(Protocol):
-    """Callback that installs packages into the kernel."""
-
-    async def __call__(
-        self, request: list[object] | str, *, show_text: Callable[[str], None], ask: Ask | None
-    ) -> str:
-        """Install packages, and return the answer for the guest.
-
-        `request` is hostile: arguments of `pip install`, or the name of a missing module.
-        """
 
 
 class ExecutionStream:
@@ -346,7 +342,7 @@ class ExecutionStream:
         prompt = message.content.get("prompt")
         request = prompt.get("install") if isinstance(prompt, dict) else None
         if isinstance(request, list | str) and self._install is not None:
-            return functools.partial(self._install, request, show_text=self._print, ask=self._ask)
+            return functools.partial(self._install, request, self._print, self._ask)
         if self._ask is None:
             return None
         if request := outputs.read_tool_request(message):

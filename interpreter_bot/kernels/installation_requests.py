@@ -34,7 +34,6 @@ class Installer:
     async def __call__(
         self,
         request: list[object] | str,
-        *,
         show_text: Callable[[str], None],
         ask: execution_streams.Ask | None,
     ) -> str:

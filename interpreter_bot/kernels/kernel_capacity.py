@@ -109,7 +109,15 @@ class RoomReservations:
     ) -> Room | asyncio.Task[None] | None:
         """Reserve room, or return the save to wait for, or None to wait for any change."""
         try:
-            while (own_session := self._choose_own_session_to_evict(person)) is not None:
+            while (
+                own_session := choose_own_session_to_evict(
+                    person,
+                    self._kernels,
+                    starting_count=self._reserved_counts[person],
+                    max_kernels=self._config.per_person,
+                    leased_sessions=self._holders,
+                )
+            ) is not None:
                 if (save_task := self._start_saving(own_session)) is not None:
                     return save_task
                 await self._end_kernel(own_session, run_words.STOPPED_FOR_OWN)
@@ -172,16 +180,6 @@ class RoomReservations:
             for key, kernel in self._kernels.items()
         )
         return max(uses, default=-math.inf)
-
-    def _choose_own_session_to_evict(self, person: str) -> str | None:
-        max_kernels, starting_count = self._config.per_person, self._reserved_counts[person]
-        return choose_own_session_to_evict(
-            person,
-            self._kernels,
-            starting_count=starting_count,
-            max_kernels=max_kernels,
-            leased_sessions=self._holders,
-        )
 
 
 def choose_own_session_to_evict(

@@ -38,47 +38,38 @@ async def attach_workspace(kernel: live_kernels.Kernel, workspace: workspaces.Wo
     kernel.workspace = workspace
 
 
-class Launcher:
-    """Starter of kernels on one host."""
+async def launch(
+    host_context: provisioners.ProvisionerContext, *, grace_seconds: float
+) -> live_kernels.Kernel:
+    """Start a kernel that waits for its workspace.
 
-    def __init__(
-        self,
-        host_context: provisioners.ProvisionerContext,
-        *,
-        grace_seconds: float,
-    ) -> None:
-        """Code has `grace_seconds` to react to an interrupt before its kernel is killed."""
-        self._host_context = host_context
-        self._grace_seconds = grace_seconds
+    Code has `grace_seconds` to react to an interrupt before its kernel is killed.
 
-    async def launch(self) -> live_kernels.Kernel:
-        """Start a kernel that waits for its workspace.
-
-        Raises:
-            KernelStartError: it did not start in time; its process has ended.
-        """
-        kernel_id = uuid.uuid4().hex
-        provisioner = provisioners.ForkProvisioner(kernel_id, self._host_context)
-        connection = None
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                key = await provisioner.launch()
-                connection = clients.Client(key.encode(), provisioner.connect)
-                if not provisioner.starts_when_attached:
-                    await _connect(connection, provisioner)
-        except BaseException as error:
-            if provisioner.has_process:
-                await _kill_and_clean_up(provisioner, connection)
-            if isinstance(error, TimeoutError):
-                raise errors.KernelStartError from error
-            raise
-        return live_kernels.Kernel(
-            provisioner,
-            connection,
-            id=kernel_id,
-            limits=self._host_context.limits,
-            interrupt_grace_seconds=self._grace_seconds,
-        )
+    Raises:
+        KernelStartError: it did not start in time; its process has ended.
+    """
+    kernel_id = uuid.uuid4().hex
+    provisioner = provisioners.ForkProvisioner(kernel_id, host_context)
+    connection = None
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            key = await provisioner.launch()
+            connection = clients.Client(key.encode(), provisioner.connect)
+            if not provisioner.starts_when_attached:
+                await _connect(connection, provisioner)
+    except BaseException as error:
+        if provisioner.has_process:
+            await _kill_and_clean_up(provisioner, connection)
+        if isinstance(error, TimeoutError):
+            raise errors.KernelStartError from error
+        raise
+    return live_kernels.Kernel(
+        provisioner,
+        connection,
+        id=kernel_id,
+        limits=host_context.limits,
+        interrupt_grace_seconds=grace_seconds,
+    )
 
 
 async def _connect(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:

@@ -74,7 +74,7 @@ class Pool:
         self._workspaces = all_workspaces
         self.snapshots = session_snapshots
         """The saved variables of its sessions."""
-        self._launcher = launchers.Launcher(setup.host_context, grace_seconds=grace_seconds)
+        self._grace_seconds = grace_seconds
         self._kernels: dict[str, live_kernels.Kernel] = {}
         self._starts: dict[str, asyncio.Task[live_kernels.Kernel]] = {}
         self._holders = kernel_capacity.LeaseHolders()
@@ -340,7 +340,9 @@ class Pool:
 
     async def _launch(self) -> live_kernels.Kernel:
         await self._machine_setup.ensure_fork_server()
-        return await self._launcher.launch()
+        return await launchers.launch(
+            self._machine_setup.host_context, grace_seconds=self._grace_seconds
+        )
 
     def _has_sessions(self) -> bool:
         return any((self._kernels, self._starts, self._file_work, self._shutdowns))

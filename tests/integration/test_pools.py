@@ -308,12 +308,12 @@ async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(op
 
 
 async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatch):
-    async def fail(*_):
+    async def fail(*_, **__):
         raise errors.KernelStartError
 
     async with opened(concurrent=1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(launchers.Launcher, "launch", fail)
+            patch.setattr(launchers, "launch", fail)
             for _ in range(3):
                 with pytest.raises(errors.KernelStartError):
                     await pool.take("a")
@@ -559,25 +559,25 @@ async def test_a_session_is_forgotten_that_is_just_being_started(opened):
 @pytest.fixture
 def slow_starts(monkeypatch):
     """Let each start take its time; tells how many began, had begun at each end, ran at most."""
-    launch, running = launchers.Launcher.launch, []
+    launch, running = launchers.launch, []
 
     class Starts:
         count = most = 0
         seconds = 0.2
         at_ends: ClassVar[list[int]] = []
 
-    async def slow_launch(self):
-        running.append(self)
+    async def slow_launch(context, **options):
+        running.append(None)
         Starts.count += 1
         Starts.most = max(Starts.most, len(running))
         try:
             await asyncio.sleep(Starts.seconds)
-            return await launch(self)
+            return await launch(context, **options)
         finally:
-            running.remove(self)
+            running.pop()
             Starts.at_ends.append(Starts.count)
 
-    monkeypatch.setattr(launchers.Launcher, "launch", slow_launch)
+    monkeypatch.setattr(launchers, "launch", slow_launch)
     return Starts
 
 
@@ -616,16 +616,16 @@ async def test_a_session_takes_the_spare_that_is_being_started(opened, slow_star
 
 
 async def test_a_session_needs_the_place_of_a_spare_that_cannot_be_started(opened, monkeypatch):
-    launch, refused = launchers.Launcher.launch, []
+    launch, refused = launchers.launch, []
 
-    async def refuse_once(self):
+    async def refuse_once(context, **options):
         if refused:
-            return await launch(self)
+            return await launch(context, **options)
         refused.append(True)
         await asyncio.sleep(0.2)
         raise errors.KernelStartError
 
-    monkeypatch.setattr(launchers.Launcher, "launch", refuse_once)
+    monkeypatch.setattr(launchers, "launch", refuse_once)
     async with opened(concurrent=1, spares=1) as pool:
         await _until(lambda: refused)
         assert (await pool.take("a")).is_alive

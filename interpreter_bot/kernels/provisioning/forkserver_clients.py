@@ -17,7 +17,6 @@ import pathlib
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TypeAlias
 
 from interpreter_bot import errors, settings
@@ -72,7 +71,7 @@ class _RetiredServer:
 
 
 class ForkServer:
-    """Fork server of one kernel Python. Use as an async context manager.
+    """Fork server of one kernel Python; `close` it at the end.
 
     The first process imports only what every kernel needs, so that it is ready soon. If many
     kernels are expected, a second process preloads the other modules in the background and replaces
@@ -158,18 +157,6 @@ class ForkServer:
     def was_stopped(self) -> bool:
         """Whether the server was ended because no kernel was needed."""
         return self._process is None and self._was_stopped
-
-    async def __aenter__(self) -> ForkServer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Start a process, which replaces a former one, and wait until it is ready.
