@@ -120,17 +120,12 @@ class ExecutionStream:
             time.monotonic() - asking_since if asking_since is not None else 0.0
         )
 
-    def start(
-        self, code: str, *, is_counted: bool = True, is_silent: bool = False
-    ) -> asyncio.Task[None]:
+    def start(self, code: str, *, is_counted: bool = True) -> asyncio.Task[None]:
         """Send the code; the returned task ends when the execution has ended.
 
-        Args:
-            code: Python.
-            is_counted: whether it is a person's cell, which gets the next number.
-            is_silent: whether it runs before the workspace is attached, and shows nothing.
+        `is_counted` means that it is a person's cell, which gets the next number.
         """
-        content = {"code": code, "silent": is_silent, "store_history": is_counted}
+        content = {"code": code, "silent": False, "store_history": is_counted}
         execution = asyncio.create_task(self._run(content), name="execution")
         self._tasks = [execution]
         return execution

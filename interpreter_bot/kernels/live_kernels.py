@@ -134,7 +134,6 @@ class Kernel:
         ask: execution_streams.Ask | None = None,
         seconds: float | None = None,
         is_bot_code: bool = False,
-        is_silent: bool = False,
     ) -> values.Finished:
         """Run code and return how it ended; never raises for what the code does.
 
@@ -144,7 +143,6 @@ class Kernel:
             ask: called when the code asks for input; without it `input()` raises in the code.
             seconds: limit of wall time; by default that of the settings.
             is_bot_code: the code is the bot's and changes no variable, so the session stays idle.
-            is_silent: the code shows nothing, and runs before the workspace is attached.
         """
         stop_requested: asyncio.Future[_StopRequest] = asyncio.get_running_loop().create_future()
         if self._stop_requested is None:
@@ -163,9 +161,7 @@ class Kernel:
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
-                return await self._execute(
-                    code, show, ask, seconds, is_bot_code=is_bot_code, is_silent=is_silent
-                )
+                return await self._execute(code, show, ask, seconds, is_bot_code=is_bot_code)
         finally:
             if self._stop_requested is stop_requested:
                 self._stop_requested = None
@@ -173,7 +169,7 @@ class Kernel:
                 self.last_used = time.monotonic()
 
     async def run_bot_code(
-        self, code: str, *, seconds: float | None = None, is_silent: bool = False
+        self, code: str, *, seconds: float | None = None
     ) -> tuple[values.Finished, str]:
         """Run code of the bot as `execute` does; return how it ended and its last JSON output."""
         last_json = ""
@@ -183,9 +179,7 @@ class Kernel:
             if isinstance(output, values.Json):
                 last_json = output.json
 
-        finished = await self.execute(
-            code, show=keep_json, seconds=seconds, is_bot_code=True, is_silent=is_silent
-        )
+        finished = await self.execute(code, show=keep_json, seconds=seconds, is_bot_code=True)
         return finished, last_json
 
     def record_save_duration(self, started_at: float) -> None:
@@ -227,7 +221,6 @@ class Kernel:
         seconds: float | None,
         *,
         is_bot_code: bool,
-        is_silent: bool,
     ) -> values.Finished:
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
@@ -253,7 +246,7 @@ class Kernel:
         )
         self._stream = stream
         try:
-            execution = stream.start(code, is_counted=not is_bot_code, is_silent=is_silent)
+            execution = stream.start(code, is_counted=not is_bot_code)
             limit_seconds = self._limits.execution_seconds if seconds is None else seconds
             stop = await self._await_end(execution, stream, started + limit_seconds, limit_seconds)
             if (

@@ -15,10 +15,6 @@ _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
 _log = logging.getLogger(__name__)
 
-# A kernel's first execution is some 3 ms slower, as it is the first to write to many memory pages.
-# Spares run this code beforehand, so a person's code is not the first.
-_WARM_UP_CODE = "None"
-_WARM_UP_SECONDS = 10.0
 # Share of the machine's memory for kernels; the rest is for the bot, its store and the disk cache.
 _MEMORY_SHARE = 0.8
 # Pause before a spare starts, so that the session that has just taken one gets the cores first.
@@ -129,19 +125,12 @@ class Spares:
             if not self._may_launch():
                 return
             launch = self.pending_launch = asyncio.get_running_loop().create_future()
-            kernel = None
             try:
-                kernel = await self._launch()
-                if not kernel.provisioner.starts_when_attached:
-                    await kernel.run_bot_code(
-                        _WARM_UP_CODE, seconds=_WARM_UP_SECONDS, is_silent=True
-                    )
+                self._ready_kernels.append(await self._launch())
             except errors.BotError:
                 _log.exception("no spare kernel could be started")
                 return
             finally:
-                if kernel is not None:
-                    self._ready_kernels.append(kernel)
                 self.pending_launch = None
                 launch.set_result(None)
 
