@@ -41,12 +41,9 @@ class Fleet:
     def __init__(
         self, entries: Sequence[str], tls: pathlib.Path | None, host_list: HostList | None = None
     ) -> None:
-        """Parse the entries.
+        """Parse entries: `name:port`, `dns:name:port`, `ray`, or the directory of a host's sockets.
 
-        Args:
-            entries: `name:port`, `dns:name:port`, `ray`, or the directory of a host's sockets.
-            tls: directory of the bot's `host_addresses.Credentials`.
-            host_list: hosts of the entry `ray`.
+        `tls` is the directory of the bot's credentials; `host_list` has the hosts of `ray`.
 
         Raises:
             SettingsError: an entry is invalid, or a file cannot be used.

@@ -62,12 +62,8 @@ class LocalDoors(abc.ABC):
     def __init__(self, proxy: socket.socket, services: socket.socket, pidfd: int, ask: Ask) -> None:
         """Take over sockets of the provisioner, and wait for the end of the kernel.
 
-        Args:
-            proxy: socket of the proxy's door.
-            services: socket of the services' door.
-            pidfd: of the kernel's first process. After its end, `wait_closed` returns, and the
-                caller has to close the sockets, because they keep the kernel's network alive.
-            ask: see `Doors`.
+        `pidfd` is of the kernel's first process. After its end, `wait_closed` returns, and the
+        caller has to close the sockets, because they keep the kernel's network alive.
         """
         self.ask = ask
         self._sockets = proxy, services

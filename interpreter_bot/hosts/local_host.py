@@ -41,11 +41,7 @@ _MAX_MEASURED_BYTES: Final = 1 << 60
 
 
 class LocalKernel:
-    """A kernel of the pool; implements `ports.Kernel`.
-
-    Attributes:
-        pool_kernel: the kernel itself.
-    """
+    """A kernel of the pool; implements `ports.Kernel`."""
 
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
         self.pool_kernel = kernel
@@ -101,12 +97,7 @@ class LocalLease:
 
 
 class LocalHost:
-    """A pool of kernels as a host; implements `ports.Hosts`. Use `open_on`.
-
-    Attributes:
-        outlives_bot: false, as it is in the same process.
-        ends_with_bot: true.
-    """
+    """A pool of kernels as a host; implements `ports.Hosts`. Use `open_on`."""
 
     outlives_bot = False
     ends_with_bot = True

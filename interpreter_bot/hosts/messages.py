@@ -182,11 +182,7 @@ ToHost: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelStarted:
-    """Answer to `StartKernel`.
-
-    Attributes:
-        call_number: of the answered call; the other fields are those of `ports.Kernel`.
-    """
+    """Answer to the call `StartKernel`, with the fields of `ports.Kernel`."""
 
     call_number: int
     id: str
@@ -242,23 +238,14 @@ ToBot: TypeAlias = Reply | KernelLost | Draining
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DoorsOpened:
-    """The bot has leased a kernel's doors; the first message of their link.
-
-    Attributes:
-        ports: of both doors, in the kernel's network.
-    """
+    """The bot has leased a kernel's doors, at these ports; the first message of their link."""
 
     ports: tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DoorConnection:
-    """Code connected to a door.
-
-    Attributes:
-        door: number of the door; see `kernel_doors`.
-        stream_name: of the stream that the bot should fetch.
-    """
+    """Code connected to a door of `kernel_doors`; the bot should fetch the named stream."""
 
     door: Literal[0, 1]
     stream_name: str

@@ -80,13 +80,7 @@ class KernelStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelLoss:
-    """The end of a kernel that no person requested.
-
-    Attributes:
-        key: of its session.
-        kernel_id: of the kernel.
-        reason: a sentence.
-    """
+    """The end of a session's kernel that no person requested; the reason is a sentence."""
 
     key: str
     kernel_id: str

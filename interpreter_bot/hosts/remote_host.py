@@ -71,11 +71,7 @@ class RemoteKernel:
 
 
 class _KernelStart(host_connection.Call):
-    """The start of a leased kernel.
-
-    Attributes:
-        result: the kernel's description.
-    """
+    """The start of a leased kernel; its result describes the kernel."""
 
     def __init__(self, number: int, lease_number: int, on_wait: ports.OnWait | None) -> None:
         self._number, self._lease_number, self._on_wait = number, lease_number, on_wait
@@ -105,11 +101,7 @@ class _KernelStart(host_connection.Call):
 
 
 class ExecutionCall(host_connection.Call):
-    """An execution that is followed, and begun first if there is code.
-
-    Attributes:
-        result: its end.
-    """
+    """An execution that is followed, and begun first if there is code; its result is its end."""
 
     def __init__(
         self,
@@ -197,11 +189,7 @@ class ExecutionCall(host_connection.Call):
 
 
 class RemoteLease(host_connection.Call):
-    """A lease of another process's kernel; implements `ports.Lease`.
-
-    Attributes:
-        number: of its call.
-    """
+    """A lease of another process's kernel; implements `ports.Lease`."""
 
     def __init__(
         self,

@@ -118,7 +118,7 @@ class HostServer:
 
         Args:
             host: has the kernels and files.
-            host_executions: its executions.
+            host_executions: those of the host.
             path: of the socket, in a directory of ours; a socket of a dead host is replaced.
             is_lingering: whether the host ends by itself if no bot connects.
             bot_uid: another user whose bots may connect.

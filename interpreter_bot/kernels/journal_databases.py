@@ -61,12 +61,10 @@ class Change:
     """Changes of one journal to write.
 
     Attributes:
-        id: of the execution.
-        began_at: begin of the execution in seconds since the epoch.
         events: numbers and records of new events.
         deleted_ranges: first and last numbers of events to delete.
         size_bytes: size of all records afterwards.
-        ended_at: end of the execution in seconds since the epoch; None while it runs.
+        ended_at: None while the execution runs.
     """
 
     id: str

@@ -47,7 +47,7 @@ class MachineMemory:
 
     Attributes:
         free_bytes: what new allocations can have.
-        kernel_bytes: what the host's kernel holds itself, including files in memory.
+        linux_kernel_bytes: what Linux holds itself, including files in memory.
     """
 
     free_bytes: int

@@ -54,11 +54,7 @@ def read_tool_request(message: jupyter_messages.Message) -> str:
 
 
 class OutputReader:
-    """Reader of one execution's outputs, which shows one notice for each exceeded limit.
-
-    Attributes:
-        dropped_display_count: number of displays that were over the limit and not shown.
-    """
+    """Reader of one execution's outputs, which shows one notice for each exceeded limit."""
 
     def __init__(
         self, limits: settings.Limits, *, max_displays: int = settings.Limits.displays

@@ -57,13 +57,7 @@ class ContentChangedError(errors.BotError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredItem:
-    """Item of the store.
-
-    Attributes:
-        name: its path in the store, with slashes.
-        size_bytes: its size.
-        written_at: time of the last write by the store's clock, in seconds since the epoch.
-    """
+    """Item of the store: its path with slashes, and the last write by the store's clock."""
 
     name: str
     size_bytes: int

@@ -99,13 +99,10 @@ class PointerRecord(pydantic.BaseModel):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The current generation of a session.
+    """The current generation of a session; the other fields of its record are in `PointerRecord`.
 
     Attributes:
-        workspace: of the session.
-        number: of the generation.
         summary: description of its content, and its time.
-        deaths: number of kernels that died while restoring it.
         blobs: names of the large buffers that it needs.
     """
 

@@ -43,9 +43,7 @@ class HostTable(Protocol):
 def target_host_count(reports: Sequence[HostReport], *, min_free_ratio: float) -> int:
     """Return the number of hosts to have: one more than now if all together lack free memory.
 
-    Args:
-        reports: of the present hosts.
-        min_free_ratio: part of their memory that should be free, from 0 to 1.
+    `min_free_ratio` is the part of their memory that should be free, from 0 to 1.
     """
     if not reports:
         return 0

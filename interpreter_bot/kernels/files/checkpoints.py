@@ -75,8 +75,7 @@ def write(
         directory: of all checkpoints of the session.
         name: of this one.
         files: the session's files.
-        pointer: see `Checkpoint`.
-        missed_runs: see `Checkpoint`.
+        pointer, missed_runs: see `Checkpoint`.
         limits: of the copied files, and of the bytes of all checkpoints together.
         max_count: of checkpoints.
         may_change_unseen: a process has mapped files, so that they may change and keep their times.

@@ -197,11 +197,7 @@ class Workspace:
         return await workspace_io.in_thread(self.measure_variables, max_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
-        """Measure like `usage`. Blocks.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Measure like `usage`. Blocks."""
         max_bytes, max_files = self._limits.workspace_bytes, self._limits.workspace_files
         with workspace_io.root_descriptor(self._root) as root:
             return directory_contents.measure(
@@ -209,19 +205,11 @@ class Workspace:
             )
 
     def measure_variables(self, max_bytes: int) -> directory_contents.DirectoryUsage:
-        """Measure like `variables_usage`. Blocks.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Measure like `variables_usage`. Blocks."""
         return _measure(self.variables, max_bytes, _MAX_VARIABLE_FILES)
 
     def measure_temporary(self) -> directory_contents.DirectoryUsage:
-        """Measure temporary files, if they are not in a file system of their own. Blocks.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Measure temporary files, if they are not in a file system of their own. Blocks."""
         max_bytes, max_files = self._limits.temporary_bytes, self._limits.workspace_files
         return _measure(self.temporary, max_bytes, max_files, overshoot_factor=_OVERSHOOT_FACTOR)
 

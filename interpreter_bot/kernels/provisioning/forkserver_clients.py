@@ -97,9 +97,7 @@ class ForkServer:
 
         Args:
             python: interpreter of the kernels.
-            kernels: settings that name the modules to preload.
-            limits: limits of each kernel.
-            sandbox: settings that say whether kernels are confined, and with which user ids.
+            kernels, limits, sandbox: the settings of these groups.
             workspaces: the directory of all workspaces.
             skills: the directory that all kernels see at /skills.
             has_own_ids: whether kernels get the ids of `sandbox` instead of the bot's, if possible.

@@ -107,13 +107,7 @@ class SessionUsage(session_metering.SessionProcesses):
 
 
 class ForkProvisioner:
-    """Provisioner of one kernel.
-
-    Attributes:
-        kernel_id: a name for log lines.
-        host_context: resources that it shares with the bot's other kernels.
-        ended: set once the kernel has ended, for any reason.
-    """
+    """Provisioner of one kernel; `ended` is set once the kernel has ended, for any reason."""
 
     def __init__(self, kernel_id: str, host_context: ProvisionerContext) -> None:
         self.kernel_id = kernel_id
