@@ -23,15 +23,7 @@ PROPOSE_SCHEDULE: Final = "propose_schedule"
 NOTHING_TO_REPORT: Final = "nothing_to_report"
 
 _CODE_ARGUMENTS: Final = ("code", "python_code", "python", "source", "script", "input")
-# Arguments that models add to the code, which never contain the code.
-_NON_CODE_ARGUMENTS: Final = frozenset(
-    {"language", "lang", "kernel", "title", "description", "explanation", "reasoning", "thought"}
-    | {"purpose", "summary", "note", "comment", "timeout", "id", "type"}
-)
-_LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipython3", "jupyter"})
 _FILE_ARGUMENTS: Final = ("name", "path", "file", "filename", "file_name")
-_QUESTION_ARGUMENTS: Final = ("question", "prompt", "text", "message")
-_CHOICE_ARGUMENTS: Final = ("choices", "options", "answers")
 _OPTIONAL_PARAMETERS: Final = frozenset({"choices", "timeout", "zone", "condition"})
 _TIMEOUT_DESCRIPTION: Final = (
     "Only for code that needs more time than a usual run: seconds, at most {longest}. It may then "
@@ -41,8 +33,6 @@ _MAX_QUESTION_CHARACTERS: Final = 600
 _MAX_CHOICES: Final = 6
 # Every network's buttons show this much.
 _MAX_CHOICE_CHARACTERS: Final = 70
-_NOTE_ARGUMENTS: Final = ("text", "note", "content")
-_MAX_ENCODINGS: Final = 3
 _WORKSPACE_PATH: Final = "/mnt/data/"
 
 
@@ -246,143 +236,85 @@ def parse_call(
     """Parse a call of one of the tools; its arguments may have many kinds of mistakes."""
     name = canonical_name(call.name)
     names = [tool.name for tool in offered_tools]
-    match name if name in names else "":
+    if name not in names:
+        return UnreadableCall(
+            f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}."
+        )
+    arguments = _parse_arguments(call.arguments)
+    match name:
         case "run_code":
-            request = _read_code(call.arguments)
-            if isinstance(request, RunCode):
-                request = dataclasses.replace(request, seconds=_read_timeout(call.arguments))
-            return request
+            return _read_code(arguments, call.arguments)
         case "view_image":
-            return _read_image(call.arguments)
+            return _read_image(arguments)
         case "ask_person":
-            return _read_question(call.arguments)
+            return _read_question(arguments)
         case "propose_note":
-            return ProposeNote(_read_note(call.arguments))
+            text = arguments.get("text") if isinstance(arguments, dict) else arguments
+            return ProposeNote(text if isinstance(text, str) else "")
         case "propose_schedule":
-            return _read_schedule(call.arguments)
-        case "nothing_to_report":
-            return NothingToReport()
-    return UnreadableCall(
-        f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}."
-    )
+            return _read_schedule(arguments)
+    return NothingToReport()
 
 
-def _read_code(arguments: str) -> ToolRequest:
-    """Read code, either plain or in JSON that may be encoded several times."""
-    text = arguments
-    for _ in range(_MAX_ENCODINGS):
-        try:
-            value = lenient_json.parse(text)
-        except ValueError:
-            return _make_run_code(None if text.lstrip().startswith("{") else text)
-        if isinstance(value, dict):
-            code = _find_code(value)
-            if isinstance(code, UnreadableCall) or not _looks_encoded(code):
-                return code if isinstance(code, UnreadableCall) else _make_run_code(code)
-            text = code
-        elif isinstance(value, str):
-            text = value
-        else:
-            # Code can look like JSON, such as a lone number or list.
-            break
-    return _make_run_code(text)
+def _parse_arguments(text: str) -> object:
+    """Parse arguments, which some servers encode twice; text that is no JSON stays as it is."""
+    value: object = text
+    for _ in range(2):
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = lenient_json.parse(value)
+    return value
 
 
-def _read_timeout(arguments: str) -> float | None:
-    """Return how long code may run, if the arguments name a positive number."""
+def _read_code(arguments: object, text: str) -> RunCode | UnreadableCall:
+    """Read code, either in an object or plain; `text` is the arguments as they were written."""
+    seconds = None
+    if isinstance(arguments, dict):
+        code = _first_value(arguments, _CODE_ARGUMENTS)
+        if not isinstance(code, str):
+            keys = ", ".join(str(name)[:40] for name in [*arguments][:10]) or "none"
+            return UnreadableCall(
+                f'There was no code, and nothing was run. Give it as "code"; given: {keys}.'
+            )
+        seconds = _read_timeout(arguments.get("timeout"))
+    else:
+        # Code can look like JSON, such as a lone number or list.
+        code = arguments if isinstance(arguments, str) else text
+        if code.lstrip().startswith("{"):
+            return UnreadableCall(
+                "The arguments could not be read, and nothing was run: they must be a JSON object "
+                'such as {"code": "print(1)"}, with line ends written as \\n and quotes as \\". '
+                "Call again."
+            )
+    code = lenient_json.strip_fence(code)
+    if not code.strip():
+        return UnreadableCall('There was no code. Give it as "code".')
+    return RunCode(code, seconds)
+
+
+def _read_timeout(value: Any) -> float | None:  # noqa: ANN401 - of JSON.
+    """Return how long code may run, if the value is a positive number."""
     with contextlib.suppress(ValueError, TypeError):
-        value = lenient_json.parse(arguments)
-        seconds = float(value["timeout"]) if isinstance(value, dict) and "timeout" in value else 0.0
+        seconds = float(value)
         return seconds if 0 < seconds < math.inf else None
     return None
 
 
-def _make_run_code(code: str | None) -> ToolRequest:
-    if code is None:
-        return UnreadableCall(
-            "The arguments could not be read, and nothing was run: they must be a JSON object "
-            'such as {"code": "print(1)"}, with line ends written as \\n and quotes as \\". '
-            "Call again."
-        )
-    code = _unwrap(code)
-    return (
-        RunCode(code) if code.strip() else UnreadableCall('There was no code. Give it as "code".')
-    )
-
-
-def _find_code(arguments: Mapping[object, object]) -> str | UnreadableCall:
-    """Return the argument that is the code: one with a usual name, or the only text."""
-    language = str(_first_value(arguments, ("language", "lang")) or "").strip().lower()
-    if language not in _LANGUAGES:
-        return UnreadableCall(f"Only Python can be run here, and not {language[:40]!r}.")
-    code_names = [name for name in _CODE_ARGUMENTS if name in arguments]
-    texts = [name for name, value in arguments.items() if isinstance(value, str)]
-    candidates = [name for name in texts if name not in _NON_CODE_ARGUMENTS]
-    key = code_names[0] if code_names else candidates[0] if len(candidates) == 1 else None
-    code = arguments.get(key)
-    if isinstance(code, list) and all(isinstance(line, str) for line in code):
-        return "\n".join(line.removesuffix("\n") for line in code)
-    if isinstance(code, str):
-        return code
-    keys = ", ".join(str(name)[:40] for name in [*arguments][:10]) or "none"
-    return UnreadableCall(
-        f'There was no code, and nothing was run. Give it as "code"; given: {keys}.'
-    )
-
-
-def _looks_encoded(text: str) -> bool:
-    """Return whether a text is JSON with code in it, rather than code that begins with a brace."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        value = lenient_json.parse(text)
-    except ValueError:
-        return False
-    return isinstance(value, dict) and isinstance(_first_value(value, _CODE_ARGUMENTS), str)
-
-
-def _unwrap(code: str) -> str:
-    """Remove a code fence, and undo double escaping."""
-    code = lenient_json.strip_fence(code)
-    if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
-        return lenient_json.decode_escapes(code)
-    return code
-
-
-def _read_image(arguments: str) -> ViewImage | UnreadableCall:
-    try:
-        value = lenient_json.parse(arguments)
-    except ValueError:
-        value = arguments.strip()
-    if isinstance(value, dict):
-        value = _first_value(value, _FILE_ARGUMENTS)
-    if not isinstance(value, str) or not value.strip():
+def _read_image(arguments: object) -> ViewImage | UnreadableCall:
+    if isinstance(arguments, dict):
+        arguments = _first_value(arguments, _FILE_ARGUMENTS)
+    if not isinstance(arguments, str) or not arguments.strip():
         return UnreadableCall('There was no file name. Give it as "name".')
-    return ViewImage(value.strip().removeprefix(_WORKSPACE_PATH))
+    return ViewImage(arguments.strip().removeprefix(_WORKSPACE_PATH))
 
 
-def _read_note(arguments: str) -> str:
-    """Read the text of a note; arguments that are no JSON are the text itself."""
-    try:
-        value = lenient_json.parse(arguments)
-    except ValueError:
-        return arguments
-    if isinstance(value, dict):
-        value = _first_value(value, _NOTE_ARGUMENTS)
-    return value if isinstance(value, str) else ""
-
-
-def _read_question(arguments: str) -> AskPerson | UnreadableCall:
+def _read_question(arguments: object) -> AskPerson | UnreadableCall:
     """Read a question to a person, without invisible characters and within limits of length."""
-    try:
-        value = lenient_json.parse(arguments)
-    except ValueError:
-        value = arguments
     choices: object = ()
-    if isinstance(value, dict):
-        choices = _first_value(value, _CHOICE_ARGUMENTS) or ()
-        value = _first_value(value, _QUESTION_ARGUMENTS)
-    question = safe_text.sanitize(value).strip() if isinstance(value, str) else ""
+    if isinstance(arguments, dict):
+        choices = arguments.get("choices") or ()
+        arguments = arguments.get("question")
+    question = safe_text.sanitize(arguments).strip() if isinstance(arguments, str) else ""
     if not question or len(question) > _MAX_QUESTION_CHARACTERS:
         limit = f"at most {_MAX_QUESTION_CHARACTERS} characters"
         return UnreadableCall(f'Nothing was asked. Give one question of {limit} as "question".')
@@ -401,16 +333,12 @@ def _read_question(arguments: str) -> AskPerson | UnreadableCall:
     return AskPerson(question, distinct_choices)
 
 
-def _read_schedule(arguments: str) -> ProposeSchedule | UnreadableCall:
+def _read_schedule(arguments: object) -> ProposeSchedule | UnreadableCall:
     """Read a schedule; return it in the syntax that people use."""
-    try:
-        value = lenient_json.parse(arguments)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict) or not value.get("cron"):
+    if not isinstance(arguments, dict) or not arguments.get("cron"):
         return UnreadableCall('There was no schedule. Give "kind", "cron", "zone" and "what".')
     kind, cron, zone, task, condition = (
-        " ".join(str(value.get(name) or "").split())
+        " ".join(str(arguments.get(name) or "").split())
         for name in ("kind", "cron", "zone", "what", "condition")
     )
     if kind == "alert":
