@@ -108,7 +108,6 @@ def test_python_is_words_where_it_is_not_taken():
         f"```json\n{json.dumps({'type': 'function', **CALL})}\n```",
         f"```json\n{json.dumps([CALL])}\n```",
         '```json\n{"name": "run_code", "arguments": {"code": """print(1)"""}}\n```',
-        "```json\n{'name': 'run_code', 'arguments': {'code': 'print(1)'}}\n```",
         '```json\n{"name": "run_code", "parameters": {"code": "print(1)"}}\n```',
         f"```json\n{json.dumps({**CALL, 'arguments': json.dumps(CALL['arguments'])})}\n```",
         f"<think>Let me see <b>\n</think>\n{json.dumps(CALL)}",

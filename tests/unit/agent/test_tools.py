@@ -25,6 +25,7 @@ def read(arguments, name="run_code"):
         ('{"python_code": "print(1)", "language": "python"}', "print(1)"),
         ("""{"code": "re.findall('\\d+', s)"}""", r"re.findall('\d+', s)"),
         ('{"code": "print(\'a\\\\nb\')"}', "print('a\\nb')"),
+        (r"""{"code": "print(\'\\n\')"}""", r"print('\n')"),
         (json.dumps({"code": '{"a": 1}'}), '{"a": 1}'),
         (json.dumps({"code": "print('\U0001f40d')"}), "print('\U0001f40d')"),
     ],
@@ -58,7 +59,7 @@ def test_what_holds_no_code_is_answered(arguments):
     ],
 )
 def test_other_names_for_code_are_known(name):
-    assert read("{'code': 'x'}", name) == tools.RunCode("x")
+    assert read('{"code": "x"}', name) == tools.RunCode("x")
 
 
 @pytest.mark.parametrize(
