@@ -6,11 +6,9 @@ of a call is never changed: either it can be read as it is, or there is no call.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -48,12 +46,6 @@ _PARAMETER_START: Final = re.compile(
 _PARAMETER_END: Final = re.compile(
     rf"</{_NAMESPACE}parameter>(?=\s*(?:\Z|</?{_NAMESPACE}(?:parameter|function|invoke|tool_call)\b|<[|\uff5c]))"
 )
-_PAIRS_START: Final = re.compile(r"([\w.:-]{1,80})\s*(?=<arg_key>)")
-_PAIR: Final = re.compile(
-    r"\s*<arg_key>(\w{1,40})</arg_key>\s*<arg_value>(.*?)</arg_value>"
-    r"(?=\s*(?:<arg_key>|</tool_call>|\Z))",
-    re.DOTALL,
-)
 _HARMONY_MESSAGE: Final = re.compile(
     r"to=([\w.]{1,80})[^\n{]{0,120}?<\|message\|>(.*?)(?=<\|call\|>|<\|end\|>|<\|start\|>|\Z)",
     re.DOTALL,
@@ -76,14 +68,7 @@ _CODE_SPAN: Final = re.compile(
 )
 _INTENDED_CALL: Final = re.compile(
     rf"(?:[<=\"'./:]|to=)(?:{_ANY_TOOL_NAME})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
-    r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<[|\uff5c]|\[ARGS\])"
-)
-# A tool's name in brackets of any kind at the start of a line, unless it is a link.
-_UNKNOWN_MARKER: Final = re.compile(
-    r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
-    r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
-    rf"(?:functions\.)?(?:{_ANY_TOOL_NAME})\b(?!\]\()",
-    re.IGNORECASE | re.MULTILINE,
+    r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<(?:[|\uff5c]|arg_key>)|\[ARGS\])"
 )
 
 
@@ -131,8 +116,7 @@ def is_intended_call(text: str) -> bool:
 
 def has_unmarked_call(words: str) -> bool:
     """Return whether a text holds a call without a known marker; code blocks do not count."""
-    prose = _CODE_SPAN.sub("", words)
-    return is_intended_call(prose) or _UNKNOWN_MARKER.search(prose) is not None
+    return is_intended_call(_CODE_SPAN.sub("", words))
 
 
 def _read_tag_blocks(text: str) -> Iterator[WrittenCall]:
@@ -166,18 +150,6 @@ def _strip_line_ends(text: str) -> str:
     return text.removeprefix("\n").removesuffix("\n")
 
 
-def _read_pairs(text: str) -> Iterator[WrittenCall]:
-    """`NAME<arg_key>…</arg_key><arg_value>…</arg_value>`."""
-    for opening in itertools.islice(_PAIRS_START.finditer(text), _MAX_CALLS):
-        arguments: dict[str, str] = {}
-        position = opening.end()
-        while pair := _PAIR.match(text, position):
-            arguments[pair[1]] = _strip_line_ends(pair[2])
-            position = pair.end()
-        if arguments:
-            yield opening[1], json.dumps(arguments)
-
-
 def _read_harmony(text: str) -> Iterator[WrittenCall]:
     """`to=functions.NAME …<|message|>…<|call|>`."""
     for message in _HARMONY_MESSAGE.finditer(text):
@@ -205,39 +177,6 @@ def _read_named_json(text: str) -> Iterator[WrittenCall]:
             if not isinstance(value, dict):
                 return
             yield opening[1], json.dumps(value)
-
-
-def _read_python(text: str) -> Iterator[WrittenCall]:
-    """Python calls of tools with constants: alone, in a list, or printed."""
-    source = _strip_last_tokens(text[_skip_tokens(text, 0) :]).strip()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(source).body
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return
-    for statement in body:
-        value = statement.value if isinstance(statement, ast.Expr) else None
-        for node in value.elts if isinstance(value, ast.List) else [value]:
-            call = _read_python_call(node)
-            if call is None or not tools.canonical_name(call[0]):
-                return
-            yield call
-
-
-def _read_python_call(node: ast.expr | None) -> WrittenCall | None:
-    match node:
-        case ast.Call(ast.Name("print"), [ast.Call() as inner], []):
-            return _read_python_call(inner)
-        case ast.Call(function, [], keywords):
-            name = ast.unparse(function)
-            arguments: dict[str, object] = {}
-            for keyword in keywords:
-                if keyword.arg is None or not isinstance(keyword.value, ast.Constant):
-                    return None
-                arguments[keyword.arg] = keyword.value.value
-            return name, json.dumps(arguments, default=str)
-    return None
 
 
 def _find_named_calls(value: object) -> Iterator[WrittenCall]:
@@ -289,5 +228,5 @@ def _strip_last_tokens(text: str) -> str:
 
 
 _SHAPES: Final[tuple[Callable[[str], Iterator[WrittenCall]], ...]] = (
-    *(_read_harmony, _read_tag_blocks, _read_pairs, _read_objects, _read_python, _read_named_json),
+    *(_read_harmony, _read_tag_blocks, _read_objects, _read_named_json),
 )

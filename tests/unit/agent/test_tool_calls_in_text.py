@@ -148,14 +148,9 @@ MARKUPS = {
     "anth2": f'<invoke name="run_code">\n<parameter name="code">{CODE}</parameter>\n</invoke>',
     "minimax": f'<minimax:tool_call>\n<invoke name="run_code">\n<parameter name="code">{CODE}</parameter>\n</invoke>\n</minimax:tool_call>',
     "kimi": f"<|tool_calls_section_begin|><|tool_call_begin|>functions.run_code:0<|tool_call_argument_begin|>{GIVEN}<|tool_call_end|><|tool_calls_section_end|>",
-    "glm": f"<tool_call>run_code\n<arg_key>code</arg_key>\n<arg_value>{CODE}</arg_value>\n</tool_call>",
     "granite": f"<|tool_call|>[{NAMED}]",
     "phi": f"<|tool_call|>[{NAMED}]<|/tool_call|>",
-    "gemma": f"```tool_code\nprint(run_code(code={CODE!r}))\n```",
-    "gemma3": f"```tool_code\nrun_code(code={CODE!r})\n```",
     "cohere": f'<|START_ACTION|>[{{"tool_call_id":"0","tool_name":"run_code","parameters":{GIVEN}}}]<|END_ACTION|>',
-    "lfm": f"<|tool_call_start|>[run_code(code={CODE!r})]<|tool_call_end|>",
-    "pyth": f"[run_code(code={CODE!r})]",
     "seed": f"<seed:tool_call><function=run_code><parameter=code>{CODE}</parameter></function></seed:tool_call>",
     "functioncall": f"<functioncall> {NAMED}",
     "function_call": f"<function_call>{NAMED}</function_call>",
@@ -179,7 +174,6 @@ MARKUPS = {
     "fence0": f"```\n{NAMED}\n```",
     "xmlfence": f"```xml\n<tool_call>{NAMED}</tool_call>\n```",
     "thinkcall": f"<think>hm\n<tool_call>{NAMED}</tool_call>",
-    "callpy": f"run_code(code={CODE!r})",
     "decor": f'{{"name": "functions.run_code", "arguments": {GIVEN}}}',
     "strargs": json.dumps({"name": "python", "arguments": GIVEN}),
 }
@@ -211,6 +205,8 @@ def test_calls_in_the_markups_of_many_models_are_found(markup, size):
         '<|strange_call|>{"tool": run_code, code: print(1)}',
         "run_code(code=x)",
         "<|unknown|><|tool|>run_code: print(1)<|end_of_it|>",
+        "<tool_call>run_code\n<arg_key>code</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+        "```tool_code\nprint(run_code(code='1'))\n```",
     ],
 )
 @pytest.mark.parametrize("size", [1, 10_000])
@@ -218,19 +214,6 @@ def test_a_call_that_cannot_be_read_is_neither_run_nor_shown(text, size):
     pieces = in_pieces(text, [size] * len(text), takes_python=False)
     kinds = {type(one) for one in pieces if not str(getattr(one, "text", "x")).startswith("<|unk")}
     assert kinds == {tool_calls_in_text.UnreadableCall}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<<CALL run_code>>\ncode: print(1)\n<<END>>",
-        '[run_code]{"code": "print(1)"}[/run_code]',
-        "@@tool run_code\nprint(1)\n@@end",
-        "I will look.\n\n{{ run_code | print(1) }}",
-    ],
-)
-def test_a_call_in_marks_that_nobody_knows_is_no_answer(text):
-    assert written_calls.has_unmarked_call(text)
 
 
 ANSWERS = [
