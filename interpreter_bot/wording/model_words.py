@@ -42,9 +42,6 @@ PICTURES_REFUSED: Final = (
 TOOLS_REFUSED: Final = (
     "This model's server does not accept tools. Code blocks in its answers are run instead."
 )
-TOOLS_BACK: Final = (
-    "This model's server accepts tools again. Code blocks in its answers are only shown."
-)
 
 # Why there is no answer.
 NO_ANSWER: Final = "The model gave no answer. Ask again."

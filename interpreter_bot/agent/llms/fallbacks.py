@@ -44,7 +44,7 @@ class FallbackLlm:
         self._omit_optional_until = -math.inf
         self._omit_reasoning_until = -math.inf
         self._reasoning_refusals = 0
-        self._tools_trial_at: float | None = None
+        self._use_fenced_until = -math.inf
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
@@ -56,7 +56,8 @@ class FallbackLlm:
             except model_errors.RequestRefusedError as error:
                 refusal = refusal or error
                 continue
-            self._record_tool_support(prompt, llm, emit)
+            if prompt.tools:
+                self._record_tool_support(llm, emit)
             self._record_optional_parameters(llm, attempt)
             return self._mark_refused_content(prompt, attempt, reply, emit)
         raise refusal or model_errors.RequestRefusedError
@@ -73,7 +74,7 @@ class FallbackLlm:
         reduced = dataclasses.replace(prompt, omits_optional_parameters=True)
         minimal = _drop_reasoning(_drop_pictures(reduced))
         llm = self._llm
-        if self._fenced is not None and not self._may_try_tools(prompt):
+        if self._fenced is not None and time.monotonic() < self._use_fenced_until:
             llm = self._fenced
         variants = [complete, _drop_pictures(complete), _drop_reasoning(complete), reduced, minimal]
         for number, variant in enumerate(variants):
@@ -82,27 +83,14 @@ class FallbackLlm:
         if self._fenced is not None and llm is not self._fenced and prompt.tools:
             yield self._fenced, minimal
 
-    def _may_try_tools(self, prompt: chat_messages.Prompt) -> bool:
-        if self._tools_trial_at is None:
-            return True
-        last_message = prompt.messages[-1] if prompt.messages else None
-        # A trial happens only at the start of a turn.
-        is_start = (
-            isinstance(last_message, chat_messages.UserMessage) and not last_message.is_from_bot
-        )
-        return is_start and prompt.may_call and time.monotonic() >= self._tools_trial_at
-
-    def _record_tool_support(
-        self, prompt: chat_messages.Prompt, llm: ports.Llm, emit: events.Emit
-    ) -> None:
-        """Record whether the server accepted tools, and show people a notice if that changed."""
-        if llm is self._fenced and self._may_try_tools(prompt):
-            if self._tools_trial_at is None:
+    def _record_tool_support(self, llm: ports.Llm, emit: events.Emit) -> None:
+        """Record whether the server accepted tools, and show people a notice if it did not."""
+        if llm is self._llm:
+            self._use_fenced_until = -math.inf
+        elif time.monotonic() >= self._use_fenced_until:
+            if self._use_fenced_until == -math.inf:
                 emit(events.NoticeShown(model_words.TOOLS_REFUSED))
-            self._tools_trial_at = time.monotonic() + _TRIAL_SECONDS
-        elif llm is self._llm and self._tools_trial_at is not None:
-            emit(events.NoticeShown(model_words.TOOLS_BACK))
-            self._tools_trial_at = None
+            self._use_fenced_until = time.monotonic() + _TRIAL_SECONDS
 
     def _record_optional_parameters(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
         """If the server accepts no optional parameters, leave them out for a while."""
