@@ -185,7 +185,6 @@ class _Turn:
             can_see_images=spec.model.can_see_images,
             offered_tools=offered_tools,
             approve=spec.approve,
-            answers=tool_execution.collect_answers(spec.transcript.entries),
             propose_note=spec.propose_note,
         )
         self._model_call = model_calls.ModelCall(

@@ -115,26 +115,6 @@ class RepetitionDetector:
         return f"{name}: {message[:200]}" if message else name
 
 
-def collect_answers(entries: Sequence[chat_messages.Message]) -> dict[str, str]:
-    """Return the results of the questions that a resumed turn has asked, by question."""
-    questions: dict[str, str] = {}
-    answers: dict[str, str] = {}
-    for entry in entries:
-        match entry:
-            case chat_messages.UserMessage(is_from_bot=False):
-                answers.clear()
-            case chat_messages.AssistantMessage(calls=calls):
-                requests = {call.id: tools.parse_call(call) for call in calls}
-                questions = {
-                    call_id: _question_key(request)
-                    for call_id, request in requests.items()
-                    if isinstance(request, tools.AskPerson)
-                }
-            case chat_messages.ToolResult(call_id, text) if call_id in questions:
-                answers.setdefault(questions[call_id], text)
-    return answers
-
-
 def _question_key(request: tools.AskPerson) -> str:
     """Normalise a question, so that trivial changes do not make it a new question."""
     return " ".join(request.question.casefold().split()).rstrip("?. ")
@@ -153,7 +133,6 @@ class ToolRunner:
         can_see_images: whether the model is shown pictures.
         offered_tools: the tools that the model may call.
         approve: see `loops.TurnSpec`.
-        answers: results of earlier questions, by question; each question is asked once.
         propose_note: see `loops.TurnSpec`.
     """
 
@@ -166,7 +145,6 @@ class ToolRunner:
         can_see_images: bool,
         offered_tools: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
-        answers: dict[str, str] | None = None,
         propose_note: ports.ProposeNote | None = None,
     ) -> None:
         self._environment = environment
@@ -175,7 +153,8 @@ class ToolRunner:
         self._can_see_images = can_see_images
         self._offered_tools = offered_tools
         self._approve = approve
-        self._answers = answers or {}
+        self._answers: dict[str, str] = {}
+        """Results of questions, each of which is asked once."""
         self._propose_note = propose_note
         self._screen: output_screens.Screen | None = None
         self.has_nothing_to_report = False
