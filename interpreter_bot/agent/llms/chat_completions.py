@@ -171,14 +171,6 @@ def _receive_chunk(chunk: object, assembler: model_reply_assembly.ModelReplyAsse
             arguments=_read_arguments(getattr(function, "arguments", None)),
         )
         assembler.reasoning.collect_call(number, piece)
-    # The older form of a call, from before the protocol had tools.
-    function = getattr(delta, "function_call", None)
-    if function is not None:
-        assembler.add_call(
-            "function_call",
-            name=_read_text(getattr(function, "name", None)),
-            arguments=_read_arguments(getattr(function, "arguments", None)),
-        )
     finish = sdk_errors.read_finish(getattr(choice, "finish_reason", None))
     assembler.finish = finish or assembler.finish
 

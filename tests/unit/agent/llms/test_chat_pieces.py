@@ -2,8 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from interpreter_bot import events
 from interpreter_bot.agent import chat_messages, tools
 from interpreter_bot.agent.llms import chat_completions, model_reply_assembly
@@ -21,19 +19,9 @@ def _reply(**delta):
     return assembler.build_reply()
 
 
-@pytest.mark.parametrize(
-    "delta",
-    [
-        {
-            "tool_calls": [
-                SimpleNamespace(function=SimpleNamespace(name="run_code", arguments={"code": CODE}))
-            ]
-        },
-        {"function_call": SimpleNamespace(name="functions.run_code", arguments=f'"{CODE}"')},
-    ],
-)
-def test_calls_of_old_and_odd_servers_are_understood(delta):
-    (call,) = _reply(**delta).calls
+def test_arguments_as_an_object_are_understood():
+    function = SimpleNamespace(name="functions.run_code", arguments={"code": CODE})
+    (call,) = _reply(tool_calls=[SimpleNamespace(function=function)]).calls
     assert call.name == "run_code"
     assert tools.parse_call(call) == tools.RunCode(CODE)
 
