@@ -127,7 +127,6 @@ class Server(openai_server.Server):
     def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_get("/v1/models", self._list_models)
-        app.router.add_get("/v1/models/{name}", self._model)
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         version = request.headers.get("anthropic-version")
@@ -139,10 +138,6 @@ class Server(openai_server.Server):
         if not self.is_authorized(request):
             return web.json_response(_error(401, "invalid x-api-key")[1], status=401)
         return web.json_response({"data": list(self._model_list), "has_more": False})
-
-    async def _model(self, request: web.Request) -> web.Response:
-        matches = [model for model in self._model_list if model["id"] == request.match_info["name"]]
-        return web.json_response(matches[0] if matches else {}, status=200 if matches else 404)
 
     def _refusal(self, body: Mapping[str, Any]) -> tuple[int, Any] | None:
         for model in self._model_list:

@@ -72,7 +72,6 @@ class MessagesLlm:
         self._model = model
         self._origin = reasoning_replay.make_origin("anthropic", model)
         self._quirks = server_quirks.find_quirks(model)
-        self._max_answer_tokens: int | None = None
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
@@ -102,28 +101,6 @@ class MessagesLlm:
         return assembler.build_reply()
 
     async def _open_stream(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
-        """Send a request; if its answer limit is above the model's, send it with the model's."""
-        limit, requested_tokens = self._max_answer_tokens, parameters["max_tokens"]
-        try:
-            return await self._create_stream(
-                parameters | {"max_tokens": min(requested_tokens, limit or requested_tokens)}
-            )
-        except anthropic.BadRequestError:
-            if limit is None:
-                limit = self._max_answer_tokens = await self._fetch_answer_limit()
-                if limit is not None and limit < requested_tokens:
-                    return await self._create_stream(parameters | {"max_tokens": limit})
-            raise
-
-    async def _fetch_answer_limit(self) -> int | None:
-        """Fetch the longest answer of the model, in tokens; None if the server does not tell."""
-        with contextlib.suppress(*_SDK_ERRORS):
-            limit: object = (await self._client.models.retrieve(self._model.name)).max_tokens
-            if isinstance(limit, int) and limit > 0:
-                return limit
-        return None
-
-    async def _create_stream(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
         stream = await self._messages.create(
             model=self._model.name,
             max_tokens=parameters["max_tokens"],

@@ -222,17 +222,3 @@ async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
         await catalogue.open_llm()
         assert (name in sys.modules) == is_there
         await catalogue.close()
-
-
-async def test_a_setting_beyond_what_the_model_can_write_is_bounded_by_its_server():
-    listed = [{"id": "scripted", "type": "model", "max_tokens": 4000}]
-    replies = [server.text("It is 42."), server.text("Yes.")]
-    async with open_anthropic_turn(
-        replies, server_options={"model_list": listed}, answer_tokens=20_000
-    ) as turn:
-        outcome = await turn.run()
-        turn.transcript.add_user_message("Sure?")
-        await turn.run()
-        answered = [one.body["max_tokens"] for one in turn.server.requests]
-    assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
-    assert answered == [4000, 4000]
