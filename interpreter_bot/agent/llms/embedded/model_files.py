@@ -25,7 +25,6 @@ from interpreter_bot.agent import model_errors
 from interpreter_bot.wording import model_words
 
 _GGUF_MAGIC: Final = b"GGUF"
-_HASH_CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -91,36 +90,16 @@ class NoLocalModelError(model_errors.ModelError):
     """The demo model cannot be used."""
 
 
-async def sha256(path: pathlib.Path) -> str:
-    """Compute the SHA-256 of a file in a thread.
+def is_official(path: pathlib.Path, weights: Weights) -> bool:
+    """Return whether a file has the size and the digest of the official one. Blocks.
 
     Raises:
         OSError: the file cannot be read.
     """
-    digest = hashlib.sha256()
-
-    def hash_chunk() -> bool:
-        data = file.read(_HASH_CHUNK_BYTES)
-        digest.update(data)
-        return bool(data)
-
-    with await asyncio.to_thread(path.open, "rb") as file:
-        # One chunk per call, so that a shutdown of the bot need not wait for the whole file.
-        while await asyncio.to_thread(hash_chunk):
-            pass
-    return digest.hexdigest()
-
-
-async def is_official(path: pathlib.Path, weights: Weights) -> bool:
-    """Return whether a file has the size and the digest of the official one.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    status = await asyncio.to_thread(path.stat)
-    if status.st_size != weights.size_bytes:
-        return False
-    return await sha256(path) == weights.sha256
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size != weights.size_bytes:
+            return False
+        return hashlib.file_digest(file, "sha256").hexdigest() == weights.sha256
 
 
 def find_problem(path: pathlib.Path) -> str:
@@ -185,7 +164,7 @@ async def download(
 async def _verify_or_delete(path: pathlib.Path, weights: Weights) -> bool:
     """Return whether a file is the official one; delete a file that is not."""
     try:
-        if await is_official(path, weights):
+        if await asyncio.to_thread(is_official, path, weights):
             return True
     except FileNotFoundError:
         return False

@@ -206,8 +206,8 @@ class OnDemandModel:
             return await model_files.download(
                 self._weights, self._directory, progress=self._record_download
             )
-        if self._weights is self._official and not await model_files.is_official(
-            path, self._weights
+        if self._weights is self._official and not await asyncio.to_thread(
+            model_files.is_official, path, self._weights
         ):
             raise model_files.NoLocalModelError(model_words.not_official(path))
         return path
