@@ -17,31 +17,10 @@ from interpreter_bot.egress import host_names, policies, traffic_limits
 from interpreter_bot.wording import network_words
 
 CHUNK_BYTES: Final = 128 * 1024
-# Read from one connection in one pass of the event loop. With asyncio's 256 KiB, fifty downloads at
-# once would block the loop for 30 ms.
-_MAX_PASS_BYTES: Final = 48 * 1024
 _MAX_HELLO_BYTES: Final = 16 * 1024
 _MAX_CLOSING_SECONDS: Final = 2.0
 MAX_REQUEST_SECONDS: Final = 600.0
 """Longest time of one connection or request."""
-
-_Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
-
-
-class _ShortReadProtocol(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Stream protocol that reads little in each pass of the event loop, into one buffer."""
-
-    def __init__(self, reader: asyncio.StreamReader, connected: _Connected | None = None) -> None:
-        super().__init__(reader, connected)
-        self._buffer = memoryview(bytearray(_MAX_PASS_BYTES))
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass on the bytes that were read."""
-        self.data_received(bytes(self._buffer[:nbytes]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,15 +33,11 @@ class StreamPair:
     @classmethod
     async def open(cls, endpoint: socket.socket, **options: Any) -> StreamPair:
         """Take over a connected socket; `options` are those of TLS."""
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
-        protocol = _ShortReadProtocol(reader)
         try:
-            transport, _ = await loop.create_connection(lambda: protocol, sock=endpoint, **options)
+            return cls(*await asyncio.open_connection(sock=endpoint, limit=CHUNK_BYTES, **options))
         except BaseException:
             endpoint.close()
             raise
-        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     @classmethod
     async def accept(cls, endpoint: socket.socket) -> StreamPair:
@@ -73,7 +48,7 @@ class StreamPair:
         """
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[StreamPair] = loop.create_future()
-        protocol = _ShortReadProtocol(
+        protocol = asyncio.StreamReaderProtocol(
             asyncio.StreamReader(limit=CHUNK_BYTES),
             lambda reader, writer: ready.set_result(cls(reader, writer)),
         )
