@@ -225,7 +225,7 @@ class Listeners:
         place = await self._make_place(args, str(command["channel_id"]))
         code = message_parsing.code(str(command.get("text") or ""))
         if code.strip():
-            work = self._interactions.run_code(place.workspace, place.user, place.channel, code)
+            work = self._interactions.run_code(place, code)
         else:
             view = home_and_modal_views.make_run_form({"channel": place.channel})
             work = self._buttons.open_form(place, str(command["trigger_id"]), view)
@@ -259,13 +259,13 @@ class Listeners:
         key = values.SessionKey("slack", workspace.team, channel)
         if command.command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
-            await self._interactions.run_code(workspace, user, channel, code)
+            await self._interactions.run_code(place, code)
         elif command.command.is_request:
             make_command_place = self._commands.command_place(key, place, profile)
             code = await command_table.find_code(command, make_command_place)
-            await self._interactions.run_code(workspace, user, channel, code)
+            await self._interactions.run_code(place, code)
         else:
-            async with self._interactions.claimed_command(workspace, channel):
+            async with self._interactions.claimed_command(place):
                 make_command_place = self._commands.command_place(key, place, profile)
                 view = self._commands.make_view(key, place, reply, trigger_id)
                 await commands.carry_out(command, make_command_place, view)
@@ -275,9 +275,7 @@ class Listeners:
         await args.ack()
         body = args.body
         place = await self._make_place(args, str(body["channel"]["id"]))
-        work = self._interactions.run_message(
-            place.workspace, place.user, place.channel, body["message"]
-        )
+        work = self._interactions.run_message(place, body["message"])
         self._in_flight.spawn(work, "run message", refuse=button_actions.text_sender(args.respond))
 
     async def on_ask_shortcut(self, args: AsyncArgs) -> None:
@@ -340,15 +338,11 @@ class Listeners:
 
     async def run_code(self, form: Submission) -> None:
         """Run the code of the editor."""
-        place, code = form.place, code_reading.read_as_code(form.text)
-        await self._interactions.run_code(place.workspace, place.user, place.channel, code)
+        await self._interactions.run_code(form.place, code_reading.read_as_code(form.text))
 
     async def ask_about_message(self, form: Submission) -> None:
         """Ask the model about a message."""
-        place, ts = form.place, str(form.metadata["ts"])
-        await self._interactions.ask_about(
-            place.workspace, place.user, place.channel, ts, form.text
-        )
+        await self._interactions.ask_about(form.place, str(form.metadata["ts"]), form.text)
 
     async def resolve_question(self, form: Submission) -> None:
         """Answer a question of running code, or approve edited code."""

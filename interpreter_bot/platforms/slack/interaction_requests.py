@@ -7,6 +7,7 @@ another bot needs to handle it again if this one is killed before the request be
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import uuid
@@ -50,80 +51,37 @@ class InteractionRequests:
         self._in_flight = requests_in_flight
         self._claims = claims.OrderedClaims(_PLATFORM, shared.service.events)
 
-    async def run_code(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        code: str,
-    ) -> None:
-        """Run code in the channel's kernel, and show it in the channel.
+    async def run_code(self, place: message_posting.Place, code: str) -> None:
+        """Run code in the channel's kernel, and show it in the channel."""
+        await self._claim_and_run(place, {"root": "", "code": code})
 
-        Raises:
-            BotError: it is not run.
-        """
-        await self._claim_and_run(
-            workspace, {"user": user, "channel": channel, "root": "", "code": code}
-        )
-
-    async def run_message(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        message: Mapping[str, Any],
-    ) -> None:
-        """Run the code of a message, in the thread it belongs to.
-
-        Raises:
-            BotError: there is none, or it is not run.
-        """
+    async def run_message(self, place: message_posting.Place, message: Mapping[str, Any]) -> None:
+        """Run the code of a message, in the thread it belongs to."""
         root = str(message.get("thread_ts") or message.get("ts", ""))
-        content = {"user": user, "channel": channel, "root": root}
-        await self._claim_and_run(workspace, content | {"message": dict(message)})
+        await self._claim_and_run(place, {"root": root, "message": dict(message)})
 
-    async def ask_about(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        ts: str,
-        question: str,
-    ) -> None:
-        """Ask the model about a message, in its thread.
-
-        Raises:
-            BotError: it is not asked.
-        """
-        content = {"user": user, "channel": channel, "root": ts}
-        await self._claim_and_run(workspace, content | {"question": question})
+    async def ask_about(self, place: message_posting.Place, ts: str, question: str) -> None:
+        """Ask the model about a message, in its thread."""
+        await self._claim_and_run(place, {"root": ts, "question": question})
 
     async def run_again(
         self, place: message_posting.Place, key: values.SessionKey, turn: past_turns.PastTurn
     ) -> None:
-        """Run the request of an earlier turn again, in its session.
-
-        Raises:
-            BotError: it is not run.
-        """
+        """Run the request of an earlier turn again, in its session."""
         content = {
-            "user": place.user,
-            "channel": place.channel,
             "root": place.thread,
             "session": key.thread,
             "again": turn.record.request,
             "is_code": turn.is_code,
             "files": [*turn.record.attachments],
         }
-        await self._claim_and_run(place.workspace, content)
+        await self._claim_and_run(place, content)
 
     @contextlib.asynccontextmanager
-    async def claimed_command(
-        self, workspace: installations.InstalledWorkspace, channel: str
-    ) -> AsyncIterator[None]:
+    async def claimed_command(self, place: message_posting.Place) -> AsyncIterator[None]:
         """Claim a command that runs within the block: if this bot dies, people are told of it."""
         event_id = uuid.uuid4().hex
-        key = values.SessionKey(_PLATFORM, workspace.team, channel)
+        key = values.SessionKey(_PLATFORM, place.workspace.team, place.channel)
         await self._events.claim(_PLATFORM, event_id, key=key)
         async with self._events.settling(_PLATFORM, event_id):
             yield
@@ -131,59 +89,56 @@ class InteractionRequests:
     async def handle_again(self, event: event_claims.LostEvent) -> None:
         """Handle an interaction that a dead bot had claimed."""
         workspace = await self._workspaces.get(event.key.workspace)
-        user, channel = str(event.content["user"]), event.key.channel
+        place = message_posting.Place(
+            workspace, event.key.channel, thread="", request_ts="", user=str(event.content["user"])
+        )
         try:
-            await self._claim_and_run(workspace, event.content, claimed_id=event.event_id)
+            await self._claim_and_run(place, event.content, claimed_id=event.event_id)
         except api_errors.GoneError:
             raise
         except Exception as error:
             # The claim keeps every other process from answering.
             if not isinstance(error, errors.BotError):
                 _log.exception("an interaction could not be handled again")
-            place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
             sentence = run_words.error_sentence(error)
             await message_posting.whisper(self._api, place, sentence)
 
     async def _claim_and_run(
-        self,
-        workspace: installations.InstalledWorkspace,
-        content: Mapping[str, Any],
-        *,
-        claimed_id: str = "",
+        self, place: message_posting.Place, content: Mapping[str, Any], *, claimed_id: str = ""
     ) -> None:
-        """Claim an interaction, unless `claimed_id` did; then prepare and start its request."""
-        thread = workspace.team, str(content["channel"]), str(content["root"])
+        """Claim an interaction, unless `claimed_id` did; then prepare and start its request.
+
+        Raises:
+            BotError: it is not run.
+        """
         event_id = claimed_id or uuid.uuid4().hex
+        root = str(content["root"])
         envelope = claims.Envelope(
             event_id=event_id,
-            key=values.SessionKey(_PLATFORM, *thread),
+            key=values.SessionKey(_PLATFORM, place.workspace.team, place.channel, root),
             request_id=event_id,
-            content=content,
+            content={**content, "user": place.user},
         )
-        prepare = functools.partial(self._prepare, workspace, content, event_id)
+        prepare = functools.partial(self._prepare, place, content, event_id)
         await self._claims.handle(envelope, prepare, is_claimed=bool(claimed_id))
 
     async def _prepare(
-        self,
-        workspace: installations.InstalledWorkspace,
-        content: Mapping[str, Any],
-        event_id: str,
+        self, place: message_posting.Place, content: Mapping[str, Any], event_id: str
     ) -> claims.StartRequest:
         """Check permissions and show a first sign; return the function that starts the request."""
-        user, channel = str(content["user"]), str(content["channel"])
-        profile = await self._permissions.require(workspace, user, channel)
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
         person = profile.person
         if "question" in content:
-            return await self._prepare_question(workspace, person, content, event_id)
+            return await self._prepare_question(place, person, content, event_id)
         if "again" in content:
-            return await self._prepare_rerun(workspace, person, content, event_id)
+            return await self._prepare_rerun(place, person, content, event_id)
         if "message" in content:
-            code = await self._find_code(workspace, content["message"])
-            place, key = await self._place_and_key(workspace, user, channel, content["message"])
+            code = await self._find_code(place.workspace, content["message"])
+            place, key = await self._place_and_key(place, content["message"])
         else:
             code = str(content["code"])
-            place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
-            key = values.SessionKey(_PLATFORM, workspace.team, channel)
+            place = dataclasses.replace(place, thread="")
+            key = values.SessionKey(_PLATFORM, place.workspace.team, place.channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=event_id)
         return await self._begin_answer(place, request)
 
@@ -206,17 +161,14 @@ class InteractionRequests:
 
     async def _prepare_rerun(
         self,
-        workspace: installations.InstalledWorkspace,
+        place: message_posting.Place,
         person: requests.Person,
         content: Mapping[str, Any],
         event_id: str,
     ) -> claims.StartRequest:
-        channel = str(content["channel"])
-        place = message_posting.Place(
-            workspace, channel, thread=str(content["root"]), request_ts="", user=person.id
-        )
+        team, session_thread = place.workspace.team, str(content["session"])
         request = requests.Request(
-            key=values.SessionKey(_PLATFORM, workspace.team, channel, str(content["session"])),
+            key=values.SessionKey(_PLATFORM, team, place.channel, session_thread),
             person=person,
             text=str(content["again"]),
             files=tuple(content["files"]),
@@ -224,18 +176,19 @@ class InteractionRequests:
             id=event_id,
             approval=self._config.approval,
         )
+        place = dataclasses.replace(place, thread=str(content["root"]))
         return await self._begin_answer(place, request)
 
     async def _prepare_question(
         self,
-        workspace: installations.InstalledWorkspace,
+        place: message_posting.Place,
         person: requests.Person,
         content: Mapping[str, Any],
         event_id: str,
     ) -> claims.StartRequest:
-        channel = str(content["channel"])
-        message = await self._fetch_message(workspace, channel, str(content["root"]))
-        place, key = await self._place_and_key(workspace, person.id, channel, message)
+        workspace = place.workspace
+        message = await self._fetch_message(workspace, place.channel, str(content["root"]))
+        place, key = await self._place_and_key(place, message)
         author_name = ""
         if message.get("user"):
             author_name = (await self._permissions.profile(workspace, str(message["user"]))).name
@@ -271,19 +224,16 @@ class InteractionRequests:
         raise errors.BotError(command_words.NO_CODE)
 
     async def _place_and_key(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        message: Mapping[str, Any],
+        self, place: message_posting.Place, message: Mapping[str, Any]
     ) -> tuple[message_posting.Place, values.SessionKey]:
+        """Return the place of an answer to a message, and the session of its thread."""
         ts = str(message.get("ts", ""))
         root = str(message.get("thread_ts") or ts)
-        place = message_posting.Place(workspace, channel, thread=root, request_ts=ts, user=user)
+        workspace, channel = place.workspace, place.channel
         thread = await self._threads.read(workspace, channel, root, ts)
         session_root = "" if thread.uses_channel_kernel else root
         key = values.SessionKey(_PLATFORM, workspace.team, channel, session_root)
-        return place, key
+        return dataclasses.replace(place, thread=root, request_ts=ts), key
 
     async def _fetch_message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
