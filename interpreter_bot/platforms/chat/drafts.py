@@ -244,8 +244,7 @@ class TurnDrawing:
                     else:
                         yield part
             case events.NoticeShown():
-                note = self._markdown.local_times(self._markdown.escape(entry.text))
-                yield self._markdown.small_print(f"🔹 {note}")
+                yield self._markdown.small_print(f"🔹 {self._markdown.escape(entry.text)}")
             case turn_log.AskedQuestion():
                 yield from self._draw_question(entry)
 

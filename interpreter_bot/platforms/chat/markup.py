@@ -43,9 +43,6 @@ class Markup(Protocol):
     def small_print(self, text: str, /) -> str:
         """Return a line of the bot, itself in markup, in small print."""
 
-    def local_times(self, text: str, /) -> str:
-        """Convert UTC times in a sentence of the bot to the reader's time zone."""
-
     def time_since(self, moment: float, /) -> str:
         """Return text that says how long ago a wall-clock time was."""
 

@@ -6,7 +6,6 @@ Addresses are put in angle brackets, so that Discord does not fetch them.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import re
 import unicodedata
@@ -53,7 +52,6 @@ _MAX_MATH_LINES: Final = 40
 _MAX_TABLE_CHARACTERS: Final = 1700
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARACTERS: Final = 80
-_UTC_TIME: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 
 def code(text: str, language: str = "") -> str:
@@ -72,26 +70,6 @@ def inline_code(text: str, max_characters: int = 200) -> str:
 def small_print(text: str) -> str:
     """Return a line of the bot in small print."""
     return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
-
-
-def local_times(text: str) -> str:
-    """Turn times in UTC in a sentence of the bot into timestamps, shown in local time."""
-    return _UTC_TIME.sub(_convert_time, text)
-
-
-def _convert_time(match: re.Match[str]) -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    for year in (now.year, now.year - 1):
-        try:
-            moment = datetime.datetime.strptime(
-                f"{year} {match[0]} +0000", "%Y %d %B at %H:%M UTC %z"
-            )
-        except ValueError:
-            continue
-        # Sentences name no year, and are about the past.
-        if moment <= now + datetime.timedelta(hours=1):
-            return f"<t:{int(moment.timestamp())}:f>"
-    return match[0]
 
 
 NOTICE: Final = "-# 🔹"

@@ -225,11 +225,6 @@ def small_print(text: str) -> str:
     return f"_{text}_"
 
 
-def local_times(text: str) -> str:
-    """Return a sentence as it is: Markdown blocks know no times."""
-    return text
-
-
 def time_since(moment: float) -> str:
     """Return how long ago something began."""
     return quantities.duration(max(0, round(time.time() - moment)))

@@ -182,9 +182,6 @@ class SocketMarkup:
     def small_print(self, text, /):
         return f"({text})"
 
-    def local_times(self, text, /):
-        return text
-
     def time_since(self, moment, /):
         return "began just now"
 

@@ -1,6 +1,5 @@
 """How a turn's answer is rendered as messages."""
 
-import datetime
 import itertools
 
 import pytest
@@ -50,18 +49,6 @@ def test_one_very_long_line_is_cut_as_many_lines_are(filling, after):
 def test_a_very_long_line_does_not_shrink_while_it_is_written():
     growth = [len("".join(messages)) for messages in laid_out(*["word " * 800] * 8)]
     assert all(later > earlier * 0.98 for earlier, later in itertools.pairwise(growth))
-
-
-@pytest.mark.parametrize("days", [0, 200, 364])
-def test_a_notice_tells_a_moment_in_the_readers_time(days):
-    moment = datetime.datetime.now(datetime.UTC).replace(second=0, microsecond=0)
-    moment -= datetime.timedelta(days=days)
-    log = turn_log.TurnLog()
-    said = f"{moment:%-d %B at %H:%M} UTC"
-    log.apply(events.NoticeShown(f"Your variables are as they were on {said}."))
-    note, *_ = drawing(log).parts()
-    local = f"<t:{int(moment.timestamp())}:f>"
-    assert note == f"-# 🔹 Your variables are as they were on {local}."
 
 
 def test_nothing_is_said_to_be_missing_if_nothing_is():
