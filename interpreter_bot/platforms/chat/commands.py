@@ -148,6 +148,23 @@ async def carry_out(
         await view.send(view.escape(run_words.error_sentence(error)))
 
 
+async def send_omitted(
+    action: str, subject_id: str, place: command_types.Place, view: View
+) -> None:
+    """Send what a button below an answer stands for: a notebook, a link or a whole table.
+
+    Raises:
+        BotError: the action is unknown, or there is nothing to send.
+    """
+    argument = ""
+    if action == "csv":
+        action = "files"
+        argument = await place.service.save_table(place.key, f"t{subject_id}", place.person)
+    elif action not in ("notebook", "page"):
+        raise errors.BotError(command_words.OUTDATED_BUTTON)
+    await run_and_show(invocation_of(place.key.platform, action, argument), place, view)
+
+
 async def run_and_show(
     invocation: command_types.Invocation,
     place: command_types.Place,

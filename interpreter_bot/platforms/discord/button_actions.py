@@ -18,7 +18,7 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.text import safe_text
-from interpreter_bot.wording import command_words, discord_words, question_words, run_words
+from interpreter_bot.wording import discord_words, question_words, run_words
 
 _MODAL_ACTIONS: Final = frozenset({"answer", "change"})
 _ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", values.FOR_SESSION}) | _MODAL_ACTIONS
@@ -40,7 +40,6 @@ class ButtonActions:
             await self._handler.report_error(interaction, error)
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
-        place = channels_and_threads.place_at_interaction(interaction)
         if button.action in _ANSWERING_ACTIONS or button.action.startswith(events.PICK_PREFIX):
             await self._answer(interaction, button)
         elif button.action == "stop":
@@ -50,32 +49,15 @@ class ButtonActions:
         elif button.action in command_views.CONFIRMED_COMMANDS:
             await self._decide(interaction, button)
         elif await self._handler.acknowledge_and_claim(interaction):
-            await self._send_omitted(interaction, place, button)
-
-    async def _send_omitted(
-        self,
-        interaction: discord.Interaction[Any],
-        place: channels_and_threads.Place,
-        button: transport.Button,
-    ) -> None:
-        """Send what an answer omits to the person who pressed the button, and nobody else."""
-        if button.action in ("notebook", "page"):
-            await self._run_command(interaction, button.action)
-        elif button.action == "code":
-            await self._show_code(interaction, place, int(button.subject_id))
-        elif button.action == "csv":
-            handle = f"t{button.subject_id}"
-            person = channels_and_threads.person_of(interaction.user)
-            name = await self._service.save_table(place.key, handle, person)
-            await self._run_command(interaction, "files", name)
-        else:
-            raise errors.BotError(command_words.OUTDATED_BUTTON)
-
-    async def _run_command(
-        self, interaction: discord.Interaction[Any], name: str, argument: str = ""
-    ) -> None:
-        invocation = commands.invocation_of(channels_and_threads.PLATFORM, name, argument)
-        await command_views.run_command(self._handler, interaction, invocation)
+            if button.action == "code":
+                await self._show_code(interaction, int(button.subject_id))
+            else:
+                await commands.send_omitted(
+                    button.action,
+                    button.subject_id,
+                    command_views.command_place_at_interaction(self._handler, interaction),
+                    command_views.InteractionView(self._handler, interaction),
+                )
 
     async def _decide(
         self, interaction: discord.Interaction[Any], button: transport.Button
@@ -109,9 +91,8 @@ class ButtonActions:
         if not await in_flight.stop(lambda entry: entry.id == button.subject_id):
             await self._handler.reply(interaction, run_words.NOTHING_RUNS)
 
-    async def _show_code(
-        self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
-    ) -> None:
+    async def _show_code(self, interaction: discord.Interaction[Any], turn_id: int) -> None:
+        place = channels_and_threads.place_at_interaction(interaction)
         past_turns = await self._service.queries.history(place.key)
         turn = past_code.find_turn(past_turns, str(turn_id))
         runs = past_code.list_runs(turn)

@@ -13,7 +13,6 @@ from slack_bolt.async_app import AsyncRespond
 from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import command_types
 from interpreter_bot.platforms.chat import commands, in_flight
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
@@ -125,9 +124,8 @@ class ButtonActions:
             "stop": self.stop,
             "code": self.show_code,
             "again": self.run_again,
-            "notebook": self.send_notebook,
-            "page": self.send_link,
-            re.compile(f"^{blocks.CSV_PREFIX}[0-9]+$"): self.send_table,
+            **dict.fromkeys(("notebook", "page"), self.send_omitted),
+            re.compile(f"^{blocks.CSV_PREFIX}[0-9]+$"): self.send_omitted,
             blocks.FEEDBACK: self.rate,
             blocks.CONFIRM: self.confirm,
             blocks.DISMISS: self.confirm,
@@ -164,34 +162,21 @@ class ButtonActions:
         if press.reply:
             await press.reply(command_words.THANKS)
 
-    async def send_table(self, press: Press) -> None:
-        """Send a table as a file into the thread of the answer that shows its head.
+    async def send_omitted(self, press: Press) -> None:
+        """Send a table, a notebook or a link that an answer omits.
 
         Raises:
             BotError: it is gone, or this person may not have it.
         """
-        key, table_number = _parse_value(press, command_words.NO_TABLE)
-        place = await self._place(press, key)
-        name = await self._service.save_table(key, f"t{table_number}", place.person)
-        await self._run_command(press, key, "files", name)
-
-    async def send_notebook(self, press: Press) -> None:
-        """Send the session of an answer as a notebook.
-
-        Raises:
-            BotError: there is none, or not for this person.
-        """
-        key, _ = _parse_value(press, command_words.NO_CONVERSATION)
-        await self._run_command(press, key, "notebook")
-
-    async def send_link(self, press: Press) -> None:
-        """Send a person a link to the session of an answer.
-
-        Raises:
-            BotError: there is none, or not for this person.
-        """
-        key, _ = _parse_value(press, command_words.NO_CONVERSATION)
-        await self._run_command(press, key, "page")
+        key, subject_id = _parse_value(press, command_words.NO_CONVERSATION)
+        place = press.place
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
+        await commands.send_omitted(
+            press.action.partition("_")[0],
+            subject_id,
+            self._commands.command_place(key, place, profile),
+            self._commands.make_view(key, place),
+        )
 
     async def run_again(self, press: Press) -> None:
         """Run the request of an answer again.
@@ -202,23 +187,6 @@ class ButtonActions:
         key, turn = await self._find_turn(press)
         place = press.place
         await self._interactions.run_again(place, key, turn)
-
-    async def _run_command(
-        self, press: Press, key: values.SessionKey, name: str, argument: str = ""
-    ) -> None:
-        view = self._commands.make_view(key, press.place)
-        command = commands.invocation_of("slack", name, argument)
-        await commands.run_and_show(command, await self._place(press, key), view)
-
-    async def _place(self, press: Press, key: values.SessionKey) -> command_types.Place:
-        """Return the place of the command that a button gives.
-
-        Raises:
-            BotError: the person may not use the bot there.
-        """
-        place = press.place
-        profile = await self._permissions.require(place.workspace, place.user, place.channel)
-        return self._commands.command_place(key, place, profile)
 
     async def show_code(self, press: Press) -> None:
         """Show one person the exact code that an answer ran; as files if a message cannot.
