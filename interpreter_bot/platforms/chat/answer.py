@@ -71,15 +71,7 @@ class Answer(ports.Reply):
         deliveries: transport.Deliveries,
         spawn: Callable[[Coroutine[Any, Any, object], str], object],
     ) -> None:
-        """Prepare an answer of which nothing is shown yet.
-
-        Args:
-            network: shows it.
-            markdown: of the network.
-            plan: what is shown where.
-            deliveries: where its messages are noted.
-            spawn: runs a coroutine in a task.
-        """
+        """Prepare an answer of which nothing is shown yet."""
         self._network = network
         self._plan = plan
         self._spawn = spawn

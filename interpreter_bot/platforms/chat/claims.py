@@ -48,13 +48,7 @@ class OrderedClaims:
         events: event_claims.EventClaims,
         spawn: Callable[[Coroutine[Any, Any, None], str], object] | None = None,
     ) -> None:
-        """Take events.
-
-        Args:
-            network: its name.
-            events: where they are claimed.
-            spawn: runs what was prepared in a task; by default it is waited for.
-        """
+        """Take events; without `spawn`, what was prepared is waited for."""
         self._network_name = network
         self._events = events
         self._spawn = spawn

@@ -147,11 +147,7 @@ class RequestsInFlight:
 
         Args:
             entry: of a request, which may not be known yet.
-            is_code: it is code.
-            shows_code: the answer shows the code that ran.
             is_replayed: a former bot began with it, whose events come first.
-            is_job: its code goes on in the background.
-            waits_for_end: see `answer.AnswerPlan`.
         """
         location = entry.location
         plan = answer.AnswerPlan(

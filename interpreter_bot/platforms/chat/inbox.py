@@ -117,8 +117,6 @@ class Network(Protocol[_RawContra, _T]):
         """Make a request of a message; None if there is nothing to do, which the author is told.
 
         Args:
-            message: that is for the bot.
-            author_preferences: what its author prefers there.
             code: that its command runs; empty without one.
             is_edit: the answer replaces the one to the message before it was edited.
 
@@ -149,10 +147,6 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         """Take messages.
 
         Args:
-            platform: name of the network.
-            service: the sessions.
-            network: parses and knows its messages.
-            find_preferences: returns what a person prefers in a session.
             max_edit_age_seconds: how long after a message its edits are answered.
             spawn: runs what was prepared in a task; without it, `receive` waits for the end.
         """

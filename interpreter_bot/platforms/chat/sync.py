@@ -75,12 +75,6 @@ class MessageSync:
         """Prepare an answer.
 
         Args:
-            network: sends it.
-            location: where it goes.
-            request_id: that it answers.
-            draw: returns its wanted state.
-            refuse: called with files that are refused.
-            deliveries: where messages are noted.
             pace: returns the seconds between two rounds, while it changes.
             refresh_seconds: after which it is drawn anew, even if it did not change.
             shows_working: the network shows that the bot works, as if somebody typed.

@@ -98,7 +98,6 @@ class InteractionHandler:
         used. If several bots acknowledge, the claim decides.
 
         Args:
-            interaction: the interaction.
             is_public: everybody in the channel sees the answer.
             is_silent: there is no answer unless something fails.
         """
@@ -152,7 +151,6 @@ class InteractionHandler:
         """Keep the payload of an interaction until that is claimed.
 
         Args:
-            payload: as Discord sent it.
             is_again: a former bot acknowledged and claimed the interaction.
         """
         interaction_id = int(payload["id"])

@@ -98,7 +98,10 @@ def parse_press(place: message_posting.Place, args: AsyncArgs) -> Press:
 
 
 class ButtonActions:
-    """Runs the actions of buttons, if the person may use the bot in their channel."""
+    """Runs the actions of buttons, if the person may use the bot in their channel.
+
+    Actions raise `BotError`s, whose sentences are shown to the person.
+    """
 
     def __init__(
         self,
@@ -135,11 +138,7 @@ class ButtonActions:
         }
 
     async def stop(self, press: Press) -> None:
-        """Stop a request, for the person who asked it or an admin.
-
-        Raises:
-            BotError: the person is neither, or the request has ended.
-        """
+        """Stop a request, for the person who asked it or an admin."""
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
         key, request_id = _parse_value(press, run_words.NOTHING_RUNS)
@@ -163,11 +162,7 @@ class ButtonActions:
             await press.reply(command_words.THANKS)
 
     async def send_omitted(self, press: Press) -> None:
-        """Send a table, a notebook or a link that an answer omits.
-
-        Raises:
-            BotError: it is gone, or this person may not have it.
-        """
+        """Send a table, a notebook or a link that an answer omits."""
         key, subject_id = _parse_value(press, command_words.NO_CONVERSATION)
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
@@ -179,21 +174,13 @@ class ButtonActions:
         )
 
     async def run_again(self, press: Press) -> None:
-        """Run the request of an answer again.
-
-        Raises:
-            BotError: it is too old, or this person may not see it.
-        """
+        """Run the request of an answer again."""
         key, turn = await self._find_turn(press)
         place = press.place
         await self._interactions.run_again(place, key, turn)
 
     async def show_code(self, press: Press) -> None:
-        """Show one person the exact code that an answer ran; as files if a message cannot.
-
-        Raises:
-            BotError: it is not known, or not to this person.
-        """
+        """Show one person the exact code that an answer ran; as files if a message cannot."""
         place = press.place
         _, turn = await self._find_turn(press)
         runs, queries = past_code.list_runs(turn), query_listings.write_script(turn.queries)
@@ -213,11 +200,7 @@ class ButtonActions:
             await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
 
     async def _find_turn(self, press: Press) -> tuple[values.SessionKey, past_turns.PastTurn]:
-        """Find the turn of a button, and its session.
-
-        Raises:
-            BotError: it is not known, or not to this person.
-        """
+        """Find the turn of a button, and its session."""
         place = press.place
         await self._permissions.require(place.workspace, place.user, place.channel)
         key, turn_id = _parse_value(press, command_words.ANSWER_TOO_OLD)
@@ -237,11 +220,7 @@ class ButtonActions:
         await self.respond(press.place, _question_id(press), press.action)
 
     async def open_question(self, press: Press) -> None:
-        """Open the form for an answer to `input()`, or for editing code that waits for approval.
-
-        Raises:
-            BotError: it is not theirs to answer, or too late.
-        """
+        """Open the form for an answer to `input()`, or for editing code that waits for approval."""
         place, question_id = press.place, _question_id(press)
         is_admin = await self._is_admin(place, question_id)
         question = self._service.questions.require_answerable(
@@ -275,11 +254,7 @@ class ButtonActions:
     async def respond(
         self, place: message_posting.Place, question_id: str, action: str, text: str = ""
     ) -> None:
-        """Answer a question by a button, or with what a person wrote in its form.
-
-        Raises:
-            BotError: it is not theirs to answer, or too late.
-        """
+        """Answer a question by a button, or with what a person wrote in its form."""
         # The person may have lost the right to use the bot meanwhile.
         await self._permissions.require(place.workspace, place.user, place.channel)
         is_admin = await self._is_admin(place, question_id)
@@ -297,11 +272,7 @@ class ButtonActions:
 
 
 def _parse_value(press: Press, refusal: str) -> tuple[values.SessionKey, str]:
-    """Return the session of a button, and the id of its subject.
-
-    Raises:
-        BotError: the session is of another channel; its sentence is `refusal`.
-    """
+    """Return the session of a button and its subject's id; refuse one of another channel."""
     key, subject_id = blocks.parse_button_value(press.value)
     if key is None or (key.workspace, key.channel) != (
         press.place.workspace.team,

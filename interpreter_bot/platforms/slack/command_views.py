@@ -74,9 +74,6 @@ class SlackView:
         """Show at a place.
 
         Args:
-            dependencies: of the platform.
-            key: of the session.
-            place: where the command was given.
             send_text: shows text to the person alone; if None, text is posted.
             trigger_id: Slack's permission to open one form, valid for three seconds; empty if there
                 is none.
@@ -178,11 +175,7 @@ class SlackCommands:
         )
 
     async def _stop(self, key: values.SessionKey, person: str) -> bool:
-        """Stop a person's requests in a session, or all that run there if `person` is empty.
-
-        Raises:
-            BotError: all running requests belong to other people.
-        """
+        """Stop a person's requests in a session, or all that run there if `person` is empty."""
         if await self._in_flight.stop(lambda entry: entry.location.session == key, person):
             return True
         # Only admins can stop a request from elsewhere, for example from the page.
@@ -201,11 +194,7 @@ class SlackCommands:
     async def decide(
         self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool
     ) -> None:
-        """Run a command that waits for confirmation, or drop it, and close the question.
-
-        Raises:
-            BotError: this person may not decide, or the command failed.
-        """
+        """Run a command that waits for confirmation, or drop it, and close the question."""
         dependencies, workspace = self._dependencies, place.workspace
         profile = await dependencies.permissions.require(workspace, place.user, place.channel)
         key, person, command = blocks.parse_command_value(value)

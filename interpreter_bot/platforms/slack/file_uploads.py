@@ -84,11 +84,7 @@ class FileUploads:
     async def share(
         self, place: message_posting.Place, thread: str, staged_files: Sequence[dict[str, str]]
     ) -> str | None:
-        """Share uploaded files in one message; return what `find_share` does.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
+        """Share uploaded files in one message; return what `find_share` does."""
         await self._complete(place, staged_files, thread=thread)
         return await self.find_share(place, [file["id"] for file in staged_files])
 

@@ -78,7 +78,7 @@ class Feedback:
 
 
 class HomeTab:
-    """Shows home tabs and handles their buttons."""
+    """Shows home tabs and handles their buttons; what a person may not do raises a `BotError`."""
 
     def __init__(
         self,
@@ -96,11 +96,7 @@ class HomeTab:
     async def suggest_prompts(
         self, workspace: installations.InstalledWorkspace, channel: str
     ) -> None:
-        """Suggest prompts in the direct messages of a person.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
+        """Suggest prompts in the direct messages of a person."""
         await self._api.call(
             workspace,
             "assistant.threads.setSuggestedPrompts",
@@ -115,14 +111,7 @@ class HomeTab:
     async def show(
         self, workspace: installations.InstalledWorkspace, user: str, *, person: str = ""
     ) -> None:
-        """Show a person their home tab.
-
-        Args:
-            person: id of the person whose usage an admin chose to see.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
+        """Show a person their home tab; to an admin also the usage of `person`."""
         try:
             profile = await self._permissions.require(workspace, user, "")
         except policies.NotAllowedError as error:
@@ -179,12 +168,7 @@ class HomeTab:
     async def press(
         self, workspace: installations.InstalledWorkspace, user: str, action: str, value: str
     ) -> None:
-        """Handle a button of a person's home tab, if they may use it.
-
-        Raises:
-            NotAllowedError: they may not.
-            BotError: the action failed.
-        """
+        """Handle a button of a person's home tab, if they may use it."""
         profile = await self._permissions.require(workspace, user, "")
         if action == admin_views.CHOOSE_PERSON:
             # `show` ignores this for people who are no admins.
@@ -224,11 +208,7 @@ class HomeTab:
     async def _require_session(
         self, workspace: installations.InstalledWorkspace, profile: permissions.Profile, value: str
     ) -> values.SessionKey:
-        """Parse the key of a session that the person may change.
-
-        Raises:
-            NotAllowedError: it is none, or none of theirs.
-        """
+        """Parse the key of a session that the person may change."""
         key, _ = blocks.parse_button_value(value)
         if key is None or key.workspace != workspace.team:
             raise policies.NotAllowedError(session_words.NO_SUCH_SESSION)
@@ -242,11 +222,7 @@ class HomeTab:
         return key
 
     async def open_form(self, workspace: installations.InstalledWorkspace, trigger_id: str) -> None:
-        """Open the admins' form; whether the person is an admin is checked on submission.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
+        """Open the admins' form; whether the person is an admin is checked on submission."""
         scope = values.Scope("slack", workspace.team)
         view = admin_views.access_form(await self._service.queries.choices(scope))
         await self._api.call(workspace, "views.open", trigger_id=trigger_id, view=view)
@@ -257,11 +233,7 @@ class HomeTab:
         user: str,
         view: home_and_modal_views.View,
     ) -> None:
-        """Store what an admin chose.
-
-        Raises:
-            BotError: the person is no admin.
-        """
+        """Store what an admin chose."""
         profile = await self._permissions.require(workspace, user, "")
         if not profile.is_admin:
             raise errors.BotError(access_words.ADMINS_ONLY)

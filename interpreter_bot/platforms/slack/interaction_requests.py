@@ -106,11 +106,7 @@ class InteractionRequests:
     async def _claim_and_run(
         self, place: message_posting.Place, content: Mapping[str, Any], *, claimed_id: str = ""
     ) -> None:
-        """Claim an interaction, unless `claimed_id` did; then prepare and start its request.
-
-        Raises:
-            BotError: it is not run.
-        """
+        """Claim an interaction, unless `claimed_id` did; then prepare and start its request."""
         event_id = claimed_id or uuid.uuid4().hex
         root = str(content["root"])
         envelope = claims.Envelope(
@@ -208,11 +204,7 @@ class InteractionRequests:
     async def _find_code(
         self, workspace: installations.InstalledWorkspace, message: Mapping[str, Any]
     ) -> str:
-        """Return the code of a message.
-
-        Raises:
-            BotError: there is none.
-        """
+        """Return the code of a message."""
         text = str(message.get("text") or "")
         code_blocks = message_parsing.rich_text_code(tuple(message.get("blocks") or ()))
         code_blocks = code_blocks or message_parsing.fenced_code(text)
@@ -238,11 +230,7 @@ class InteractionRequests:
     async def _fetch_message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
     ) -> Mapping[str, Any]:
-        """Fetch one message, which may stand in a thread.
-
-        Raises:
-            BotError: it is gone.
-        """
+        """Fetch one message, which may stand in a thread."""
         answer = await self._api.call(
             workspace,
             "conversations.replies",

@@ -1,4 +1,7 @@
-"""Messages that are no answers, each posted exactly once, and ephemeral ones."""
+"""Messages that are no answers, each posted exactly once, and ephemeral ones.
+
+All calls raise `SlackError`s.
+"""
 
 from __future__ import annotations
 
@@ -97,11 +100,7 @@ async def post(
     thread: str,
     payload: Mapping[str, Any] | None = None,
 ) -> str:
-    """Post a message exactly once, more plainly if Slack refuses it; return its timestamp.
-
-    Raises:
-        SlackError: Slack refuses it.
-    """
+    """Post a message exactly once, more plainly if Slack refuses it; return its timestamp."""
     original_blocks = content["blocks"]
     for attempted_blocks in (original_blocks, blocks.simplify(original_blocks)):
         try:
@@ -149,11 +148,7 @@ async def _post_as_is(
 
 
 async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None:
-    """Replace the text of a message, and remove its buttons.
-
-    Raises:
-        SlackError: Slack refuses it.
-    """
+    """Replace the text of a message, and remove its buttons."""
     call = functools.partial(api.call, place.workspace, "chat.update")
     try:
         await call(channel=place.channel, ts=ts, **make_content(text))
@@ -178,11 +173,7 @@ def metadata_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def read_recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dict[str, Any]]:
-    """Read the latest messages of a thread, or of the channel.
-
-    Raises:
-        SlackError: they cannot be read.
-    """
+    """Read the latest messages of a thread, or of the channel."""
     if thread:
         answer = await api.call(
             place.workspace,
@@ -207,11 +198,7 @@ async def read_recent(api: web_api.WebApi, place: Place, thread: str) -> Sequenc
 
 
 async def direct_place(api: web_api.WebApi, place: Place) -> Place:
-    """Return the direct messages of a place's person, as ephemeral messages hold no files.
-
-    Raises:
-        SlackError: Slack refuses it.
-    """
+    """Return the direct messages of a place's person, as ephemeral messages hold no files."""
     if place.is_direct:
         return place
     answer = await api.call(place.workspace, "conversations.open", users=place.user)
@@ -226,11 +213,7 @@ async def whisper(
 
     Args:
         text: any Markdown.
-        blocks_below: blocks that follow it, as they are.
-
-    Raises:
-        SlackError: Slack refuses it.
-    """
+        blocks_below: blocks that follow it, as they are."""
     content = make_content(text, blocks_below)
     if place.is_direct:
         await post(api, place, content, place.thread)

@@ -72,7 +72,7 @@ async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, serv
     await slack.until(lambda: len(slack.world.responses) == 2)
     said = [told["text"] for told in slack.world.responses]
     assert "Guests" in said[0]
-    assert said[1] == "There is no such table."
+    assert said[1] == "There is no such conversation here."
     assert slack.world.batches == []
 
 
