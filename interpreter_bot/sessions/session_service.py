@@ -8,7 +8,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from interpreter_bot import cancellation, errors, events, values
 from interpreter_bot.sessions import (
@@ -35,11 +35,12 @@ from interpreter_bot.sessions import (
     turns,
     variable_losses,
 )
-from interpreter_bot.store import records
+from interpreter_bot.store import deliveries, records
 from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
+Deliveries: TypeAlias = deliveries.Deliveries
 Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 """Sends the people of a session a sentence, outside of any turn."""
 

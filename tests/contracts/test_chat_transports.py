@@ -25,6 +25,7 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.platforms.slack import markdown as slack_markdown
 from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.store import databases
+from interpreter_bot.store import deliveries as stored_deliveries
 from tests.fakes import conversations
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
@@ -69,7 +70,7 @@ class Network:
     fail: Callable
     delete: Callable
     whispers: Callable[[], list]
-    deliveries: transport.Deliveries | None = None
+    deliveries: stored_deliveries.Deliveries | None = None
     mixes_files: bool = True
     forms: int = 2
 

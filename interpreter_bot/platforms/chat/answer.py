@@ -19,7 +19,7 @@ from interpreter_bot.platforms.chat import (
     transport,
     uploads,
 )
-from interpreter_bot.sessions import ports, turn_log
+from interpreter_bot.sessions import ports, session_service, turn_log
 from interpreter_bot.wording import (
     chat_words,
     file_words,
@@ -68,7 +68,7 @@ class Answer(ports.Reply):
         network: transport.Transport,
         markdown: markup.Markup,
         plan: AnswerPlan,
-        deliveries: transport.Deliveries,
+        deliveries: session_service.Deliveries,
         spawn: Callable[[Coroutine[Any, Any, object], str], object],
     ) -> None:
         """Prepare an answer of which nothing is shown yet."""

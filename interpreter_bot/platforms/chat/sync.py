@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors
 from interpreter_bot.platforms.chat import transport
+from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import chat_words, file_words
 
 _log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class MessageSync:
         request_id: str,
         draw: Draw,
         refuse: Refuse,
-        deliveries: transport.Deliveries,
+        deliveries: session_service.Deliveries,
         *,
         pace: Callable[[], float],
         refresh_seconds: float | None = None,

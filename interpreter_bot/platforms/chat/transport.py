@@ -232,49 +232,6 @@ class Transport(Protocol):
         """Tell a person something that others do not see; False if that is not possible."""
 
 
-class Delivery(Protocol):
-    """A message that a bot posted or was about to post; see `PostKey`.
-
-    Attributes:
-        position: of the message within the answer.
-        message: its id; empty if it is not known to stand.
-    """
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def nonce(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def first_tried_at(self) -> float: ...
-    @property
-    def message(self) -> str: ...
-
-
-class Deliveries(Protocol):
-    """Where messages are noted before they are posted. Calls raise StoreError."""
-
-    async def put(
-        self,
-        platform: str,
-        request_id: str,
-        position: int,
-        *,
-        nonce: str,
-        digest: str,
-        first_tried_at: float,
-        message: str,
-    ) -> None:
-        """Note a message, in place of another at its position."""
-
-    async def delete(self, platform: str, request_id: str, position: int) -> None:
-        """Forget a message that does not stand any more."""
-
-    async def list_for_request(self, platform: str, request_id: str) -> Sequence[Delivery]:
-        """Return the messages of an answer, in order."""
-
-
 class TransportError(errors.BotError):
     """A network did not do what was asked."""
 
