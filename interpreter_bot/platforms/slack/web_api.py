@@ -7,7 +7,6 @@ carried out: one that must not happen twice is looked for before it is tried aga
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
 import itertools
 import logging
@@ -82,11 +81,6 @@ class _Lane:
         # Each entry: whether it waits behind first signs, and its order of arrival.
         self._waiters: list[tuple[bool, int]] = []
         self._arrival_numbers = itertools.count()
-
-    @property
-    def has_waiters(self) -> bool:
-        """Whether a message waits."""
-        return bool(self._waiters)
 
     async def acquire(self, *, is_first_sign: bool) -> None:
         """Wait for permission to post."""
@@ -164,7 +158,7 @@ class WebApi:
         )
         self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
         self._locks = weakref.WeakValueDictionary()
-        self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
+        self._lanes = cachetools.LRUCache[tuple[str, str], _Lane](_MAX_LANES)
         self._posted = cachetools.LRUCache[tuple[str, str], None](_MAX_REMEMBERED_POSTS)
         self._lacking_until: dict[tuple[str, str], float] = {}
 
@@ -211,12 +205,13 @@ class WebApi:
         channel = str(sent_arguments.get("channel") or sent_arguments.get("channel_id") or "")
         # Messages of a thread are sent one by one, so that they keep their order. It also lets a
         # stream be found whose response was lost, as all other streams of the thread are known.
-        lock = self._thread_lock(
-            (workspace.team, channel, str(sent_arguments.get("thread_ts", "")))
-        )
+        thread = workspace.team, channel, str(sent_arguments.get("thread_ts", ""))
+        lock = self._locks.setdefault(thread, asyncio.Lock())
         if method in _POSTING_METHODS and channel:
             async with lock:
-                lane = self._find_lane(workspace.team, channel)
+                lane = self._lanes.setdefault(
+                    (workspace.team, channel), _Lane(self.timing.posting_seconds)
+                )
                 await lane.acquire(is_first_sign=is_first_sign)
                 answer = await self._call(workspace, method, sent_arguments, find, max_seconds)
         elif method == "chat.startStream":
@@ -231,22 +226,6 @@ class WebApi:
 
     def _note_posted(self, channel: str, answer: Answer) -> None:
         self._posted[channel, str(answer.get("ts"))] = None
-
-    def _thread_lock(self, thread: tuple[str, str, str]) -> asyncio.Lock:
-        lock = self._locks.get(thread) or asyncio.Lock()
-        self._locks[thread] = lock
-        return lock
-
-    def _find_lane(self, team: str, channel: str) -> _Lane:
-        key = (team, channel)
-        lane = self._lanes.pop(key, None) or _Lane(self.timing.posting_seconds)
-        self._lanes[key] = lane
-        while len(self._lanes) > _MAX_LANES:
-            oldest_key = next(iter(self._lanes))
-            if self._lanes[oldest_key].has_waiters:
-                break
-            del self._lanes[oldest_key]
-        return lane
 
     async def _call(
         self,
