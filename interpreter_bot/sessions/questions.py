@@ -8,7 +8,6 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
 import hashlib
 import logging
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_ASKED_IDS: Final = 1_000
 _ID_BITS: Final = 60
 _QUESTIONS: Final[dict[str, Callable[..., events.Question]]] = {
     kind.__name__: kind for kind in (events.InputQuestion, events.ApprovalQuestion)
@@ -74,7 +72,6 @@ class Questions:
         self._table = table
         self._by_turn: dict[int, _Entry] = {}
         self._by_id: dict[str, _Entry] = {}
-        self._asked_ids: Final[collections.deque[str]] = collections.deque(maxlen=_MAX_ASKED_IDS)
 
     async def load(self) -> None:
         """Load the questions of turns that other bots began, so that people can answer them.
@@ -109,10 +106,6 @@ class Questions:
             if entry.answer is None
             and (entry.question.session, entry.question.person) == (session, person)
         )
-
-    def is_known(self, question_id: str) -> bool:
-        """Return whether a question is known: it can be answered, or this process asked it."""
-        return question_id in self._by_id or question_id in self._asked_ids
 
     def require_answerable(
         self, question_id: str, person: str, *, is_admin: bool = False, is_edit: bool = False
@@ -288,7 +281,6 @@ class Questions:
         """Replace the turn's former question, whose answer it has received."""
         self.forget(turn_id)
         self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
-        self._asked_ids.append(entry.question.id)
         if self._table is None:
             return
         try:

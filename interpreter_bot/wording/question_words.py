@@ -48,9 +48,6 @@ WHOLE_CODE_IN_FILE: Final = "The file has the whole code, exactly as it will run
 WHOLE_CODE: Final = "The whole code"
 TOO_LONG_TO_EDIT: Final = "The code is too long to edit here."
 EDITED_BY_ASKER: Final = "Only the person who asked can edit it."
-CODE_GONE: Final = (
-    "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
-)
 
 
 def title(subject: str) -> str:

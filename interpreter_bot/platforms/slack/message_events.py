@@ -29,7 +29,7 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import access_words, command_words, question_words
+from interpreter_bot.wording import access_words, command_words
 
 PLATFORM: Final = "slack"
 _MAX_PAST_TURNS: Final = 20
@@ -87,7 +87,6 @@ class MessageEvents:
         self._dependencies = dependencies
         self._service = dependencies.service
         self._threads = dependencies.threads
-        self._questions = dependencies.service.questions
         self._in_flight = requests_in_flight
         self._commands = slack_commands
         self.inbox = inbox.Inbox[RawMessage, _Source](
@@ -190,19 +189,15 @@ class MessageEvents:
             return False
         thread = await self._read_thread(workspace, slack_message)
         # Messages from before the bot joined the thread are for others.
-        return (
-            self._answers_former_bot(thread, slack_message) or slack_message.ts >= thread.joined_at
-        )
+        return slack_message.ts >= thread.joined_at
 
     async def find_mention_reason(
         self, message: _Message, author_preferences: preferences.Preferences
     ) -> str:
         slack_message = message.source.message
-        thread = await self._read_thread(message.source.workspace, slack_message)
-        if self._answers_former_bot(thread, slack_message):
-            return ""
         if not author_preferences.follow_threads:
             return access_words.MENTION_ME
+        thread = await self._read_thread(message.source.workspace, slack_message)
         people = thread.people
         if not thread.is_whole:
             # The people who talked with the bot in it are known from the store.
@@ -211,13 +206,6 @@ class MessageEvents:
             )
             people |= {turn.record.person for turn in past_turns}
         return "" if people == {slack_message.user} else access_words.MENTION_ME_IN_CROWD
-
-    def _answers_former_bot(
-        self, thread: thread_history.Thread, message: message_parsing.Message
-    ) -> bool:
-        """Return whether a message answers a question that a former bot asked."""
-        is_answer = bool(thread.question) and thread.asked_person == message.user
-        return is_answer and not self._questions.is_known(thread.question)
 
     async def _read_thread(
         self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
@@ -319,8 +307,6 @@ class MessageEvents:
         workspace, sent_message = source.workspace, source.message
         incoming = source.incoming
         thread = await self._read_thread(workspace, sent_message)
-        if self._answers_former_bot(thread, sent_message) and not incoming.is_mention:
-            raise errors.BotError(question_words.CODE_GONE)
         key = _session_key(workspace, sent_message, uses_channel_kernel=thread.uses_channel_kernel)
         request = requests.Request(
             key=key, person=message.person, text=incoming.text, id=message.id

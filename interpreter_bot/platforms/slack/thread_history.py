@@ -24,9 +24,6 @@ _log = logging.getLogger(__name__)
 
 CHANNEL_KERNEL: Final = "channel"
 """Metadata of the first message of a thread that uses the channel's own kernel."""
-ASKED_PERSON: Final = "asks"
-QUESTION: Final = "question"
-"""Metadata of a message in which Python asks a person, who answers by their next message."""
 
 _MESSAGES_PER_PAGE: Final = 200
 _MAX_PAGES: Final = 5
@@ -55,8 +52,6 @@ class Thread:
             there is none, or it is unknown.
         is_whole: all of it was read; otherwise it holds what this process received.
         uses_channel_kernel: it began with code that ran in the channel's kernel.
-        asked_person: id of the person who is to answer a question of Python; empty for nobody.
-        question: id of that question.
     """
 
     before: tuple[message_parsing.Message, ...] = ()
@@ -65,8 +60,6 @@ class Thread:
     joined_at: str = ""
     is_whole: bool = True
     uses_channel_kernel: bool = False
-    asked_person: str = ""
-    question: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -272,7 +265,6 @@ def _parse_thread(
     before: list[message_parsing.Message] = []
     people: set[str] = set()
     messages_with_files: list[message_parsing.Message] = []
-    question_metadata: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
     for content in messages:
         is_own = workspace.is_author_of(content)
@@ -283,7 +275,6 @@ def _parse_thread(
             continue
         if is_own and not message_posting.metadata_of(content).get(message_posting.NO_ANSWER):
             before.clear()
-            question_metadata = message_posting.metadata_of(content)
         elif message is not None:
             before.append(message)
             messages_with_files += [message] if message.files else []
@@ -301,8 +292,6 @@ def _parse_thread(
         min(bot_timestamps, default=""),
         uses_channel_kernel=is_started_by_bot
         and message_posting.metadata_of(first).get("kernel") == CHANNEL_KERNEL,
-        asked_person=str(question_metadata.get(ASKED_PERSON, "")),
-        question=str(question_metadata.get(QUESTION, "")),
     )
 
 

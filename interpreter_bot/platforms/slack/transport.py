@@ -234,9 +234,10 @@ class SlackTransport:
         self, location: transport.Location, ts: str, draft: transport.Draft
     ) -> transport.Posted:
         posted = _make_posted(location, ts)
-        if (question := _question_metadata(draft)) and not location.session.thread:
-            # Other threads share the session, but only a message in this one may answer.
-            self._threads.note_question(question[thread_history.QUESTION], posted.location.thread)
+        for button in draft.buttons:
+            if button.action == "answer" and not location.session.thread:
+                # Other threads share the session, but only a message in this one may answer.
+                self._threads.note_question(button.subject_id, posted.location.thread)
         return posted
 
     async def _post(
@@ -257,9 +258,7 @@ class SlackTransport:
             thread_ts=location.thread or None,
             unfurl_links=False,
             unfurl_media=False,
-            metadata=message_posting.make_metadata(
-                {"id": key.nonce, **kernel, **_question_metadata(draft)}
-            ),
+            metadata=message_posting.make_metadata({"id": key.nonce, **kernel}),
         )
         ts = str(answer["ts"])
         if is_channels_own:
@@ -322,19 +321,17 @@ class SlackTransport:
             raise transport.UneditableError
         with _translate_errors(is_new=False):
             if not draft.uploads and not await self._update_stream(location, ts, draft):
-                await self._update(location, ts, former_draft, draft)
+                await self._update(location, ts, draft)
         return self._note_posted(location, ts, draft)
 
     async def _update(
         self,
         location: transport.Location,
         ts: str,
-        former_draft: transport.Draft,
         draft: transport.Draft,
         *,
         is_again: bool = False,
     ) -> None:
-        question = _question_metadata(draft)
         try:
             await self._write(
                 location,
@@ -342,16 +339,13 @@ class SlackTransport:
                 self._content(location, draft),
                 is_plain=draft.is_plain,
                 ts=ts,
-                metadata=message_posting.make_metadata(question)
-                if question != _question_metadata(former_draft)
-                else None,
             )
         except api_errors.RefusedError as error:
             if error.code != _STREAM_CONFLICT or is_again:
                 raise
             # A former bot left its stream open.
             await self._end_stream(location, ts)
-            await self._update(location, ts, former_draft, draft, is_again=True)
+            await self._update(location, ts, draft, is_again=True)
 
     async def delete(self, posted: transport.Posted) -> None:
         with _translate_errors(is_new=False):
@@ -553,17 +547,6 @@ def _status_and_buttons(location: transport.Location, draft: transport.Draft) ->
     status = _status(draft)
     note = [blocks.note(status)] if status else []
     return [*note, *blocks.button_rows(draft.buttons, location.session)]
-
-
-def _question_metadata(draft: transport.Draft) -> dict[str, str]:
-    """Return the metadata of a question, by which the next bot recognizes an answer."""
-    for button in draft.buttons:
-        if button.action == "answer":
-            return {
-                thread_history.ASKED_PERSON: button.owner,
-                thread_history.QUESTION: button.subject_id,
-            }
-    return {}
 
 
 @contextlib.contextmanager
