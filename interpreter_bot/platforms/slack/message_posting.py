@@ -10,10 +10,9 @@ import functools
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -25,8 +24,9 @@ from interpreter_bot.platforms.slack import (
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _METADATA_TYPE: Final = "interpreter_bot"
-_MAX_PLAIN_CHARACTERS: Final = 3_500
 _MAX_MESSAGES: Final = 100
 
 Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
@@ -79,18 +79,15 @@ def make_content(text: str, blocks_below: Sequence[blocks.Block] = ()) -> dict[s
     return {"text": markdown.notification(text) or "…", "blocks": message_blocks}
 
 
-def _plain_texts(text: str) -> list[str]:
-    """Split text into messages without blocks, which Slack reads as its own markup."""
-    texts: list[str] = []
-    for piece in message_splitting.split_messages(text, _MAX_PLAIN_CHARACTERS):
-        # Escaping may make a piece longer.
-        is_long = len(markdown.escape_mrkdwn(piece)) > _MAX_PLAIN_CHARACTERS
-        texts += (
-            message_splitting.split_messages(piece, _MAX_PLAIN_CHARACTERS // 5)
-            if is_long
-            else (piece,)
-        )
-    return texts
+async def _send_or_simplify(
+    content: dict[str, Any], send: Callable[[dict[str, Any]], Awaitable[_T]]
+) -> _T:
+    """Send a message, more plainly if Slack refuses it."""
+    try:
+        return await send(content)
+    except api_errors.ContentRefusedError as error:
+        _log.warning("a message is shown more plainly: %s", error)
+    return await send({**content, "blocks": blocks.simplify(content["blocks"])})
 
 
 async def post(
@@ -101,20 +98,9 @@ async def post(
     payload: Mapping[str, Any] | None = None,
 ) -> str:
     """Post a message exactly once, more plainly if Slack refuses it; return its timestamp."""
-    original_blocks = content["blocks"]
-    for attempted_blocks in (original_blocks, blocks.simplify(original_blocks)):
-        try:
-            content = {**content, "blocks": attempted_blocks}
-            return await _post_as_is(api, place, content, thread, payload)
-        except api_errors.ContentRefusedError as error:
-            _log.warning("a message is shown more plainly: %s", error)
-    first_ts = ""
-    for text in _plain_texts(blocks.plain_text(original_blocks)):
-        plain_content = {"text": markdown.escape_mrkdwn(text)}
-        first_payload = None if first_ts else payload
-        ts = await _post_as_is(api, place, plain_content, thread, first_payload)
-        first_ts = first_ts or ts
-    return first_ts
+    return await _send_or_simplify(
+        content, lambda attempt: _post_as_is(api, place, attempt, thread, payload)
+    )
 
 
 async def _post_as_is(
@@ -149,13 +135,8 @@ async def _post_as_is(
 
 async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None:
     """Replace the text of a message, and remove its buttons."""
-    call = functools.partial(api.call, place.workspace, "chat.update")
-    try:
-        await call(channel=place.channel, ts=ts, **make_content(text))
-    except api_errors.ContentRefusedError as error:
-        _log.warning("a message is shown as text: %s", error)
-        plain_text = markdown.escape_mrkdwn(text[:_MAX_PLAIN_CHARACTERS])
-        await call(channel=place.channel, ts=ts, text=plain_text)
+    call = functools.partial(api.call, place.workspace, "chat.update", channel=place.channel, ts=ts)
+    await _send_or_simplify(make_content(text), lambda attempt: call(**attempt))
 
 
 NO_ANSWER: Final = "mention_needed"
@@ -218,12 +199,7 @@ async def whisper(
     if place.is_direct:
         await post(api, place, content, place.thread)
         return
-    try:
-        await _whisper_as_is(api, place, content)
-    except api_errors.ContentRefusedError as error:
-        _log.warning("a message is shown as text: %s", error)
-        for plain_text in _plain_texts(blocks.plain_text(content["blocks"])):
-            await _whisper_as_is(api, place, {"text": markdown.escape_mrkdwn(plain_text)})
+    await _send_or_simplify(content, lambda attempt: _whisper_as_is(api, place, attempt))
 
 
 async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, Any]) -> None:
