@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import discord
 
@@ -18,19 +18,6 @@ _STYLES: Final = {
 }
 _TEMPLATE: Final = r"ib:(?P<action>[a-z]+[0-9]?):(?P<subject_id>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 _BUTTON_ID: Final = re.compile(_TEMPLATE)
-
-
-class ButtonHandler(Protocol):
-    """Runs the actions of buttons."""
-
-    async def press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
-        """Handle a press of a button."""
-
-
-class PressableClient(Protocol):
-    """A client that knows the handler of buttons."""
-
-    buttons: ButtonHandler
 
 
 class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE):
@@ -55,8 +42,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         """Run its action."""
-        client: PressableClient = interaction.client
-        await client.buttons.press(interaction, self._button)
+        await interaction.client.buttons.press(interaction, self._button)
 
 
 def is_known(custom_id: str) -> bool:
