@@ -48,13 +48,12 @@ class OpenFiles:
         self._home = home
         # Descriptors name this path, even if `home` is a link.
         self._real_home = os.path.realpath(home)
-        self._times_before: dict[str, int] = {}
         self._start_ns = 0
         self._reported_paths: set[str] = set()
+        self._reported_results: set[tuple[str, int]] = set()
 
     def begin(self) -> None:
-        """Remember files outside the workspace, before a cell runs."""
-        self._times_before = dict(self._find_result_files())
+        """Remember when a cell begins."""
         self._start_ns = time.time_ns() - _CLOCK_NANOSECONDS
 
     def end(self) -> None:
@@ -72,16 +71,16 @@ class OpenFiles:
             name = os.path.relpath(path, self._real_home)
             sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
         self._reported_paths = unfinished_paths
-        # The times are compared, too, because the cell may have changed the directory.
-        new_paths = {
-            path
+        new_results = {
+            (path, time_ns)
             for path, time_ns in self._find_result_files()
-            if time_ns >= self._start_ns and self._times_before.get(path) != time_ns
-        }
-        if new_paths:
-            names = ", ".join(sorted(new_paths)[:_MAX_NAMED_FILES]) + (
-                ", …" if len(new_paths) > _MAX_NAMED_FILES else ""
-            )
+            if time_ns >= self._start_ns
+        } - self._reported_results
+        self._reported_results = new_results
+        if new_results:
+            paths = sorted(path for path, _ in new_results)
+            more_note = ", …" if len(paths) > _MAX_NAMED_FILES else ""
+            names = ", ".join(paths[:_MAX_NAMED_FILES]) + more_note
             sys.stderr.write(f"Only files in {self._home} are given back, not: {names}\n")
 
     def _find_result_files(self) -> Iterator[tuple[str, int]]:

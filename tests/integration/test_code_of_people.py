@@ -573,6 +573,19 @@ async def test_a_saved_figure_is_shown_as_its_file_has_it(run, pool, request):
     assert len(ran.pictures) == 2
 
 
+async def test_files_that_are_not_given_back_are_named_once(run):
+    first = """
+        import os
+        open(f"{os.environ.get('TMPDIR', '/tmp')}/elsewhere.csv", "w").write("1")
+        unfinished = open("open.zip", "wb")
+    """
+    ran = await run(first)
+    assert "/elsewhere.csv\n" in ran.stderr
+    assert "open.zip is still open" in ran.stderr
+    ran = await run("1")
+    assert "elsewhere" not in ran.stderr
+
+
 async def test_cores_are_the_sessions(run):
     ran = await run("import os; print(os.cpu_count())")
     assert ran.stdout == "1\n"
