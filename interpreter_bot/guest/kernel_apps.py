@@ -69,18 +69,6 @@ _MAX_WAITING_MESSAGES = 50_000
 _PLACEHOLDER_KEY = b"none"
 
 
-IPYKERNEL_INTERNALS = (
-    "_allow_stdin",
-    "_execute_sleep",
-    "_input_request",
-    "_parent_ident",
-    "_stderr",
-    "_stdout",
-    "_supports_kernel_subshells",
-)
-"""Private names of ipykernel that this module alone uses; the version is pinned."""
-
-
 class _NullSocket:
     """Placeholder for a socket before there is one."""
 
