@@ -719,25 +719,6 @@ third = [2] * 200
 
 
 @pytest.mark.slow
-def test_what_is_read_behind_one_that_hangs_is_tried_out_nevertheless(session):
-    saved = session("""
-import os, time
-class Slow:
-    def __reduce__(self): return time.sleep, (60,)
-class Deadly:
-    def __reduce__(self): return os._exit, (1,)
-x = Slow()
-good = [1] * 100
-bad = [1] * 100 + [Deadly()]
-behind = [2] * 200
-""")
-    manifest = saved.save(seconds=10.0)
-    assert set(manifest["lost"]) == {"x", "bad"}
-    names = saved.restored()
-    assert (names["good"], names["behind"]) == ([1] * 100, [2] * 200)
-
-
-@pytest.mark.slow
 def test_what_shares_a_part_with_one_that_is_lost_at_last_is_kept(session):
     saved = session("""
 import numpy, time
@@ -783,22 +764,6 @@ del shared
     assert names["only"] == [0] * 30
 
 
-@pytest.mark.slow
-def test_where_one_after_the_other_hangs_what_is_behind_the_last_is_kept(session):
-    saved = session("""
-import time
-class Slow:
-    def __reduce__(self): return time.sleep, (60,)
-good = [1]
-one, other = [0] * 10 + [Slow()], [0] * 20 + [Slow()]
-behind = [2] * 200
-""")
-    manifest = saved.save(seconds=6.0)
-    assert set(manifest["lost"]) == {"one", "other"}
-    assert (saved.restored()["good"], saved.restored()["behind"]) == ([1], [2] * 200)
-    assert not saved.failed
-
-
 def test_a_large_buffer_of_one_that_is_lost_is_not_missed(session):
     saved = session("""
 import numpy, time
@@ -830,21 +795,6 @@ last = [1] * 300
     manifest = saved.save(seconds=10.0)
     assert manifest["lost"] == dict.fromkeys(["x", "y"], "there was no time left for it")
     assert saved.restored()["last"] == [1] * 300
-
-
-@pytest.mark.slow
-def test_what_is_behind_one_that_ends_python_is_saved_where_others_took_long_together(session):
-    saved = session(f"""
-import os
-{UNTIL}
-class Ends:
-    def __reduce__(self): os._exit(1)
-globals().update({{f"slow_{{n}}": [Until(0.2 * n)] for n in range(1, 19)}})
-ends = [Ends()] * 50
-behind = [1] * 100
-""")
-    assert list(saved.save(seconds=10.0)["lost"]) == ["ends"]
-    assert saved.restored()["behind"] == [1] * 100
 
 
 @pytest.mark.slow
