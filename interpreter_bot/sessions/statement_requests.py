@@ -18,7 +18,6 @@ from interpreter_bot.wording import tool_words
 if TYPE_CHECKING:
     # Without data connections nothing of them is imported.
     from interpreter_bot.data_connections.connection_service import ConnectionService
-    from interpreter_bot.sessions import session_dependencies
 
 _MAX_STATEMENT_CHARACTERS: Final = 20_000
 
@@ -78,12 +77,3 @@ class StatementRequests:
         self._connections.turns.allow(
             self._key, statement.connection, statement.sql, statement.parameters
         )
-
-
-def make_statement_requests(
-    services: session_dependencies.SessionDependencies, key: str, all_approvals: approvals.Approvals
-) -> StatementRequests | None:
-    """Return the statement requests of a turn; None if there are no data connections."""
-    if services.connections is None:
-        return None
-    return StatementRequests(services.connections, key, all_approvals)

@@ -21,7 +21,6 @@ from interpreter_bot import (
     errors,
     events,
     kernel_calls,
-    settings,
     values,
 )
 from interpreter_bot.agent import chat_messages, picture_selection
@@ -34,13 +33,12 @@ from interpreter_bot.sessions import (
     code_tool_calls,
     ports,
     requests,
+    session_dependencies,
     statement_requests,
     turn_stops,
     turn_streams,
     variable_losses,
 )
-from interpreter_bot.sessions import jobs as session_jobs
-from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import records
 from interpreter_bot.wording import job_words, run_words, schedule_words, session_words
 
@@ -77,7 +75,6 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
-        skills: the operator's skills.
         tools: answers the tool requests of code; None if there are no tools.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if no code ran.
@@ -86,70 +83,66 @@ class SessionEnvironment:
         resumed: an execution that another bot began, which the next `run` follows.
         is_asking: whether the model's next action waits for a person.
         is_handed_over: whether the latest code became a job, and the model does not know it yet.
-        hand_over: moves the running code to a turn of its own.
     """
-
-    hand_over: Callable[[], Awaitable[None]]
 
     def __init__(
         self,
-        hosts: host_ports.Hosts,
-        lease: host_ports.Lease,
-        workspace: host_ports.Workspace,
+        services: session_dependencies.SessionDependencies,
+        request: requests.Request,
         stream: turn_streams.TurnStream,
         *,
+        lease: host_ports.Lease,
+        workspace: host_ports.Workspace,
         variables: variable_losses.KernelVariables,
-        skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         all_approvals: approvals.Approvals,
         stop: turn_stops.StopSignal,
-        tools: code_tool_calls.ToolRequests | None,
-        statements: statement_requests.StatementRequests | None,
-        checkpoint: tuple[str, str],
-        limits: settings.Limits,
-        jobs: session_jobs.Jobs,
-        person_key: str,
+        turn_id: int,
         deadline: float,
         propose: Callable[[str], Awaitable[str]] | None,
-        on_installation: Callable[[str, code_activity.InstalledLayer], None],
+        hand_over: Callable[[SessionEnvironment], Awaitable[None]],
     ) -> None:
         """Make the environment; no kernel is taken yet.
 
         Args:
             all_approvals: asks people.
-            checkpoint: the session's key, and the name of the checkpoint before the first code.
-            limits: of its code.
-            jobs: of all sessions.
+            turn_id: of the turn, which also names the checkpoint before its first code.
             deadline: of the turn, by `time.monotonic`.
             propose: asks the person about a schedule; None if there can be none.
-            on_installation: called with the kernel's id and the installed layer.
+            hand_over: moves the running code to a turn of its own.
         """
         self.workspace = workspace
-        self.skills = skills
-        self._hosts = hosts
-        self._lease = lease
-        self._stream = stream
-        self._variables = variables
         self.approval = approval
-        self._approvals = all_approvals
-        self._was_asked_for_plan = False
-        self.is_asking = False
-        self._stop = stop
-        self.tools = tools
-        self._statements = statements
-        self._checkpoint = checkpoint
-        self._key = values.parse_key(checkpoint[0])
-        self._limits = limits
-        self._jobs = jobs
-        self._person_key = person_key
-        self._deadline = deadline
-        self.is_handed_over = False
-        self._propose = propose
-        self._on_installation = on_installation
+        self.tools = code_tool_calls.make_tool_requests(
+            services, request, stream, variables, all_approvals
+        )
         self.kernel_id = ""
         self.mark: str | None = None
         self.received_files: set[values.FileInfo] = set()
         self.resumed: records.Execution | None = None
+        self.is_asking = False
+        self.is_handed_over = False
+        self._address = values.format_key(request.key)
+        self._statements = None
+        if services.connections is not None:
+            self._statements = statement_requests.StatementRequests(
+                services.connections, self._address, all_approvals
+            )
+        self._services = services
+        self._request = request
+        self._hosts = services.hosts
+        self._jobs = services.jobs
+        self._limits = services.config.limits
+        self._lease = lease
+        self._stream = stream
+        self._variables = variables
+        self._approvals = all_approvals
+        self._stop = stop
+        self._turn_id = turn_id
+        self._deadline = deadline
+        self._propose = propose
+        self._hand_over = hand_over
+        self._was_asked_for_plan = False
         self._cpu_seconds = 0.0
 
     async def approve(self, code: str) -> str:
@@ -251,11 +244,13 @@ class SessionEnvironment:
             return values.Finished(values.Ending.BACKGROUND, 0.0)
         execution, self.resumed = self.resumed, None
         if execution is None:
-            await self._jobs.require_none(self._key)
-        max_seconds = min(seconds or 0.0, self._jobs.max_seconds(self._key))
+            await self._jobs.require_none(self._request.key)
+        max_seconds = min(seconds or 0.0, self._jobs.max_seconds(self._request.key))
         if max_seconds <= self._limits.execution_seconds or not self._hosts.outlives_bot:
             return await self._execute_or_follow(code, execution, show)
-        with self._jobs.counting(self._key, self._person_key, is_new=execution is None):
+        with self._jobs.counting(
+            self._request.key, self._request.person_key, is_new=execution is None
+        ):
             return await self._execute_or_follow(code, execution, show, max_seconds)
 
     async def _execute_or_follow(
@@ -281,7 +276,7 @@ class SessionEnvironment:
             if not self.kernel_id:
                 # If there is a kernel id, the turn's first code became a job, and the checkpoint
                 # was made before it.
-                await self._hosts.create_checkpoint(*self._checkpoint)
+                await self._hosts.create_checkpoint(self._address, f"{self._turn_id}")
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
@@ -386,7 +381,7 @@ class SessionEnvironment:
 
         The code is refused while a job runs, as it would have to wait until the job ends.
         """
-        if self._jobs.find(self._key) is not None:
+        if self._jobs.find(self._request.key) is not None:
             return values.Finished(values.Ending.REFUSED, 0.0)
         return await cancellable_executions.run(
             self._hosts, await self.kernel(), code, show=show, seconds=seconds
@@ -436,11 +431,22 @@ class SessionEnvironment:
         def receive(event: host_ports.Event, number: int) -> None:
             if isinstance(event, code_activity.InstalledLayer):
                 # Recorded at once, as the kernel or bot may die before the execution ends.
-                self._on_installation(self.kernel_id, event)
+                self._record_installation(event)
                 return
             self._show(event, number, show)
 
         return receive
+
+    def _record_installation(self, layer: code_activity.InstalledLayer) -> None:
+        self._services.on_installation(
+            code_activity.Installation(
+                self._address,
+                self.kernel_id,
+                self._request.person.id,
+                layer.name,
+                layer.packages,
+            )
+        )
 
     def _show(
         self, output: values.Output, number: int, show: Callable[[values.Output], None]
@@ -474,7 +480,7 @@ class SessionEnvironment:
                 )
                 return await cancellation.shielded(background_result)
         except asyncio.CancelledError:
-            if self._jobs.find(self._key) is not None and began is not None:
+            if self._jobs.find(self._request.key) is not None and began is not None:
                 raise
             self._stop.suspend()
             if self._stop.is_suspended:
@@ -498,7 +504,7 @@ class SessionEnvironment:
             return self._record_end(execution_task)
         self.is_handed_over = True
         try:
-            await self.hand_over()
+            await self._hand_over(self)
         except errors.StoreError:
             await self._hosts.stop(hosted_id)
             raise
@@ -522,7 +528,7 @@ class SessionEnvironment:
             self._variables.note_end(self.kernel_id, end)
         self._stream.emit(events.CodeFinished(self._stream.cell, end.finished))
         for layer in end.installed_layers:
-            self._on_installation(self.kernel_id, layer)
+            self._record_installation(layer)
         self._cpu_seconds += end.cpu_seconds
         self._stream.note_cpu(self._cpu_seconds)
         return end.finished

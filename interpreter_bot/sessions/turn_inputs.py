@@ -13,15 +13,15 @@ import json
 import logging
 import mimetypes
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import code_activity, errors, events, kernel_calls, settings, values
-from interpreter_bot.agent import chat_messages, context_windows, observations, prompt_texts
+from interpreter_bot import errors, events, kernel_calls, settings, values
+from interpreter_bot.agent import context_windows, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     requests,
-    stored_transcripts,
+    session_dependencies,
     turn_environments,
     turn_streams,
 )
@@ -67,32 +67,24 @@ class StoredAttachments:
 
 
 async def build_system_prompt(
-    config: settings.Settings,
+    services: session_dependencies.SessionDependencies,
     request: requests.Request,
     model: settings.Model,
     *,
-    packages: Mapping[str, str],
-    reach: code_activity.Reach,
-    sandbox_level: values.SandboxLevel,
     environment: turn_environments.SessionEnvironment,
     place: str,
 ) -> str:
-    """Return the system prompt of a turn.
-
-    Args:
-        packages: versions of the packages in all kernels, by name.
-        reach: the hosts and data connections that code may use.
-        place: a text on the place of the request.
-    """
+    """Return the system prompt of a turn; `place` is a text on the place of the request."""
+    config, hosts = services.config, services.hosts
     return prompt_texts.build_system_prompt(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
-        packages=packages,
-        reach=reach,
-        sandbox_level=sandbox_level,
+        packages=hosts.packages,
+        reach=hosts.reach(values.format_key(request.key)),
+        sandbox_level=hosts.sandbox_level,
         can_install=bool(config.package_index.url),
         channel_packages=list_place_packages(config, request.key),
-        skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
+        skills=await asyncio.to_thread(services.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         place=place,
         needs_plan=environment.approval == "plan",
@@ -181,22 +173,6 @@ async def _describe_in_kernel(
         if number.isdecimal() and text.strip():
             details[int(number)] = text.strip()[:_MAX_DETAIL_CHARACTERS]
     return details
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TurnQuestion:
-    """The question to a model.
-
-    Attributes:
-        memory: the session's memory before the question.
-        text: the person's text, with descriptions of attachments.
-        pictures: the attached pictures.
-    """
-
-    model: settings.Model
-    memory: stored_transcripts.TurnMemory
-    text: str
-    pictures: Sequence[chat_messages.Picture] = ()
 
 
 def choose_session_model(

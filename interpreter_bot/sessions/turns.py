@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from interpreter_bot import cancellation, code_activity, errors, events, settings, values
+from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -28,7 +28,6 @@ from interpreter_bot.agent import (
 from interpreter_bot.sessions import (
     approval_policy,
     approvals,
-    code_tool_calls,
     jobs,
     lanes,
     note_proposals,
@@ -39,7 +38,6 @@ from interpreter_bot.sessions import (
     schedule_texts,
     scheduled_turns,
     session_dependencies,
-    statement_requests,
     stored_transcripts,
     suspended_turns,
     turn_environments,
@@ -227,34 +225,22 @@ class _Work:
             if not self._request.is_code:
                 self._choices = await services.places.choices(self._request.scope)
             environment = turn_environments.SessionEnvironment(
-                services.hosts,
-                lease,
-                await services.hosts.workspace(key),
+                services,
+                self._request,
                 self.stream,
+                lease=lease,
+                workspace=await services.hosts.workspace(key),
                 variables=variables,
-                skills=services.skills,
                 approval=approval_policy.approval_for_request(
                     self._request, self._choices, services.config.sessions.approval
                 ),
                 all_approvals=turn_approvals,
                 stop=stop,
-                tools=code_tool_calls.make_tool_requests(
-                    services, self._request, self.stream, variables, turn_approvals
-                ),
-                statements=statement_requests.make_statement_requests(
-                    services, key, turn_approvals
-                ),
-                checkpoint=(key, f"{self._recorder.turn_id}"),
-                limits=services.config.limits,
-                jobs=services.jobs,
-                person_key=self._request.person_key,
+                turn_id=self._recorder.turn_id,
                 deadline=self._deadline,
                 propose=proposals.propose if proposals is not None else None,
-                on_installation=lambda kernel, layer: services.on_installation(
-                    code_activity.Installation(key, kernel, person, layer.name, layer.packages)
-                ),
+                hand_over=self._hand_over,
             )
-            environment.hand_over = functools.partial(self._hand_over, environment)
             if self._former_progress is not None:
                 await self._resume_from(self._former_progress, environment, session)
             try:
@@ -381,44 +367,42 @@ class _Work:
         if self._memory is not None and self._former_progress is not None:
             model = self._services.catalogue.find_model(self._former_progress.model)
             return await self._ask(environment, model, self._memory, stop)
-        question = await cancellation.run_until_stopped(
-            self._prepare_question(environment), stop=stop, seconds=self._seconds_left
+        prepared = await cancellation.run_until_stopped(
+            self._prepare(environment), stop=stop, seconds=self._seconds_left
         )
-        if isinstance(question, cancellation.EarlyEnd):
-            return self._early_end(question)
-        if question is None:
+        if isinstance(prepared, cancellation.EarlyEnd):
+            return self._early_end(prepared)
+        if prepared is None:
             return await self._run_code(environment, stop)
-        if self._request.is_scheduled:
-            self._remarks.append(scheduled_turns.SCHEDULE_NOTE)
-        # The notes are part of the question, so that they are not dropped with older messages.
-        text = "\n\n".join([*(note.text for note in self._remarks), question.text])
-        question.memory.transcript.add_user_message(text, question.pictures)
-        return await self._ask(environment, question.model, question.memory, stop)
+        return await self._ask(environment, *prepared, stop)
 
-    async def _prepare_question(
+    async def _prepare(
         self, environment: turn_environments.SessionEnvironment
-    ) -> turn_inputs.TurnQuestion | None:
-        """Store the attachments; return the question to the model, or None for code to be run."""
+    ) -> tuple[settings.Model, stored_transcripts.TurnMemory] | None:
+        """Store the attachments; return the model and its memory with the question.
+
+        For a person's own code, return None.
+        """
         services, request = self._services, self._request
         stored = await turn_inputs.store_request_attachments(
             request, environment, self.stream, services.config.limits
         )
         if request.is_code:
             return None
-        titles = services.catalogue.titles
         title = request.model or turn_inputs.choose_session_model(
-            self._session, self._choices, titles
+            self._session, self._choices, services.catalogue.titles
         )
         model = services.catalogue.find_model(title)
         text, pictures = await self._describe(request, stored, environment, model)
-        return turn_inputs.TurnQuestion(
-            model=model,
-            memory=await stored_transcripts.begin_memory(
-                services.database, self._session.id, before=self._recorder.turn_id
-            ),
-            text=text,
-            pictures=pictures,
+        memory = await stored_transcripts.begin_memory(
+            services.database, self._session.id, before=self._recorder.turn_id
         )
+        if request.is_scheduled:
+            self._remarks.append(scheduled_turns.SCHEDULE_NOTE)
+        # The notes are part of the question, so that they are not dropped with older messages.
+        text = "\n\n".join([*(note.text for note in self._remarks), text])
+        memory.transcript.add_user_message(text, pictures)
+        return model, memory
 
     async def _describe(
         self,
@@ -547,12 +531,9 @@ class _Work:
             model=model,
             limits=services.config.turn,
             system=await turn_inputs.build_system_prompt(
-                services.config,
+                services,
                 self._request,
                 model,
-                packages=services.hosts.packages,
-                reach=services.hosts.reach(values.format_key(self._request.key)),
-                sandbox_level=services.hosts.sandbox_level,
                 environment=environment,
                 place=await services.places.prompt(
                     self._request.scope, self._choices, can_propose=can_propose
