@@ -39,6 +39,25 @@ class VariableUse:
     is_assignment: bool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _CellNames:
+    """The global names in a cell.
+
+    Attributes:
+        assigned: assigned or imported at the top level.
+        imported: imported at the top level.
+        written: assigned or imported anywhere.
+        read: read anywhere.
+        changed: perhaps changed in place, by items, attributes or methods.
+    """
+
+    assigned: set[str] = dataclasses.field(default_factory=set)
+    imported: set[str] = dataclasses.field(default_factory=set)
+    written: set[str] = dataclasses.field(default_factory=set)
+    read: set[str] = dataclasses.field(default_factory=set)
+    changed: set[str] = dataclasses.field(default_factory=set)
+
+
 def find_uses(
     executions: Iterable[records.Execution], names: Collection[str]
 ) -> Mapping[str, list[VariableUse]]:
@@ -54,10 +73,11 @@ def find_uses(
         characters_left -= min(len(execution.code), _MAX_CELL_CHARACTERS)
         if characters_left < 0:
             break
-        for name, is_assignment in _classify_names(execution.code).items():
-            if name in names and len(uses[name]) < _MAX_USES:
-                line = execution.code.strip().partition("\n")[0][:_MAX_LINE_CHARACTERS]
-                uses[name].append(VariableUse(execution.turn_id, line, is_assignment))
+        cell = _find_names(execution.code)
+        line = execution.code.strip().partition("\n")[0][:_MAX_LINE_CHARACTERS]
+        for name in (cell.written | cell.read).intersection(names):
+            if len(uses[name]) < _MAX_USES:
+                uses[name].append(VariableUse(execution.turn_id, line, name in cell.written))
     return uses
 
 
@@ -72,7 +92,7 @@ def find_latest_assignments(codes: Iterable[str], names: Collection[str]) -> tup
     for code in codes:
         if not missing_names:
             break
-        if assignments := missing_names.intersection(find_assigned_names(code)):
+        if assignments := missing_names & _find_names(code).assigned:
             missing_names -= assignments
             cells.append(code)
     return tuple(reversed(cells))
@@ -88,59 +108,18 @@ def find_needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
         codes: of all cells, the latest first.
         count: number of the latest cells, which are needed in any case.
     """
-    imported_names = {
-        symbol.get_name()
-        for code in codes
-        for table in _make_symbol_tables(code)
-        for symbol in table.get_symbols()
-        if symbol.is_imported()
-    }
-    missing_names: set[str] = set()
+    names_by_cell = [_find_names(code) for code in codes]
+    imported = set().union(*(names.imported for names in names_by_cell))
+    missing: set[str] = set()
     cells = []
-    for number, code in enumerate(codes):
-        assigned_names = find_assigned_names(code)
-        changed_names = assigned_names | (_find_changed_names(code) - imported_names)
+    for number, (code, names) in enumerate(zip(codes, names_by_cell, strict=True)):
         is_installation = code.lstrip().startswith(_INSTALLATION_PREFIXES)
-        if number < count or is_installation or missing_names.intersection(changed_names):
+        gives_missing = missing & (names.assigned | (names.changed - imported))
+        if number < count or is_installation or gives_missing:
             cells.append(code)
-            read_names = _find_read_names(code)
             # Earlier cells need not assign a variable that this cell assigns, unless it reads it.
-            missing_names = missing_names - (assigned_names - read_names) | read_names
+            missing = missing - (names.assigned - names.read) | names.read
     return tuple(reversed(cells))
-
-
-def _find_read_names(code: str) -> set[str]:
-    """Return the global names that a cell reads."""
-    tables, names = _make_symbol_tables(code), set()
-    while tables:
-        table = tables.pop()
-        is_module = table.get_type() == "module"
-        names |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_referenced() and (is_module or symbol.is_global())
-        }
-        tables += table.get_children()
-    return names
-
-
-def _find_changed_names(code: str) -> set[str]:
-    """Return the variables that a cell may change in place: by items, attributes or methods."""
-    try:
-        tree = ast.parse(code[:_MAX_CELL_CHARACTERS])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    names = set()
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.Attribute(ctx=ast.Store() | ast.Del())
-                | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ):
-                names.add(_find_base_name(node))
-            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                names.add(_find_base_name(method))
-    return names
 
 
 def _find_base_name(node: ast.expr) -> str:
@@ -150,42 +129,45 @@ def _find_base_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def find_assigned_names(code: str) -> set[str]:
-    """Return the names that a cell assigns or imports at its top level."""
-    return {
-        symbol.get_name()
-        for table in _make_symbol_tables(code)
-        for symbol in table.get_symbols()
-        if symbol.is_assigned() or symbol.is_imported()
-    }
-
-
-def _classify_names(code: str) -> dict[str, bool]:
-    """Return the global names in a cell, and whether it assigns them."""
-    tables = _make_symbol_tables(code)
-    names: dict[str, bool] = {}
+def _find_names(code: str) -> _CellNames:
+    """Return the global names in a cell; none if it is too long or invalid."""
+    names = _CellNames()
+    if len(code) > _MAX_CELL_CHARACTERS:
+        return names
+    try:
+        comprehensions = _ComprehensionTransformer()
+        tree = comprehensions.visit(ast.parse(code))
+        source = ast.unparse(tree) if comprehensions.has_replaced else code
+        tables = [symtable.symtable(source, "cell", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # A command of IPython, or code written to defeat the parser.
+        _log.info("a cell is not understood: %r", error)
+        return names
     while tables:
         table = tables.pop()
         is_module = table.get_type() == "module"
         for symbol in table.get_symbols():
-            if is_module or symbol.is_global():
-                is_assignment = symbol.is_assigned() or symbol.is_imported()
-                if is_assignment or symbol.is_referenced():
-                    names[symbol.get_name()] = names.get(symbol.get_name(), False) or is_assignment
+            if not (is_module or symbol.is_global()):
+                continue
+            if symbol.is_referenced():
+                names.read.add(symbol.get_name())
+            if symbol.is_assigned() or symbol.is_imported():
+                names.written.add(symbol.get_name())
+                if is_module:
+                    names.assigned.add(symbol.get_name())
+            if is_module and symbol.is_imported():
+                names.imported.add(symbol.get_name())
         tables += table.get_children()
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                names.changed.add(_find_base_name(node))
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+                names.changed.add(_find_base_name(method))
     return names
-
-
-def _make_symbol_tables(code: str) -> list[symtable.SymbolTable]:
-    """Return the symbol table of a cell's top level; none if the cell is too long or invalid."""
-    if len(code) > _MAX_CELL_CHARACTERS:
-        return []
-    try:
-        return [symtable.symtable(_replace_comprehensions(code), "cell", "exec")]
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # A command of IPython, or code written to defeat the parser.
-        _log.info("a cell is not understood: %r", error)
-        return []
 
 
 class _ComprehensionTransformer(ast.NodeTransformer):
@@ -206,9 +188,3 @@ class _ComprehensionTransformer(ast.NodeTransformer):
         return ast.GeneratorExp(element, node.generators)
 
     visit_ListComp = visit_SetComp = visit_DictComp = _turn_into_generator  # noqa: N815 - names of ast
-
-
-def _replace_comprehensions(code: str) -> str:
-    comprehensions = _ComprehensionTransformer()
-    tree = comprehensions.visit(ast.parse(code))
-    return ast.unparse(tree) if comprehensions.has_replaced else code
