@@ -7,7 +7,6 @@ that is not drawn in time is shown as plain text.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import html
 import json
@@ -28,45 +27,25 @@ _MAX_CHARACTERS: Final = 100_000
 _MAX_SECONDS: Final = 10
 _MAX_MEMORY_BYTES: Final = 512 * 1024 * 1024
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024
-_MAX_CACHED_CHARACTERS: Final = 8_000_000
 _COMMAND: Final = ("-I", "-B", "-m", "interpreter_bot.sessions.markdown_rendering")
 
 
-class MarkdownRenderer:
-    """Draws Markdown, and caches the latest HTML."""
-
-    def __init__(self) -> None:
-        self._cached_pages: collections.OrderedDict[str, str] = collections.OrderedDict()
-
-    async def render(self, texts: Iterable[str]) -> Mapping[str, str]:
-        """Return the HTML of texts; a text that is not drawn in time becomes plain text."""
-        unique_texts = list(dict.fromkeys(texts))
-        # Short texts come first, as a long one may use up the time.
-        uncached = sorted(
-            (text for text in unique_texts if text not in self._cached_pages), key=len
-        )
-        pages = {
-            text: self._cached_pages[text] for text in unique_texts if text in self._cached_pages
-        }
-        quick_texts = [text for text in uncached if _is_quick_to_parse(text)]
-        if quick_texts:
-            async for text, page in _draw(quick_texts):
-                pages[text] = page
-        self._cache(pages)
-        return {text: pages.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique_texts}
-
-    def _cache(self, pages: Mapping[str, str]) -> None:
-        for text, page in pages.items():
-            self._cached_pages[text] = page
-            self._cached_pages.move_to_end(text)
-        size = sum(len(text) + len(page) for text, page in self._cached_pages.items())
-        while size > _MAX_CACHED_CHARACTERS:
-            text, page = self._cached_pages.popitem(last=False)
-            size -= len(text) + len(page)
-
-
-def _is_quick_to_parse(text: str) -> bool:
-    return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_slow_to_parse(text)
+async def render(texts: Iterable[str]) -> Mapping[str, str]:
+    """Return the HTML of texts; a text that is not drawn in time becomes plain text."""
+    pages = {text: f"<pre>{html.escape(text)}</pre>" for text in texts}
+    # Short texts come first, as a long one may use up the time.
+    quick_texts = sorted(
+        (
+            text
+            for text in pages
+            if len(text) <= _MAX_CHARACTERS and not markdown_cost.is_slow_to_parse(text)
+        ),
+        key=len,
+    )
+    if quick_texts:
+        async for text, page in _draw(quick_texts):
+            pages[text] = page
+    return pages
 
 
 async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:

@@ -42,7 +42,6 @@ class SessionReads:
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
         self._next_wake_time = 0.0
-        self._markdown_renderer = markdown_rendering.MarkdownRenderer()
         self._export_semaphore = asyncio.Semaphore(_MAX_CONCURRENT_EXPORTS)
         self._export_locks: weakref.WeakValueDictionary[values.SessionKey, asyncio.Lock] = (
             weakref.WeakValueDictionary()
@@ -147,7 +146,7 @@ class SessionReads:
         async with self._export_slot(key):
             turns, contents = await self._load_turns_and_contents(key)
             texts = await asyncio.to_thread(list, html_exports.markdown_texts(turns))
-            pages = await self._markdown_renderer.render(texts)
+            pages = await markdown_rendering.render(texts)
             return await asyncio.to_thread(html_exports.write_page, title, turns, contents, pages)
 
     @contextlib.asynccontextmanager
