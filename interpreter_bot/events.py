@@ -303,7 +303,7 @@ def parse_approval(line: str, choices: Sequence[str]) -> Approved | Declined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """The turn waits for an answer, which is passed to `SessionService.answer`."""
+    """The turn waits for an answer, which is passed to `Questions.answer`."""
 
     question: Question
 

@@ -240,7 +240,7 @@ class Interpreter(_Options):
 
     def _make_question_handler(self) -> events.Emit:
         """Return a handler of events that passes their questions to the person."""
-        tasks = question_tasks.QuestionTasks(self._service.answer)
+        tasks = question_tasks.QuestionTasks(self._service.questions.answer)
 
         def pass_question(event: events.TurnEvent) -> None:
             if isinstance(event, events.QuestionAsked):

@@ -84,7 +84,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             # Imported late, because `open_service` imports most of it in the background.
             from interpreter_bot.commands import ask_turns
 
-            new_turn_reply = functools.partial(new_reply, service.answer)
+            new_turn_reply = functools.partial(new_reply, service.questions.answer)
             turns = ask_turns.Turns(service, options, writer, interrupter, new_turn_reply)
             is_answered = await turns.run_all(prompts, question, attachments)
         # In a chat, the person sees what fails, and the command itself has not failed.

@@ -192,7 +192,7 @@ async def change_settings(place: command_types.Place, text: str) -> command_type
         raise errors.BotError(refusal)
     parsed_value = preferences.parse(name, value, models)
     scope_of_choice, author = _choice_scope(place.scope, scope_kind), place.person.name
-    await place.service.choose(
+    await place.service.places.choose(
         scope_of_choice, name, parsed_value, author=author or place.person.id
     )
     sentences = [access_words.setting_changed(name, preferences.format_value(parsed_value), scope)]
@@ -258,7 +258,7 @@ async def submit_place(
             changes[name] = preferences.parse(name, entered_text, place.service.queries.models)
     scope, author = _find_form_scope(place, action), place.person.name or place.person.id
     for name, value_or_none in changes.items():
-        await place.service.choose(scope, name, value_or_none, author=author)
+        await place.service.places.choose(scope, name, value_or_none, author=author)
     return command_types.Sentence(
         place_words.choices_saved(", ".join(changes)) if changes else place_words.NOTHING_CHANGED
     )

@@ -17,7 +17,6 @@ from interpreter_bot.sessions import (
     forks_and_undo,
     lanes,
     live_data_views,
-    model_setup,
     past_turns,
     ports,
     requests,
@@ -63,6 +62,7 @@ class SessionService:
         branches: copies of sessions, and undo.
         visits: links by which people of other platforms read a session on the page.
         places: the choices and notes of places.
+        model_setup: lets the operator choose a model on the page; None if that is not possible.
         logins: logins of people at tool servers.
         events: claims of the events that networks send.
         deliveries: the messages that show answers.
@@ -90,6 +90,7 @@ class SessionService:
         self.improve_title = functools.partial(session_titles.set_model_title, services)
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
         self.places = services.places
+        self.model_setup = services.model_setup
         self.logins = tool_logins.ToolLogins(services)
         self._stops = turn_stops.TurnStops(self._lanes, services.jobs)
         self._turn_tasks: set[asyncio.Task[Any]] = set()
@@ -108,14 +109,9 @@ class SessionService:
     @property
     def model_notice(self) -> str:
         """A sentence for people if the model is missing, only a demo, or failing."""
-        setup = self.model_choices
+        setup = self.model_setup
         notice = "" if setup is not None and setup.is_chosen else self._model_notice
         return notice or self.services.catalogue.problem
-
-    @property
-    def model_choices(self) -> model_setup.ModelSetup | None:
-        """Lets the operator choose a model on the page; None if that is not possible."""
-        return self.services.model_setup
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -190,12 +186,6 @@ class SessionService:
             # A job is not steered by messages that people write meanwhile.
             return await turns.run_turn(self.services, request, reply, lambda: (), stop=stop)
 
-    async def answer(
-        self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
-    ) -> None:
-        """Answer a question of a turn; see `questions.Questions.answer`."""
-        await self.questions.answer(question_id, answer, person=person, is_admin=is_admin)
-
     def is_busy(self, key: values.SessionKey) -> bool:
         """Return whether a turn runs or waits in a session, or a job runs."""
         return self._lanes.is_busy(key) or self.services.jobs.find(key) is not None
@@ -218,7 +208,7 @@ class SessionService:
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it was waiting."""
-        return self._stops.withdraw(key, request_id)
+        return self._lanes.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Delete a session's variables and the model's memory of it, after stopping its turn.
@@ -379,12 +369,6 @@ class SessionService:
             self.queries.check_model(title)
         session = await self.services.database.sessions.open(key)
         await self.services.database.sessions.set_model(session.id, title)
-
-    async def choose(
-        self, scope: values.Scope, name: str, value: object | None, *, author: str = ""
-    ) -> None:
-        """Store a choice for a scope; see `places.Places.choose`."""
-        await self.places.choose(scope, name, value, author=author)
 
     def notify_through(
         self, platform: str, notify: Notify, *, go_on: suspended_turns.GoOn | None = None

@@ -119,11 +119,9 @@ class TurnStops:
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request, or stop its turn; return whether it was waiting or running."""
-        return self.withdraw(key, request_id) or _stop_turn(self._expected.get((key, request_id)))
-
-    def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a waiting request; return whether it was waiting."""
-        return self._lanes.withdraw(key, request_id)
+        return self._lanes.withdraw(key, request_id) or _stop_turn(
+            self._expected.get((key, request_id))
+        )
 
 
 def _stop_turn(stop: StopSignal | None) -> bool:

@@ -34,7 +34,7 @@ class Conversation:
 
     async def ask(self, text, reply, **fields):
         request = requests.Request(key=self.key, person=ANNA, text=text, **fields)
-        reply.answer = self.service.answer
+        reply.answer = self.service.questions.answer
         end = await self.service.handle(request, reply)
         assert reply.end == end, "who waits for the end and who shows it hear the same"
         return end
@@ -274,10 +274,10 @@ async def test_a_model_is_chosen_of_those_there_are(conversation):
 async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):
     service, scope = conversation.service, conversation.scope
     assert await service.queries.approval(scope) == "never"
-    await service.choose(scope, approval_policy.PREFERENCE_NAME, "plan")
+    await service.places.choose(scope, approval_policy.PREFERENCE_NAME, "plan")
     assert await service.queries.approval(scope) == "plan"
     assert await service.queries.approval(scope, "every") == "every"
     assert (await service.queries.choices(scope)).get(approval_policy.PREFERENCE_NAME) == "plan"
-    await service.choose(scope, approval_policy.PREFERENCE_NAME, None)
+    await service.places.choose(scope, approval_policy.PREFERENCE_NAME, None)
     assert await service.queries.approval(scope) == "never"
     assert approval_policy.PREFERENCE_NAME not in await service.queries.choices(scope)

@@ -298,6 +298,15 @@ class Conversations(session_service.SessionService):
             return is_first
 
         self.events.claim = slow_claim
+        choose = self.places.choose
+
+        async def note_choice(scope, name, value, **fields):
+            await choose(scope, name, value, **fields)
+            self.chosen[scope].pop(name, None)
+            if value is not None:
+                self.chosen[scope][name] = value
+
+        self.places.choose = note_choice
         self.calls = []
         self.tables = {}
         self.chosen = collections.defaultdict(dict)
@@ -345,12 +354,6 @@ class Conversations(session_service.SessionService):
     async def choose_model(self, key, title):
         await super().choose_model(key, title)
         self.models[key] = title
-
-    async def choose(self, scope, name, value, **fields):
-        await super().choose(scope, name, value, **fields)
-        self.chosen[scope].pop(name, None)
-        if value is not None:
-            self.chosen[scope][name] = value
 
     async def save_table(self, key, handle, person, suffix="csv"):
         name = f"table-{handle}.{suffix}"

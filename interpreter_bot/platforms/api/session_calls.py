@@ -125,7 +125,7 @@ async def answer_question(call: calls.Call) -> web.Response:
     if question.session != key:
         raise errors.AnswerRefusedError
     answer = program_turns.parse_answer(question, body.answer)
-    await call.service.answer(body.id, answer, person=call.client)
+    await call.service.questions.answer(body.id, answer, person=call.client)
     return calls.make_response(documents.Outcome())
 
 

@@ -251,7 +251,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         try:
             if not message.text:
                 return False
-            await self._service.answer(question.id, answer, person=message.person.id)
+            await self._service.questions.answer(question.id, answer, person=message.person.id)
         except errors.AnswerRefusedError:
             return False
         self._answered_ids[message.event_id] = None

@@ -61,8 +61,8 @@ class Feedback:
             tally[rating] += 1
             if former in tally:
                 tally[str(former)] -= 1
-            await service.choose(person_scope, choice_name, rating)
-            await service.choose(values.Scope("slack", team), _TALLY_NAME, tally)
+            await service.places.choose(person_scope, choice_name, rating)
+            await service.places.choose(values.Scope("slack", team), _TALLY_NAME, tally)
 
     async def count_ratings(self, team: str) -> tuple[int, int]:
         """Return how many answers were rated good, and how many bad."""
@@ -241,6 +241,6 @@ class HomeTab:
         former = await self._service.queries.choices(scope)
         for name, value in admin_views.submitted_choices(view).items():
             if value != former.get(name):
-                await self._service.choose(scope, name, value, author=profile.name)
+                await self._service.places.choose(scope, name, value, author=profile.name)
         _log.info("%s of %s changed who may, and how", user, workspace.team)
         await self.show(workspace, user)

@@ -23,7 +23,7 @@ class ModelForms:
 
     async def choose(self, request: web.Request) -> web.Response:
         """Try a model and use it; the response has its title."""
-        if self._service.model_choices is None:
+        if self._service.model_setup is None:
             raise web.HTTPNotFound
         body = await request.read()
         try:
@@ -34,12 +34,12 @@ class ModelForms:
             raise errors.BotError(page_words.NOT_A_MODEL)
         key = validation.read_text(fields, "key", max_characters=_MAX_FIELD_CHARACTERS)
         address = validation.read_text(fields, "address", max_characters=_MAX_FIELD_CHARACTERS)
-        title = await self._service.model_choices.choose(key, address)
+        title = await self._service.model_setup.choose(key, address)
         return web.json_response({"title": title})
 
     async def list_servers(self, _: web.Request) -> web.Response:
         """Return the model servers that were found on this machine."""
-        choices = self._service.model_choices
+        choices = self._service.model_setup
         if choices is None or not choices.is_open or choices.is_chosen:
             raise web.HTTPNotFound
         addresses = await model_setup.find_local_servers()

@@ -64,7 +64,7 @@ def make_title(request: str) -> str:
 
 
 def _can_choose_model(service: session_service.SessionService) -> bool:
-    models = service.model_choices
+    models = service.model_setup
     return models is not None and models.is_open and not models.is_chosen
 
 

@@ -54,7 +54,7 @@ class Bot:
 
     async def handle(self, request, reply=None):
         reply = reply or replies.Reply()
-        reply.answer = self.service.answer
+        reply.answer = self.service.questions.answer
         end = await self.service.handle(request, reply)
         assert reply.end == end
         return reply

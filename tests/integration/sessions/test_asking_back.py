@@ -116,7 +116,7 @@ async def test_a_question_survives_the_bot_and_its_answer_comes_once(
         async with open_after_kill(open_bot, tmp_path, *script) as after:
             if is_early:
                 answer = events.TextAnswer("1")
-                await after.service.answer(question.id, answer, person=question.person)
+                await after.service.questions.answer(question.id, answer, person=question.person)
             reply = resume_in_reply(after, answers=[] if is_early else ["1"])
             await reply.until("over")
             answers = list_call_results(after)

@@ -417,9 +417,9 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
                 type(services.catalogue), "titles", property(lambda _: ("scripted", listed.title))
             )
             here = values.Scope("web")
-            await service.choose(here, "model", "other")
+            await service.places.choose(here, "model", "other")
             assert await service.queries.find_model_title(KEY) == "other"
-            await service.choose(values.Scope("web", person="u1"), "model", "scripted")
+            await service.places.choose(values.Scope("web", person="u1"), "model", "scripted")
             assert await service.queries.find_model_title(KEY, person="u1") == "scripted"
             assert (await bot.ask("hello")).end.status is Status.DONE
             asking_bob = await bot.ask("hello", person=requests.Person("u2"))

@@ -45,7 +45,7 @@ class JobReplies:
 
     async def _go_on(self, request):
         reply = replies.Reply()
-        reply.answer = self._bot.service.answer
+        reply.answer = self._bot.service.questions.answer
         self.replies.append(reply)
         self.requests.append(request)
         self.arrival.set()

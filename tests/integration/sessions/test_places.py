@@ -145,14 +145,14 @@ async def test_a_person_edits_a_note_before_it_is_kept_but_not_beyond_its_size(o
         [question] = bot.service.questions.list_open(HERE, ANNA.id)
         for edited, person, is_admin in (("y" * 501, "U1", False), ("mine", "U2", True)):
             with pytest.raises(errors.AnswerRefusedError):
-                await bot.service.answer(
+                await bot.service.questions.answer(
                     question.id, events.Approved(edited=edited), person=person, is_admin=is_admin
                 )
         # Of others only administrators answer, and the question is still open.
         with pytest.raises(errors.AnswerRefusedError):
-            await bot.service.answer(question.id, events.Approved(), person="U2")
+            await bot.service.questions.answer(question.id, events.Approved(), person="U2")
         edited = events.Approved(edited="  Net of\nVAT. ")
-        await bot.service.answer(question.id, edited, person="U1")
+        await bot.service.questions.answer(question.id, edited, person="U1")
         await turn_task
         [note] = await bot.service.places.notes(CHANNEL)
     assert (note.text, note.confirmed_by, note.author) == ("Net of VAT.", "U1", "Anna")
@@ -211,7 +211,7 @@ async def test_a_note_that_an_administrator_confirms_is_credited_to_them(open_bo
         [question] = bot.service.questions.list_open(HERE, ANNA.id)
         # Nobody answers as somebody else.
         forged = events.Approved(admin="U3")
-        await bot.service.answer(question.id, forged, person="U2", is_admin=True)
+        await bot.service.questions.answer(question.id, forged, person="U2", is_admin=True)
         await turn_task
         [note] = await bot.service.places.notes(CHANNEL)
     assert (note.confirmed_by, note.author) == ("U2", "an administrator, for Anna")
@@ -225,15 +225,17 @@ async def test_instructions_of_operator_server_and_channel_hold_together_in_thei
     script = [OK] * (1 + len(ELSEWHERE))
     async with open_bot(*script, place=fixed) as bot:
         service = bot.service
-        await service.choose(values.Scope("slack", "T1"), places.INSTRUCTIONS, "Be\nformal.")
-        await service.choose(values.Scope("slack", "T1", "C2"), places.INSTRUCTIONS, "Of C2 alone.")
+        await service.places.choose(values.Scope("slack", "T1"), places.INSTRUCTIONS, "Be\nformal.")
+        await service.places.choose(
+            values.Scope("slack", "T1", "C2"), places.INSTRUCTIONS, "Of C2 alone."
+        )
         for key in (HERE, *ELSEWHERE):
             await ask(bot, key)
         system_prompts = list_system_prompts(bot)
         with pytest.raises(errors.BotError, match="Whoever runs this bot has set that"):
-            await service.choose(CHANNEL, places.INSTRUCTIONS, "Use dollars.")
+            await service.places.choose(CHANNEL, places.INSTRUCTIONS, "Use dollars.")
         with pytest.raises(errors.BotError, match="the limit is 3,000"):
-            await service.choose(values.Scope("web"), places.INSTRUCTIONS, "x" * 3001)
+            await service.places.choose(values.Scope("web"), places.INSTRUCTIONS, "x" * 3001)
     here, beside, workspace, network, direct, page = (
         tuple(
             text in prompt for text in ("Be brief.", "Use euros.", r"Be\nformal.", "Of C2 alone.")
@@ -259,9 +261,9 @@ async def test_the_operators_choices_replace_those_of_their_scope_alone(open_bot
         assert await service.queries.approval(CHANNEL) == "every"
         assert await service.queries.approval(values.Scope("slack", "T1", "C2")) == "never"
         with pytest.raises(errors.BotError, match="can't be changed here"):
-            await service.choose(CHANNEL, "show_code", True)
+            await service.places.choose(CHANNEL, "show_code", True)
         own = values.Scope("slack", "T1", "C1", "U1")
-        await service.choose(own, "show_code", True)
+        await service.places.choose(own, "show_code", True)
         assert (await service.queries.choices(own))["show_code"] is True
         assert (await service.queries.choices(CHANNEL))["show_code"] is False
 
@@ -273,8 +275,8 @@ async def test_what_is_erased_with_a_place_is_all_of_it_and_nothing_beside(open_
         service = bot.service
         for scope in (*scopes, *beside):
             await service.places.remember(scope, NOTE, ANNA)
-            await service.choose(scope, places.INSTRUCTIONS, "x")
-        await service.choose(CHANNEL, "allowed_people", ["U1"])
+            await service.places.choose(scope, places.INSTRUCTIONS, "x")
+        await service.places.choose(CHANNEL, "allowed_people", ["U1"])
         await service.places.erase(CHANNEL)
         assert await list_notes(bot) == [NOTE]  # Of the workspace.
         assert len(await list_notes(bot, scopes[1])) == 2

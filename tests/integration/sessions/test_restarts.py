@@ -51,7 +51,7 @@ def resume_in_reply(bot, **options):
     reply = replies.Reply(**options)
 
     async def go_on(request):
-        reply.answer = bot.service.answer
+        reply.answer = bot.service.questions.answer
         await bot.service.handle(request, reply)
 
     async def notify(key, sentence):

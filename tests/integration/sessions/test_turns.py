@@ -349,7 +349,7 @@ async def test_approval_is_the_strictest_that_anybody_chose(open_bot, who):
     script = [openai_server.code("print(1)"), openai_server.text("No?")]
     async with open_bot(*script, sessions=sessions) as bot:
         for name, scope in scopes.items():
-            await bot.service.choose(scope, "approval", "every" if name == who else "never")
+            await bot.service.places.choose(scope, "approval", "every" if name == who else "never")
         key = values.SessionKey("web", "w", "c", "t")
         fields = {"key": key, "approval": "every" if who == "platform" else "never"}
         reply = await bot.ask("go", replies.Reply(approvals=[None]), **fields)
@@ -464,11 +464,11 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
 async def test_a_workspace_chooses_what_its_people_may_spend(open_bot):
     script = [openai_server.text("One.", usage=(5000, 100))]
     async with open_bot(*script, model={"answer_tokens": 100}) as bot:
-        await bot.service.choose(values.Scope("web"), "allowance_tokens", "6000")
-        await bot.service.choose(values.Scope("web"), "allowance_money", "no number")
+        await bot.service.places.choose(values.Scope("web"), "allowance_tokens", "6000")
+        await bot.service.places.choose(values.Scope("web"), "allowance_money", "no number")
         await bot.ask("one")
         none = await bot.service.queries.usage(KEY, make_request("x").person)
-        await bot.service.choose(values.Scope("web"), "allowance_money", None)
+        await bot.service.places.choose(values.Scope("web"), "allowance_money", None)
         refused = await bot.ask("two")
         chosen = await bot.service.queries.usage(KEY, make_request("x").person)
     assert none.allowed_tokens is None

@@ -478,13 +478,13 @@ async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, app):
         turn.reply.finished(0, fake.finished_well())
 
     service.script = script
-    await service.choose(values.Scope("slack", "T1", person="U1"), "show_code", True)
+    await service.places.choose(values.Scope("slack", "T1", person="U1"), "show_code", True)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: "⟨U+202E⟩" in str(slack.answers("C1", ts)))
 
 
 async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, app):
-    await service.choose(values.Scope("slack", "T1"), "approval", "every")
+    await service.places.choose(values.Scope("slack", "T1"), "approval", "every")
     slack.command("UADMIN", "C1", "/interpreter", "approval never channel")
     [told] = await slack.until(lambda: slack.world.responses)
     assert "never in this channel. That is weaker" in told["text"]

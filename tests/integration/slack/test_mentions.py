@@ -350,7 +350,7 @@ async def test_code_is_shown_if_that_is_chosen(slack, service, app, shows):
         turn.reply.text("Done.")
 
     service.script = script
-    await service.choose(values.Scope("slack", "T1", person="U1"), "show_code", shows)
+    await service.places.choose(values.Scope("slack", "T1", person="U1"), "show_code", shows)
     ts = slack.say("U1", "DU1", "<@UBOT> go")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)

@@ -56,10 +56,10 @@ async def test_a_note_is_proposed_confirmed_told_and_forgotten(slack, tmp_path, 
         assert await service.places.notes(CHANNEL) == ()
         # Nor does who asked, once they may no longer use the bot.
         team = values.Scope("slack", "T1")
-        await service.choose(team, "allowed_people", ["U2"])
+        await service.places.choose(team, "allowed_people", ["U2"])
         slack.click("U1", "C1", card["ts"], "run")
         assert "have access to this bot" in await told(slack, 2)
-        await service.choose(team, "allowed_people", None)
+        await service.places.choose(team, "allowed_people", None)
         slack.click("U1", "C1", card["ts"], "run")
         await finished(slack, "C1", ts)
         [note] = await service.places.notes(CHANNEL)

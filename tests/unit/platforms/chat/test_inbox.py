@@ -346,10 +346,10 @@ async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(server,
     async with bot(ask_name) as (service, _):
         server.say("alice", "@alice", "greet me")
         await asked(server, "@alice", "answer")
-        service.answer = lose
+        service.questions.answer = lose
         server.say("alice", "@alice", "Ada")
         await until(lambda: texts(server, "@alice")[-1].startswith("⚠️"))
-        del service.answer
+        del service.questions.answer
         server.say("alice", "@alice", "Ada")
         await until(lambda: "Hello Ada." in "".join(texts(server, "@alice")))
         assert len(service.handled_requests) == 1
