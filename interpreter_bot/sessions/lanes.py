@@ -113,7 +113,29 @@ class Lanes:
         Raises:
             LaneError: too many requests wait, this one was withdrawn, or the bot is closing.
         """
-        ticket = self._join(key, person, request_id, request, on_position, skips_queue)
+        lane = self._lanes.get(key, collections.deque())
+        if self.is_closed:
+            raise LaneError(session_words.BOT_CLOSING)
+        skips_queue = skips_queue or self.is_expected(key, request_id)
+        if len(lane) >= self._max_waiting and not skips_queue:
+            raise LaneError(session_words.queue_full(len(lane)))
+        self._arrival_count += 1
+        ticket = _Ticket(
+            key=key,
+            person=person,
+            request_id=request_id,
+            request=request,
+            on_position=on_position,
+            admission=asyncio.get_running_loop().create_future(),
+            arrival_number=self._arrival_count,
+            skips_queue=skips_queue,
+        )
+        if skips_queue:
+            lane.appendleft(ticket)
+        else:
+            lane.append(ticket)
+        self._lanes[key] = lane
+        self._serve()
         try:
             await ticket.admission
             yield
@@ -186,41 +208,6 @@ class Lanes:
     async def wait_idle(self) -> None:
         """Wait until no turn runs."""
         await self._is_idle.wait()
-
-    def _join(
-        self,
-        key: values.SessionKey,
-        person: str,
-        request_id: str,
-        request: requests.Request | None,
-        on_position: Callable[[int], None],
-        skips_queue: bool,
-    ) -> _Ticket:
-        lane = self._lanes.get(key, collections.deque())
-        if self.is_closed:
-            raise LaneError(session_words.BOT_CLOSING)
-        skips_queue = skips_queue or self._expected_request_ids.get(key) == request_id
-        if len(lane) >= self._max_waiting and not skips_queue:
-            raise LaneError(session_words.queue_full(len(lane)))
-        self._arrival_count += 1
-        admission: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(
-            key,
-            person,
-            request_id,
-            request,
-            on_position,
-            admission,
-            self._arrival_count,
-            skips_queue,
-        )
-        if skips_queue:
-            lane.appendleft(ticket)
-        else:
-            lane.append(ticket)
-        self._lanes[key] = lane
-        self._serve()
-        return ticket
 
     def _leave(self, ticket: _Ticket) -> None:
         if self._running.get(ticket.key) is ticket:

@@ -24,18 +24,14 @@ def _truncate_doc(text: str) -> str:
     return safe_text.truncate(text, _MAX_DOC_CHARACTERS)
 
 
-class _StrictModel(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
-
-
-class Signature(_StrictModel):
+class Signature(live_data_views.StrictModel):
     """The signature of a function, and its docstring."""
 
     label: live_data_views.Text
     doc: Annotated[str, pydantic.AfterValidator(_truncate_doc)]
 
 
-class Completions(_StrictModel):
+class Completions(live_data_views.StrictModel):
     """Possible continuations of code.
 
     Attributes:

@@ -54,11 +54,13 @@ class PythonBusyError(errors.BotError):
     """Python is busy; it answers once that is over."""
 
 
-class _StrictModel(pydantic.BaseModel):
+class StrictModel(pydantic.BaseModel):
+    """A model that converts no types and ignores other fields."""
+
     model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class PageRequest(_StrictModel):
+class PageRequest(StrictModel):
     """A request for a page of a table.
 
     Attributes:
@@ -78,7 +80,7 @@ class PageRequest(_StrictModel):
     ] = ()
 
 
-class SummaryRequest(_StrictModel):
+class SummaryRequest(StrictModel):
     """A request for statistics of columns.
 
     Attributes:
@@ -88,7 +90,7 @@ class SummaryRequest(_StrictModel):
     summaries: Annotated[tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MAX_SUMMARIES)]
 
 
-class Column(_StrictModel):
+class Column(StrictModel):
     """A column.
 
     Attributes:
@@ -101,7 +103,7 @@ class Column(_StrictModel):
     kind: Literal["number", "truth", "time", "text", "other"]
 
 
-class Page(_StrictModel):
+class Page(StrictModel):
     """Rows of a table.
 
     Attributes:
@@ -131,7 +133,7 @@ class Page(_StrictModel):
         return self
 
 
-class Summary(_StrictModel):
+class Summary(StrictModel):
     """Statistics of a column, as `guest.table_views` computes them; estimated if `is_sampled`."""
 
     column: Count
@@ -144,17 +146,17 @@ class Summary(_StrictModel):
     top: Annotated[tuple[tuple[Text, Count], ...], pydantic.Field(max_length=10)] = ()
 
 
-class Summaries(_StrictModel):
+class Summaries(StrictModel):
     """Statistics of several columns."""
 
     summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MAX_SUMMARIES)]
 
 
-class _Problem(_StrictModel):
+class _Problem(StrictModel):
     problem: Text
 
 
-class TableFile(_StrictModel):
+class TableFile(StrictModel):
     """A file that Python reads as a table.
 
     Attributes:
@@ -176,7 +178,7 @@ _TABLE_ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydant
 )
 
 
-class Variable(_StrictModel):
+class Variable(StrictModel):
     """A variable.
 
     Attributes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import budgets
@@ -24,24 +23,24 @@ TOKENS: Final = "allowance_tokens"
 """Names of the choices that override the settings; both hold a number as text."""
 
 
-def apply_choices(
-    limits: settings.DailyAllowance, choices: Mapping[str, Any]
-) -> settings.DailyAllowance:
-    """Return the limits with the choices applied; choices that are not numbers are ignored."""
-    overrides = {"money": choices.get(MONEY), "tokens": choices.get(TOKENS)}
-    given_overrides = {name: value for name, value in overrides.items() if value is not None}
-    try:
-        return settings.DailyAllowance.model_validate(limits.model_dump() | given_overrides)
-    except ValueError:
-        _log.warning("the choice of an allowance is invalid: %s", given_overrides)
-        return limits
-
-
 def limits_for_person(
     limits: settings.DailyAllowance, choices: preferences.Choices
 ) -> settings.DailyAllowance:
-    """Return a person's limits, with the choices of their workspace and their own."""
-    return apply_choices(limits, choices.outside_channels.effective)
+    """Return a person's limits, with the choices of their workspace and their own.
+
+    Choices that are not numbers are ignored.
+    """
+    effective = choices.outside_channels.effective
+    overrides = {
+        name: effective[choice]
+        for name, choice in (("money", MONEY), ("tokens", TOKENS))
+        if choice in effective
+    }
+    try:
+        return settings.DailyAllowance.model_validate(limits.model_dump() | overrides)
+    except ValueError:
+        _log.warning("the choice of an allowance is invalid: %s", overrides)
+        return limits
 
 
 class DailyUsage:
@@ -65,7 +64,7 @@ class DailyUsage:
         self._reservations.pop(turn_id, None)
 
     async def reserve(
-        self, reservation: TurnReservation, worst_case: values.Usage, database: databases.Database
+        self, reservation: TurnReservation, database: databases.Database, worst_case: values.Usage
     ) -> str | None:
         """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
         async with self._reserve_lock:
@@ -124,7 +123,4 @@ class TurnReservation:
         """Return the check to be called before each model call; None if nothing is limited."""
         if self.limits.money is None and self.limits.tokens is None:
             return None
-        return functools.partial(self._reserve, database)
-
-    async def _reserve(self, database: databases.Database, worst_case: values.Usage) -> str | None:
-        return await self._daily_usage.reserve(self, worst_case, database)
+        return functools.partial(self._daily_usage.reserve, self, database)

@@ -37,26 +37,13 @@ _DAYS: Final = {
     **dict.fromkeys(("weekday", "weekdays"), "mon-fri"),
     **dict.fromkeys(("weekend", "weekends"), "sat,sun"),
 }
-_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
+_DAY_NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTH_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
 )
-_FULL_NAMES: Final = (
-    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "january"),
-    *("february", "march", "april", "june", "july", "august", "september", "october", "november"),
-    "december",
-)
+_WEEKDAYS: Final = {name[:3] for name in _DAY_NAMES}
+_MONTHS: Final = {name[:3] for name in _MONTH_NAMES}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,7 +174,7 @@ def _parse_times(times: str) -> str | None:
 
 def _shorten_name(word: str) -> str:
     """Return the short form of the name of a weekday or a month."""
-    return word[:3] if word.removesuffix("s") in _FULL_NAMES else word
+    return word[:3] if word.removesuffix("s") in _DAY_NAMES + _MONTH_NAMES else word
 
 
 def _parse_interval(words: Sequence[str]) -> str | None:
