@@ -105,10 +105,10 @@ async def serve(
             ) from error
         local_address = f"http://127.0.0.1:{runner.addresses[0][1]}"
         pages.address = config.public_url or local_address
-        service.logins.set_page_address(pages.address)
+        service.logins.person_logins.address = pages.address
         yield pages.address
     finally:
-        service.logins.set_page_address("")
+        service.logins.person_logins.address = ""
         await runner.cleanup()
 
 
@@ -119,7 +119,7 @@ class _LoginPages:
 
     async def show_login(self, request: web.Request) -> web.StreamResponse:
         """Show for whom the account will be used."""
-        login = await self._logins.find_login(request.match_info["ticket"])
+        login = await self._logins.person_logins.find_login(request.match_info["ticket"])
         form = _FORM_HTML.format(
             action=html.escape(request.path), fields="", label=page_words.LOGIN_BUTTON
         )
@@ -129,8 +129,8 @@ class _LoginPages:
         """Use the link up, and redirect to the login of the server."""
         self._check_origin(request)
         ticket = request.match_info["ticket"]
-        server = (await self._logins.find_login(ticket)).account.server
-        address, mark = await self._logins.continue_login(ticket)
+        server = (await self._logins.person_logins.find_login(ticket)).account.server
+        address, mark = await self._logins.person_logins.continue_login(ticket)
         response = web.Response(status=303, headers={"Location": address})
         response.set_cookie(
             _COOKIE,
@@ -147,7 +147,9 @@ class _LoginPages:
     async def ask_agreement(self, request: web.Request) -> web.StreamResponse:
         """Ask the person, who comes back from the server, whether they agree."""
         server = request.match_info["server"]
-        login = await self._logins.check_return(server, request.query, _browser_mark(request))
+        login = await self._logins.person_logins.check_return(
+            server, request.query, _browser_mark(request)
+        )
         fields = "".join(
             _FIELD_HTML.format(name=name, value=html.escape(request.query[name]))
             for name in _RETURN_PARAMETERS

@@ -51,9 +51,16 @@ class ToolLogins:
         """Whether there is a server at which people log in."""
         return self._broker is not None and self._broker.logins is not None
 
-    def set_page_address(self, address: str) -> None:
-        """Set the public address of the login pages; empty if they are closed."""
-        self._logins.address = address
+    @property
+    def person_logins(self) -> PersonLogins:
+        """Links, login pages and tokens of people.
+
+        Raises:
+            BotError: there is no server at which people log in.
+        """
+        if self._broker is None or self._broker.logins is None:
+            raise errors.BotError(tool_words.no_logins(""))
+        return self._broker.logins
 
     async def create_link_sentence(
         self, key: values.SessionKey, person: requests.Person, server: str
@@ -74,23 +81,9 @@ class ToolLogins:
         )
         return tool_words.logged_out(server, was_logged_in=was_logged_in)
 
-    async def find_login(self, ticket: str) -> Login:
-        """Return the login of a link without using it up; see `PersonLogins.find_login`."""
-        return await self._logins.find_login(ticket)
-
-    async def continue_login(self, ticket: str) -> tuple[str, str]:
-        """Use up a link; see `PersonLogins.continue_login`."""
-        return await self._logins.continue_login(ticket)
-
-    async def check_return(
-        self, server: str, query: Mapping[str, str], browser_secret: str
-    ) -> Login:
-        """Return the login with which a person came back; see `PersonLogins.check_return`."""
-        return await self._logins.check_return(server, query, browser_secret)
-
     async def finish(self, server: str, query: Mapping[str, str], browser_secret: str) -> Login:
         """Finish a login; see `PersonLogins.finish`."""
-        login = await self._logins.finish(server, query, browser_secret)
+        login = await self.person_logins.finish(server, query, browser_secret)
         if self._broker is not None:
             # Open connections may use another account of the person.
             await self._broker.disconnect(login.account)
@@ -100,9 +93,3 @@ class ToolLogins:
             except errors.BotError:
                 _log.warning("tools of %s not listed after a login", server, exc_info=True)
         return login
-
-    @property
-    def _logins(self) -> PersonLogins:
-        if self._broker is None or self._broker.logins is None:
-            raise errors.BotError(tool_words.no_logins(""))
-        return self._broker.logins

@@ -162,7 +162,7 @@ async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(open_bot)
 
 async def test_nobody_logs_in_where_no_page_is_served(open_bot):
     async with _open_world(open_bot) as (_, bot):
-        bot.service.logins.set_page_address("")
+        bot.service.logins.person_logins.address = ""
         with pytest.raises(errors.BotError, match="does not serve the login page"):
             await bot.service.logins.create_link_sentence(KEY, BERT, "jira")
         with pytest.raises(errors.BotError, match="no tool server 'other'"):
