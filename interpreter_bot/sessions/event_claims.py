@@ -158,10 +158,9 @@ class EventClaims:
             yield
 
     async def handle_lost_events(self) -> tuple[values.SessionKey, ...]:
-        """Handle the lost events of all open platforms again.
+        """Handle the lost events of open platforms again; return the sessions where this fails.
 
-        Returns:
-            The sessions with events that cannot be handled again; their people are notified.
+        People of those sessions are notified.
 
         Raises:
             StoreError: the events cannot be read.

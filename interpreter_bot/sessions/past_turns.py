@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from interpreter_bot import code_activity, events, values
-from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import questions
 from interpreter_bot.store import databases, records
 from interpreter_bot.wording import run_words, session_words
@@ -30,28 +29,12 @@ class SessionOverview:
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
-        idle_seconds: time since that kernel was last used.
     """
 
     record: records.Session
     is_busy: bool
     has_kernel: bool
-    memory_bytes: int | None = None
-    idle_seconds: float | None = None
-
-    @classmethod
-    def from_record(
-        cls, session: records.Session, status: host_ports.KernelStatus | None, *, is_busy: bool
-    ) -> SessionOverview:
-        """Return the overview of a session with the status of its kernel."""
-        live_status = status if status is not None and not status.loss_reason else None
-        return cls(
-            record=session,
-            is_busy=is_busy,
-            has_kernel=live_status is not None,
-            memory_bytes=live_status.memory_bytes if live_status else None,
-            idle_seconds=live_status.idle_seconds if live_status else None,
-        )
+    memory_bytes: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ _DISK_SECONDS: Final = 60.0
 # Bounds the warnings of a pass, as years of threads are due at once when retention is enabled.
 _MAX_WARNINGS: Final = 50
 _MAX_LOGGED: Final = 5
+_WARNING_TIME: Final = datetime.timedelta(days=settings.WARNING_DAYS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,10 +117,6 @@ class Retention:
             )
         self._was_disk_full = is_full
 
-    @property
-    def _warning_time(self) -> datetime.timedelta:
-        return datetime.timedelta(days=settings.WARNING_DAYS)
-
     async def _load_holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
         """Return all holdings, the least recently used first, and the hosts' totals."""
         database = self._services.database
@@ -141,7 +138,7 @@ class Retention:
         """Return whether the warning is old enough; None without one since the last use."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
-        return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning_time
+        return now - datetime.datetime.fromisoformat(session.files["at"]) >= _WARNING_TIME
 
     def _time_left(self, holding: _Holding, now: datetime.datetime) -> datetime.timedelta:
         return holding.session.used + datetime.timedelta(days=self._limits.days) - now
@@ -157,7 +154,8 @@ class Retention:
             and self._time_left(holding, now) <= datetime.timedelta(0)
         ):
             reason = session_words.unused_for(_format_days(now - holding.session.used))
-            return await self._delete(holding, self._deletion_sentence(holding, reason))
+            sentence = session_words.retention_deleted(holding.bytes, reason)
+            return await self._delete(holding, sentence)
         return False
 
     async def _warn_expiring(self, holdings: Sequence[_Holding], now: datetime.datetime) -> None:
@@ -179,7 +177,7 @@ class Retention:
         session, sessions = holding.session, self._services.database.sessions
         sentence = session_words.retention_warning(
             _format_days(now - session.used),
-            _format_days(max(self._time_left(holding, now), self._warning_time)),
+            _format_days(max(self._time_left(holding, now), _WARNING_TIME)),
             holding.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
@@ -202,9 +200,7 @@ class Retention:
         Returns:
             The ids of the sessions whose files were deleted.
         """
-        max_total_bytes = self._limits.total_bytes
-        if not max_total_bytes:
-            max_total_bytes = disk_bytes // 2
+        max_total_bytes = self._limits.total_bytes or disk_bytes // 2
         max_person_bytes = self._limits.person_bytes
         deleted_ids: set[int] = set()
         if max_person_bytes:
@@ -229,13 +225,10 @@ class Retention:
         for holding in holdings:
             if excess <= 0:
                 break
-            if await self._delete(holding, self._deletion_sentence(holding, reason)):
+            if await self._delete(holding, session_words.retention_deleted(holding.bytes, reason)):
                 deleted_ids.add(holding.session.id)
                 excess -= holding.bytes
         return deleted_ids
-
-    def _deletion_sentence(self, holding: _Holding, reason: str) -> str:
-        return session_words.retention_deleted(holding.bytes, reason)
 
     async def _delete(self, holding: _Holding, sentence: str) -> bool:
         """Delete a session's files unless it is in use; return whether they were deleted."""

@@ -319,15 +319,17 @@ class SessionService:
         sessions = await self.services.database.sessions.list_recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
-        addresses = {values.format_key(session.key) for session in sessions}
-        statuses = await self.services.hosts.statuses(addresses)
+        addresses = {values.format_key(session.key): session for session in sessions}
+        statuses = await self.services.hosts.statuses(set(addresses))
+        live = {key: status for key, status in statuses.items() if not status.loss_reason}
         return tuple(
-            past_turns.SessionOverview.from_record(
-                session,
-                statuses.get(values.format_key(session.key)),
+            past_turns.SessionOverview(
+                record=session,
                 is_busy=self.is_busy(session.key),
+                has_kernel=address in live,
+                memory_bytes=live[address].memory_bytes if address in live else None,
             )
-            for session in sessions
+            for address, session in addresses.items()
         )
 
     async def create_session(self, key: values.SessionKey) -> None:
