@@ -153,7 +153,6 @@ class Workspace(Protocol):
         start: int = 0,
         max_bytes: int | None = None,
         may_be_sparse: bool = True,
-        checkpoint: str = "",
     ) -> AbstractAsyncContextManager[Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
@@ -162,16 +161,11 @@ class Workspace(Protocol):
             start: offset of the first byte; beyond the end there are none.
             max_bytes: a larger file is refused; by default the limit of a session's files.
             may_be_sparse: whether a file that is mostly holes is read, in full.
-            checkpoint: reads the copy of that checkpoint, if kept; empty for the present file.
 
         Raises:
             FileMissingError: there is no such regular file.
             FileTooLargeError: it is larger than `max_bytes`, or sparse.
         """
-
-    @requests.request_method()
-    async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
-        """Return the checkpoints that have a copy of a file, with its size in bytes."""
 
     @requests.request_method()
     async def rename(self, name: str, new_name: str) -> str:

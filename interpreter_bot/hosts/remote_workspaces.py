@@ -89,13 +89,11 @@ class RemoteWorkspace(ports.Workspace):
         start: int = 0,
         max_bytes: int | None = None,
         may_be_sparse: bool = True,
-        checkpoint: str = "",
     ) -> AsyncIterator[RemoteContent]:
         _check_name(name)
         params = {**self._session_params, "name": name, "start": str(start)}
         params |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
         params |= {"sparse": "1"} if may_be_sparse else {}
-        params |= {"checkpoint": checkpoint} if checkpoint else {}
         async with contextlib.AsyncExitStack() as stack:
             try:
                 response = await stack.enter_async_context(

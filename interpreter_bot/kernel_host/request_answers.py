@@ -135,7 +135,6 @@ class RequestAnswers:
             start=int(query["start"]),
             max_bytes=int(query["max_bytes"]) if "max_bytes" in query else None,
             may_be_sparse="sparse" in query,
-            checkpoint=query.get("checkpoint", ""),
         )
         async with reading as content:
             return await _stream(request, content)

@@ -1,41 +1,15 @@
-"""Files of a session, outside of turns: rename, delete, history, and deletion of all of them.
+"""Files of a session, outside of turns: rename, delete, and deletion of all of them.
 
 A deletion of all files is recorded in the session's row, so that it happens once and completely.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 from collections.abc import Container
-from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.sessions import live_data_views, requests, session_dependencies
 from interpreter_bot.store import columns, records
-
-_MAX_TURNS: Final = 500
-_MAX_VERSIONS: Final = 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FileVersion:
-    """A version of a file, from one turn.
-
-    Attributes:
-        request: of that turn.
-        turn_started_at: when the turn began.
-        size_bytes: None if unknown, as for most files that the person attached.
-        was_sent: the person attached it.
-        checkpoint: the checkpoint from which this version can be read; empty for the latest, which
-            is the file itself, and for deleted versions.
-    """
-
-    request: str
-    turn_started_at: datetime.datetime
-    size_bytes: int | None
-    was_sent: bool
-    checkpoint: str
 
 
 class SessionFiles:
@@ -84,68 +58,6 @@ class SessionFiles:
         await self._services.database.sessions.touch(key)
         async with live_data_views.lease_kernel(hosts, key, person) as kernel:
             return await live_data_views.open_table_file(hosts, kernel, name, sheet)
-
-    async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
-        """Return the versions of a file that people sent or code made, the latest first.
-
-        The checkpoint before a turn's code has the version before that turn, unless code replaced
-        the file in the seconds until it was copied, or the checkpoint was deleted.
-
-        Raises:
-            WorkspaceError: its host cannot be asked.
-        """
-        database = self._services.database
-        session = await database.sessions.find(key)
-        if session is None:
-            return []
-        async with database.transaction(is_writing=False):
-            turns = await database.turns.list_for_session(session.id, limit=_MAX_TURNS)
-            artifacts = await database.artifacts.list_for_turns([turn.id for turn in turns])
-        workspace = await self._services.hosts.workspace(values.format_key(key))
-        checkpoint_bytes = await workspace.checkpoint_copies(name)
-        sizes = {
-            artifact.turn_id: artifact.size_bytes for artifact in artifacts if artifact.name == name
-        }
-        # Indexes of the turns that changed the file, and whether a person did, before its code ran.
-        changes = [
-            (turn_index, was_sent)
-            for turn_index, turn in enumerate(turns)
-            for was_sent in (True, False)
-            if (name in turn.attachments if was_sent else turn.id in sizes)
-        ]
-        versions: list[FileVersion] = []
-        for number, (turn_index, was_sent) in enumerate(changes[-_MAX_VERSIONS:], 1):
-            turn, next_change = turns[turn_index], changes[-_MAX_VERSIONS:][number : number + 1]
-            checkpoint_range = range(
-                turn_index + (not was_sent), next_change[0][0] + 1 if next_change else 0
-            )
-            checkpoints = [
-                f"{turns[index].id}"
-                for index in checkpoint_range
-                if f"{turns[index].id}" in checkpoint_bytes
-            ]
-            checkpoint = checkpoints[-1] if checkpoints else ""
-            size_bytes = checkpoint_bytes.get(checkpoint, None if was_sent else sizes[turn.id])
-            versions.append(
-                FileVersion(turn.request, turn.started, size_bytes, was_sent, checkpoint)
-            )
-        return versions[::-1]
-
-    async def restore(self, key: values.SessionKey, name: str, checkpoint: str) -> str:
-        """Put an earlier version of a file beside it; return the name that it got.
-
-        Args:
-            key: the session.
-            name: of the file.
-            checkpoint: of that version.
-
-        Raises:
-            WorkspaceError: the version was deleted, or does not fit.
-        """
-        await self._services.database.sessions.touch(key)
-        workspace = await self._services.hosts.workspace(values.format_key(key))
-        async with workspace.read(name, checkpoint=checkpoint) as content:
-            return (await workspace.put(name.rpartition("/")[2], content)).name
 
 
 async def delete_unused(

@@ -296,7 +296,6 @@ class SessionReads:
         *,
         start: int = 0,
         may_be_sparse: bool = True,
-        checkpoint: str = "",
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
         """Open a file of a session; its content can be read inside the context.
 
@@ -305,16 +304,12 @@ class SessionReads:
             name: of the file, as listed.
             start: offset of the first byte.
             may_be_sparse: allow a sparse file, whose content is far larger than its disk space.
-            checkpoint: read the version in this checkpoint, see `SessionFiles.versions`; empty
-                for the present version.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
         """
         workspace = await self._services.hosts.workspace(values.format_key(key))
-        async with workspace.read(
-            name, start=start, may_be_sparse=may_be_sparse, checkpoint=checkpoint
-        ) as content:
+        async with workspace.read(name, start=start, may_be_sparse=may_be_sparse) as content:
             yield content.info, aiter(content)
 
     async def find_model_title(self, key: values.SessionKey, *, person: str = "") -> str:

@@ -148,10 +148,6 @@ def not_copied(name: str, reason: object) -> str:
     return f"{name} cannot be copied: {reason}."
 
 
-def earlier_content_gone(name: str) -> str:
-    return f"The earlier content of {name} is no longer kept."
-
-
 def too_large_for_one(name: str, limit_bytes: int) -> str:
     return f"{name} is larger than the {quantities.size(limit_bytes)} allowed for one file."
 

@@ -633,7 +633,6 @@ async def test_name_that_no_file_can_have_is_missing(hosts, key, name):
     await workspace.put("first", chunks(b"12"))
     for work in (
         workspace.delete,
-        workspace.checkpoint_copies,
         lambda name: workspace.rename(name, "z"),
     ):
         with pytest.raises(errors.FileMissingError):
@@ -722,32 +721,6 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
         await hosts.fork(key, copy)
     async with hosts.lease(key) as lease:
         assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
-
-
-async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
-    workspace = await hosts.workspace(key)
-    assert await workspace.checkpoint_copies("f") == {}
-    async with hosts.lease(key) as lease:
-        kernel = await lease.kernel()
-        await run(kernel, "x = 1\nopen('f', 'w').write('old')")
-        for _ in range(3000):
-            await hosts.create_checkpoint(key, "0")
-            if kept := await workspace.checkpoint_copies("f"):
-                break
-            # It is not copied yet.
-            await asyncio.sleep(0.02)
-        assert kept == {"0": 3}
-        await run(kernel, "open('f', 'w').write('newer')")
-        await hosts.create_checkpoint(key, "1")
-    async with workspace.read("f", checkpoint="0", start=1) as content:
-        assert (content.info.name, content.info.size_bytes) == ("f", 3)
-        assert b"".join([chunk async for chunk in content]) == b"ld"
-    async with workspace.read("f") as content:
-        assert b"".join([chunk async for chunk in content]) == b"newer"
-    for name, checkpoint in (("f", "2"), ("g", "0"), ("f", "../0"), ("../0.json", "0")):
-        with pytest.raises(errors.FileMissingError, match="no longer kept"):
-            async with workspace.read(name, checkpoint=checkpoint):
-                pass
 
 
 @pytest.mark.parametrize("opened", [_local, _remote], ids=["local", "remote"])

@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 import pathlib
 import re
 import time
@@ -176,22 +175,6 @@ def files_of(directory: pathlib.Path, name: str) -> pathlib.Path:
 def pointers(directory: pathlib.Path) -> list[str]:
     """Return the pointers to generations of variables that a session's checkpoints need."""
     return [checkpoint.pointer for _, checkpoint in _all_checkpoints(directory)]
-
-
-def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
-    """Return the names of checkpoints with a copy of a file, and the size of each copy in bytes."""
-    sizes = {}
-    for state_file, checkpoint in _all_checkpoints(directory):
-        if checkpoint.flaw:
-            continue
-        with (
-            contextlib.suppress(errors.FileMissingError, FileNotFoundError),
-            workspace_io.root_descriptor(directory / checkpoint.copy) as root,
-        ):
-            file = safe_open.open_file(root, path)
-            sizes[state_file.stem] = os.fstat(file).st_size
-            os.close(file)
-    return sizes
 
 
 def remove_oldest(directory: pathlib.Path) -> bool:

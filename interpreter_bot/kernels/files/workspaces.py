@@ -130,20 +130,10 @@ class Workspace:
         start: int = 0,
         max_bytes: int | None = None,
         may_be_sparse: bool = True,
-        checkpoint: str = "",
     ) -> AsyncIterator[workspace_io.Content]:
         if max_bytes is None:
             max_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, max_bytes=max_bytes)
-        if checkpoint:
-            path = directory_contents.parse_display_name(name)
-            checkpoint_names = await workspace_io.in_thread(
-                checkpoints.copies_of, self.checkpoints, path
-            )
-            if checkpoint not in checkpoint_names:
-                raise errors.FileMissingError(file_words.earlier_content_gone(name))
-            files = checkpoints.files_of(self.checkpoints, checkpoint)
-            content = workspace_io.Content(files, name, max_bytes=max_bytes)
         try:
             await workspace_io.in_thread(content.begin)
             if not may_be_sparse:
@@ -152,10 +142,6 @@ class Workspace:
             yield content
         finally:
             await cancellation.in_thread(content.close)
-
-    async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
-        path = directory_contents.parse_display_name(name)
-        return await workspace_io.in_thread(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
         return await workspace_io.in_thread(self._rename, name, new_name)

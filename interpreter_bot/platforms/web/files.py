@@ -16,7 +16,6 @@ from interpreter_bot.wording import page_words
 
 # Browsers open six connections at a time.
 _MAX_DOWNLOADS_PER_SESSION: Final = 8
-_MAX_CHECKPOINT_CHARACTERS: Final = 64
 _MEDIA_TYPES: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -112,27 +111,6 @@ class Files:
         await self._service.files.delete(*parse_session_and_name(request))
         return web.json_response({})
 
-    async def versions(self, request: web.Request) -> web.Response:
-        """Serve the versions of a file: their turns, and the checkpoints that still have them."""
-        versions = [
-            {
-                "request": " ".join(version.request[:400].split())[:200],
-                "modified": version.turn_started_at.timestamp(),
-                "size_bytes": version.size_bytes,
-                "was_sent": version.was_sent,
-                "checkpoint": version.checkpoint,
-            }
-            for version in await self._service.files.versions(*parse_session_and_name(request))
-        ]
-        return web.json_response({"versions": versions})
-
-    async def restore(self, request: web.Request) -> web.Response:
-        """Restore an earlier version beside the file; the response has the version's name."""
-        restored_name = self._service.files.restore(
-            *parse_session_and_name(request), _checkpoint(request)
-        )
-        return web.json_response({"name": await restored_name})
-
     async def open_table(self, request: web.Request) -> web.Response:
         """Let Python read a file as a table; the response has the handle to read its pages with."""
         sheet = validation.read_text(
@@ -207,21 +185,14 @@ def parse_session_and_name(request: web.Request) -> tuple[values.SessionKey, str
 async def open_file(
     service: session_service.SessionService, request: web.Request, *, start: int = 0
 ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-    """Open the file that a request names, as it is now or was at a checkpoint.
+    """Open the file that a request names.
 
     Raises:
         WorkspaceError: there is no such file.
     """
     key, name = parse_session_and_name(request)
-    open_file = service.queries.open_file(key, name, start=start, checkpoint=_checkpoint(request))
-    async with open_file as content:
+    async with service.queries.open_file(key, name, start=start) as content:
         yield content
-
-
-def _checkpoint(request: web.Request) -> str:
-    return validation.read_text(
-        dict(request.query), "checkpoint", max_characters=_MAX_CHECKPOINT_CHARACTERS
-    )
 
 
 def export_name(title: str, suffix: str) -> str:

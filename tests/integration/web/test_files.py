@@ -361,7 +361,7 @@ async def test_names_in_an_archive_are_names_on_every_system(serving_fake):
 async def test_only_our_page_renames_deletes_and_opens(serving_fake):
     async with serving_fake() as (bot, client):
         await _upload(client, "a.csv", b"1")
-        for path in ("/rename", "/delete", "/open", "/bring-back"):
+        for path in ("/rename", "/delete", "/open"):
             where = _where(path, name="a.csv", to="b.csv")
             async with client.post(where, headers={"Interpreter-Bot-Key": "0" * 64}) as response:
                 assert response.status == 403

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import values
 from tests.integration.web import test_accessibility, visits
 
 CODE = """
@@ -116,10 +116,6 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         await view(page, "notes.md")
         await page.until("document.querySelector('#pane .words h3')?.innerText === 'Notes'")
         assert await page.value("document.querySelectorAll('#pane script').length") == 0
-        await page.until("document.querySelector('.file-versions summary')")
-        told = await page.value("document.querySelector('.file-versions').textContent")
-        assert "History (1)" in told
-        assert "made by: import pandas" in told.replace("\n", "")
         await press(page, "Rename")
         await page.until("document.querySelector('dialog[open] input')")
         await page.value("document.querySelector('dialog[open] input').value = '../kept.md'")
@@ -152,47 +148,6 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         await page.press("Escape")
         assert await page.value("document.getElementById('pane').hidden")
         assert await page.value("document.activeElement.id") == "files"
-
-
-@pytest.mark.kernel
-async def test_earlier_versions_of_a_file_are_looked_at_and_brought_back(
-    serving_kernels, browsing, tmp_path
-):
-    saved = settings.Snapshots(enabled=True)
-    async with serving_kernels(snapshots=saved) as (_, address), browsing() as browser:
-        page = await browser.page(width=1400)
-        await page.go(address)
-        await page.until("!document.getElementById('welcome').hidden")
-        for number, words in enumerate(("first <b>", "second", "third")):
-            await page.value("document.getElementById('message').focus()")
-            await page.type(f"open('notes.txt', 'w').write('{words}')")
-            await page.press("Enter", modifiers=2)
-            await visits.wait_for_turns(page, count=number + 1)
-        await page.click("#files")
-        await page.until(f"{TITLES} === 'notes.txt'")
-        await view(page, "notes.txt")
-        await page.until("document.querySelector('#pane pre')?.textContent === 'third'")
-        await page.until("document.querySelector('.file-versions summary')")
-        await page.value("document.querySelector('.file-versions summary').click()")
-        told = await page.value(
-            "[...document.querySelectorAll('.file-versions .output-tools')].map(e => e.innerText)"
-        )
-        assert told[0] == "Current version"
-        assert told[-1].split() == ["View", "Download", "Bring", "back"]
-        await page.value("[...document.querySelectorAll('.file-versions a')].at(-1).click()")
-        assert (await browser.wait_for_download()).read_text() == "first <b>"
-        buttons = "[...document.querySelectorAll('.file-versions button')]"
-        await page.value(f"{buttons}.findLast(e => e.innerText === 'View').click()")
-        await page.until("document.querySelector('#pane pre')?.textContent === 'first <b>'")
-        await press(page, "Back to the current version")
-        await page.until("document.querySelector('.file-versions summary')")
-        await page.value("document.querySelector('.file-versions summary').click()")
-        await page.value(f"{buttons}.findLast(e => e.innerText === 'Bring back').click()")
-        await page.until("document.querySelector('#pane').innerText.includes('notes (2).txt')")
-        await press(page, "All files")
-        await page.until(f"{TITLES} === 'notes (2).txt,notes.txt'")
-        await view(page, "notes (2).txt")
-        await page.until("document.querySelector('#pane pre')?.textContent === 'first <b>'")
 
 
 @pytest.mark.kernel

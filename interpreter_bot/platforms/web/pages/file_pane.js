@@ -1,4 +1,4 @@
-// The files of a conversation, what is in one of them, and what became of it when.
+// The files of a conversation, and what is in one of them.
 
 import { address, download, el, icon, nameElement, cleanText, formatSize, $ } from "./dom.js";
 import { post } from "./connection.js";
@@ -64,55 +64,12 @@ function showFile(name) {
     button(buttonWords.delete, "bin", () => deleteFile(query)),
   ];
   const heading = el("h2", { tabindex: -1 }, nameElement(name));
-  paneBody.replaceChildren(back, heading, el("div", { class: "pane-tools" }, tools), el("div", { class: "file-shown" }, preview(file, context)), versionList(query));
+  paneBody.replaceChildren(back, heading, el("div", { class: "pane-tools" }, tools), el("div", { class: "file-shown" }, preview(file, context)));
   heading.focus();
 }
 
 function focusFile(name) {
   paneBody.querySelectorAll(".file > button")[files.findIndex((file) => file.name === name)]?.focus();
-}
-
-/** In which turns it was sent or made, and what it was then, as long as that is kept. */
-function versionList(query) {
-  const box = el("div", { class: "file-versions" });
-  const load = async () => {
-    const response = await fetch(address("/versions", query));
-    if (!response.ok) throw new Error(await response.text());
-    const stored = (await response.json()).versions;
-    if (!stored.length) return el("p", { class: "muted" }, fileWords.notSent);
-    return el("details", {}, el("summary", {}, fileWords.history(stored.length)), el("ol", {}, stored.map((version, index) => versionItem(query, version, index === 0))));
-  };
-  load().then((content) => box.replaceChildren(content), (error) => box.replaceChildren(el("p", { class: "notice" }, error.message)));
-  return box;
-}
-
-function versionItem(query, { request, modified, size_bytes: bytes, was_sent: wasSent, checkpoint }, isLast) {
-  const time = new Date(modified * 1000);
-  const description = `${bytes === null ? "" : `${formatSize(bytes)}, `}${(wasSent ? fileWords.sentWith : fileWords.madeBy)(cleanText(request) || fileWords.noRequest)}`;
-  const tools = isLast ? el("span", { class: "muted" }, fileWords.current) : checkpoint
-    ? [button(buttonWords.view, "look", () => showVersion({ name: query.name, size_bytes: bytes, checkpoint }, time)),
-       el("a", { class: "small", href: fileAddress({ ...query, checkpoint }), download: "" }, icon("down"), el("span", {}, buttonWords.download)),
-       button(buttonWords.bringBack, "before", () => restoreVersion({ ...query, checkpoint }))]
-    : el("span", { class: "muted" }, fileWords.notKept);
-  return el("li", {}, el("time", { datetime: time.toISOString() }, time.toLocaleString()), el("span", { dir: "auto" }, ` ${description}`), el("div", { class: "output-tools" }, tools));
-}
-
-/** Show what a file was, in the place of what it is. */
-function showVersion(file, time) {
-  const backButton = button(fileWords.toCurrent, "look", () => showFile(file.name));
-  paneBody.querySelector(".file-shown").replaceChildren(
-    el("p", { class: "notice", role: "status" }, el("span", {}, fileWords.versionOf(time.toLocaleString())), backButton), preview(file, context));
-}
-
-async function restoreVersion(query) {
-  try {
-    const { name } = await post("/bring-back", query);
-    refresh();
-    const notice = el("p", { class: "notice", role: "status" }, fileWords.restored(cleanText(name)));
-    paneBody.prepend(notice);
-  } catch (error) {
-    showError(error.message);
-  }
 }
 
 function showChangeNotice(file) {

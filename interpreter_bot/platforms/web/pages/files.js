@@ -7,7 +7,7 @@ export const PICTURE_NAME = /\.(?:png|jpe?g|gif|webp|svg)$/i;
 export const PAGE_NAME = /\.html?$/i;
 export const MAX_PREVIEW_BYTES = 8 * 2 ** 20;
 
-/** Return the address of a file, or of an earlier version, which has a checkpoint. */
+/** Return the address of a file. */
 export function fileAddress(query) {
   return address("/download", query);
 }

@@ -18,14 +18,13 @@ const MAX_DEPTH = 50;
 const MAX_GROWTH = 8;
 const MAX_TEXT_BYTES = 256 * 1024;
 
-/** Show a file, or what it was at a checkpoint. */
+/** Show a file. */
 export function preview(file, { thread, sendAction }) {
-  const { name, checkpoint } = file, query = { thread, name, ...(checkpoint ? { checkpoint } : {}) };
+  const { name } = file, query = { thread, name };
   if (file.size_bytes === 0) return noticeOf(fileWords.empty);
   if (PICTURE_NAME.test(name)) return el("button", { type: "button", class: "picture", title: buttonWords.enlarge, "data-enlarged": cleanText(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: cleanText(name) }));
   if (PAGE_NAME.test(name)) return pageFrame(query, cleanText(name));
-  // Python sees the present file only.
-  if (TABLE_NAME.test(name) && !checkpoint) return tablePreview(query, sendAction);
+  if (TABLE_NAME.test(name)) return tablePreview(query, sendAction);
   if (/\.pdf$/i.test(name)) return el("iframe", { class: "document", title: cleanText(name), src: address("/media", query) });
   for (const [tag, names] of Object.entries(MEDIA_NAMES))
     if (names.test(name)) return el(tag, { controls: true, preload: "metadata", src: address("/media", query), "aria-label": cleanText(name) });
