@@ -39,13 +39,9 @@ class Approvals:
         """Return a person's approval, given now or before; None if they declined.
 
         Args:
-            subject: the kind of action.
-            text: the whole action, as shown.
             request_number: of the running code's request; 0 for code that is to run next.
             kernel_id: of the kernel for whose life it can be granted.
             grant: the grant that covers the action; None if each such action needs approval.
-            is_personal: see `events.ApprovalQuestion`.
-            facts: see `events.ApprovalQuestion`.
 
         Raises:
             BotError: nobody could be asked, or a grant could not be stored.

@@ -44,7 +44,6 @@ class ArtifactCollector:
         """Emit the files that a cell changed since a mark, and a notice for each that is left out.
 
         Args:
-            cell: the cell.
             mark: see `Workspace.mark_files`.
             uploads: files that people sent since; they are left out unless code changed them.
 

@@ -19,15 +19,9 @@ _MAX_BATCH: Final = 500
 
 
 class ActivityRecorder:
-    """Writes activities of code to the store, again if a write failed."""
+    """Writes activities of code to the store, again if a write failed, and deletes old ones."""
 
     def __init__(self, table: activities.Activities, *, days: float) -> None:
-        """Write nothing yet.
-
-        Args:
-            table: the store's table of activities.
-            days: how long activities are kept.
-        """
         self._table = table
         self._max_age = datetime.timedelta(days=days)
         self._unwritten: collections.deque[code_activity.Activity] = collections.deque(

@@ -77,10 +77,6 @@ class ToolRequests:
         """Answer for one request.
 
         Args:
-            broker: has the tools.
-            audit: records calls.
-            request: whose code runs.
-            stream: shows the progress of calls.
             all_approvals: asks a person whether a call may be made, unless that was granted.
             find_others: returns the other people whose code may still run in the conversation.
         """

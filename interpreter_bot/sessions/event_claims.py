@@ -57,13 +57,7 @@ HandleAgain: TypeAlias = Callable[[LostEvent], None]
 
 
 class EventClaims:
-    """Claims of events, in all processes of one database.
-
-    Args:
-        database: where they are recorded.
-        config: the settings in effect.
-        notify: notifies people.
-    """
+    """Claims of events, in all processes of one database."""
 
     def __init__(
         self,
@@ -107,7 +101,6 @@ class EventClaims:
         """Claim an event: exactly one of all callers, in any process, gets True.
 
         Args:
-            platform: its platform.
             event_id: unique within the platform.
             key: of the session whose people wait for an answer, until the event is settled.
             request_id: id of the request that is made of it.

@@ -29,7 +29,6 @@ async def save_table(
     """Let the kernel write a table that it showed; return the file's name.
 
     Args:
-        hosts: all hosts.
         kernel: the session's kernel; a successor of the one that showed the table lacks it.
         handle: see `values.Table.handle`.
         suffix: "csv" or "parquet".
@@ -62,7 +61,6 @@ def write_notebook(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, 
     """Write a notebook (format 4.5, UTF-8).
 
     Args:
-        turns: the past turns.
         contents: bytes of pictures and pages, by their SHA-256; a missing one is left out.
     """
     from nbformat import v4

@@ -89,9 +89,7 @@ class SessionBranches:
         The platform has checked that the person may see the source.
 
         Args:
-            key: of the session to be copied.
             new_key: of the new session, which must be unused.
-            person: id of the person who asked.
 
         Raises:
             BotError: the copy failed; the sentence says why. No part of the copy remains.
@@ -129,7 +127,6 @@ class SessionBranches:
             key: of the session to be copied. The platform has checked that the person may see it.
             turn_id: of a turn in it that somebody asked for.
             new_key: of the new session, which must be unused.
-            person: id of the person who asked.
 
         Returns:
             The code to be run again, in order.
@@ -264,7 +261,6 @@ class SessionBranches:
         """Go back to before the last turn of a session.
 
         Args:
-            key: of the session.
             turn_id: of the turn to undo, which has to be the last; None for the last turn.
 
         Raises:

@@ -63,8 +63,6 @@ def write_page(
     """Write a page.
 
     Args:
-        title: of the session.
-        turns: the past turns.
         contents: bytes of pictures and pages, by their SHA-256; a note replaces a missing one.
         drawn_markdown: HTML of each of the `markdown_texts`.
     """

@@ -102,7 +102,6 @@ class Lanes:
         """Wait for the lane, and hold it until the context ends.
 
         Args:
-            key: the session.
             person: the person for whom the turn is counted.
             request_id: for `withdraw`.
             request: for `find_steering`.

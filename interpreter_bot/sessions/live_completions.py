@@ -64,8 +64,6 @@ async def complete(
     """Let a kernel complete code.
 
     Args:
-        hosts: all hosts.
-        kernel: the kernel with the variables.
         code_before_cursor: the code that the person has written, up to the cursor.
 
     Raises:

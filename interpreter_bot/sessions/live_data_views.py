@@ -223,8 +223,6 @@ async def lease_kernel(
     """Lease a session's kernel to read its data; start one if there is none.
 
     Args:
-        hosts: all hosts.
-        key: the session.
         person: owner of the kernel if it is started; None keeps the present owner.
 
     Raises:

@@ -33,14 +33,7 @@ def may_propose_notes(
 
 
 class NoteProposals:
-    """Proposes the notes of one turn.
-
-    Args:
-        places: stores the notes.
-        request: the turn's request.
-        environment: asks people.
-        stream: shows why a note could not be stored.
-    """
+    """Proposes the notes of one turn."""
 
     def __init__(
         self,

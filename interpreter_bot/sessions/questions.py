@@ -37,7 +37,6 @@ def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
     """Return the id of a question: the same if it is asked again by another bot.
 
     Args:
-        turn_id: of its turn.
         cell: number of the cell that the question is about.
         origin: distinguishes the question from others about the cell.
         text: of the question, so that an answer never counts for another text.
@@ -175,7 +174,6 @@ class Questions:
         """Answer a question by a button, or by the form that a button opened; see `answer`.
 
         Args:
-            question_id: of the question.
             action: the button's: `run`, `refuse`, a scope, a choice, or another if it has a form.
             text: entered into the form.
         """
@@ -230,7 +228,6 @@ class Questions:
         """Ask a question, and wait for its answer; cancelling this withdraws the question.
 
         Args:
-            question: the question.
             emit: receives the events; if the answer is known already, only the closing one.
             turn_id: of the turn that waits.
             is_suspended: whether the next bot will ask again, so that the question stays open.

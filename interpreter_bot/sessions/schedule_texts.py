@@ -83,9 +83,7 @@ def parse(text: str, *, zone: str, now: datetime.datetime) -> Plan:
     """Parse a schedule.
 
     Args:
-        text: as a person wrote it.
         zone: the person's time zone; empty if unknown.
-        now: the present time.
 
     Raises:
         BotError: the schedule is not understood, or not possible; the sentence says why.

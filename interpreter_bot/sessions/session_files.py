@@ -43,7 +43,6 @@ class SessionFiles:
         """Let a session's kernel read a file as a table; one is started if there is none.
 
         Args:
-            key: the session.
             name: of the file, as listed.
             person: owner of the kernel if it is started.
             sheet: of a workbook; empty for its first.
@@ -69,7 +68,6 @@ async def delete_unused(
     """Delete the files of an unused session whose lane the caller holds; return whether it did.
 
     Args:
-        services: hosts and database.
         session: as it was when its deletion was decided; if it was used since, its files stay.
         sentence: the notice of the deletion, for its row.
         uploads: a live view of the sessions to which files are being uploaded.

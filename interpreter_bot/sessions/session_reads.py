@@ -249,7 +249,6 @@ class SessionReads:
         """Lease a session's kernel unless code runs in it.
 
         Args:
-            key: the session.
             is_keystroke: the request is one of many, so it seldom wakes a frozen kernel.
             starter: the person for whom a kernel with saved variables is started if there is none;
                 None starts none.
@@ -300,7 +299,6 @@ class SessionReads:
         """Open a file of a session; its content can be read inside the context.
 
         Args:
-            key: the session.
             name: of the file, as listed.
             start: offset of the first byte.
             may_be_sparse: allow a sparse file, whose content is far larger than its disk space.
@@ -316,7 +314,6 @@ class SessionReads:
         """Return the title of a session's model; empty if there is none.
 
         Args:
-            key: the session.
             person: id of a person whose choice counts if the session has none.
         """
         database = self._services.database
@@ -364,7 +361,6 @@ class SessionReads:
         """Return the approval in effect in a scope, for display.
 
         Args:
-            scope: the place and person.
             at_least: the approval that the platform's settings demand.
         """
         configured_approval = self._services.config.sessions.approval

@@ -213,9 +213,7 @@ class SessionService:
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Delete a session's variables and the model's memory of it, after stopping its turn.
 
-        Args:
-            key: the session.
-            files: delete its files as well.
+        With `files`, delete its files as well.
         """
         async with self._stop_and_hold_lane(key):
             await self._release_kernel(key, files=files)
@@ -235,7 +233,6 @@ class SessionService:
         """Save a table whose head was shown as a CSV or Parquet file; return the file's name.
 
         Args:
-            key: the session.
             handle: see `values.Table.handle`.
             person: the owner of the kernel if one has to be started.
             suffix: "csv" or "parquet".
@@ -306,16 +303,7 @@ class SessionService:
         mark: str | None = None,
         limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
-        """Return the sessions that were used last, the latest first.
-
-        Args:
-            platform: its name.
-            workspace: of the sessions; None for all workspaces.
-            channel: of the sessions; None for all channels.
-            person: only sessions of this person; empty for all people.
-            mark: only sessions with this mark; None for all.
-            limit: maximum number of sessions.
-        """
+        """Return the sessions that were used last; see `store.sessions.Sessions.list_recent`."""
         sessions = await self.services.database.sessions.list_recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
@@ -380,8 +368,6 @@ class SessionService:
         The next `send_unsent` sends the notices that had to wait for this registration.
 
         Args:
-            platform: its name.
-            notify: sends a sentence.
             go_on: resumes a turn of a dead bot; None notifies people that the turn ended.
         """
         self._notifiers[platform] = notify

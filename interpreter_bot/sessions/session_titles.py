@@ -34,9 +34,6 @@ async def set_model_title(
     """Let the model that answered a session's first request write its title; return whether it did.
 
     Args:
-        services: shared by all turns.
-        request: the answered request.
-        end: of its turn.
         title: of the session until now; a title that a person gave meanwhile stays.
     """
     is_answer = end.status is values.TurnStatus.DONE and end.text.strip() and end.turn_id

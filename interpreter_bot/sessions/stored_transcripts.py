@@ -46,13 +46,7 @@ RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 async def load(
     database: databases.Database, session_id: int, *, before: int
 ) -> list[chat_messages.Message]:
-    """Load the messages of a session before one of its turns.
-
-    Args:
-        database: where they are stored.
-        session_id: of the session.
-        before: id of the turn.
-    """
+    """Load the messages of a session before one of its turns, whose id is `before`."""
     entries: list[chat_messages.Message] = []
     async with database.transaction(is_writing=False):
         turns = await database.turns.list_for_session(
@@ -133,13 +127,7 @@ class TurnMemory:
 
 
 async def begin_memory(database: databases.Database, session_id: int, *, before: int) -> TurnMemory:
-    """Begin the memory of a turn.
-
-    Args:
-        database: stores the memories of earlier turns.
-        session_id: of the session.
-        before: id of the turn.
-    """
+    """Begin the memory of a turn, whose id is `before`."""
     transcript = transcripts.Transcript(await load(database, session_id, before=before))
     return TurnMemory(transcript, transcript.entries)
 
@@ -150,10 +138,7 @@ async def restore_memory(
     """Restore the memory of a turn that another bot began; its last calls may have no results.
 
     Args:
-        database: stores the memories of earlier turns.
-        session_id: of the session.
         detail: the stored memory of the turn.
-        before: id of the turn.
     """
     is_whole = bool(detail.get("is_whole"))
     earlier_memory = TurnMemory(transcripts.Transcript(), ())

@@ -150,9 +150,7 @@ async def show_again(
     """Replay the recorded events of a turn to a reply, as the former bot's reply received them.
 
     Args:
-        database: the store.
         reply: replaces the former bot's reply.
-        turn_id: of the turn.
         resumed: number of the execution that will be followed, so that its end comes from its host.
 
     Returns:
@@ -268,9 +266,6 @@ def record_progress(
     """Record a turn's progress from now on, if another bot can resume it.
 
     Args:
-        hosts: where its code runs.
-        recorder: of the turn.
-        environment: of the turn.
         memory: of the model; None for a job, and for a person's own code.
         is_job: see `Progress`.
     """
@@ -302,12 +297,6 @@ class Resumptions:
 
     Each waits until its platform is open, so that people see it. Meanwhile no other turn of its
     session begins, as its code may still run.
-
-    Args:
-        all_lanes: of all sessions.
-        all_jobs: of all sessions.
-        handle: handles a request.
-        notify: notifies people.
     """
 
     def __init__(

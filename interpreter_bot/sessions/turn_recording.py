@@ -72,7 +72,6 @@ class Recorder:
         """Record into a database.
 
         Args:
-            database: the store.
             acknowledge: called with the id of an execution that the host may forget.
         """
         self.turn_id = 0
@@ -252,7 +251,6 @@ class Recorder:
         """Write all earlier events, and that code is about to run.
 
         Args:
-            code: the code.
             hosted_id: of the execution on its host.
 
         Raises:

@@ -62,12 +62,7 @@ class StopSignal(asyncio.Event):
 
 
 class TurnStops:
-    """The stop signals of running and waiting turns, for people and for the shutdown.
-
-    Args:
-        all_lanes: of all sessions.
-        all_jobs: of all sessions.
-    """
+    """The stop signals of running and waiting turns, for people and for the shutdown."""
 
     def __init__(self, all_lanes: lanes.Lanes, all_jobs: jobs.Jobs) -> None:
         self._lanes = all_lanes

@@ -67,7 +67,6 @@ class TurnStream:
         """Record that code runs now, and show it.
 
         Args:
-            code: the code.
             hosted_id: of the execution on its host.
 
         Raises:
@@ -142,12 +141,8 @@ class TurnStream:
         """Ask a person whether something may run.
 
         Args:
-            subject: the kind of action.
-            text: the whole action.
             number: of the running code's request; 0 for code that is to run next.
             choices: see `events.ApprovalQuestion`.
-            is_personal: see `events.ApprovalQuestion`.
-            facts: see `events.ApprovalQuestion`.
 
         Raises:
             BotError: nobody could be asked.

@@ -73,8 +73,6 @@ async def run_turn(
     """Run a request to its end.
 
     Args:
-        services: shared by all turns.
-        request: the request.
         reply: receives all events; it receives the end before that is recorded.
         find_steering: returns the waiting messages that the turn may answer, too.
         stop: set to end the turn now.

@@ -32,10 +32,7 @@ class UnrecordedCodeRun:
         """Prepare a run.
 
         Args:
-            hosts: run the session.
-            key: of the session.
             limits: of attachments, code and files.
-            reply: receives all events.
             all_questions: waits for answers to the code's questions.
             on_installation: called with a kernel's id and the installed layer.
         """

@@ -156,7 +156,6 @@ class KernelVariables:
     """The variables that a session's kernel holds.
 
     Args:
-        row: the content of the row.
         bot: id of this process of the bot.
         save_row: writes the new content of the row.
         person: id of the person whose code runs now.

@@ -65,7 +65,6 @@ def find_uses(
 
     Args:
         executions: the latest first; after `_MAX_TOTAL_CHARACTERS` of code, the rest is skipped.
-        names: of the variables.
     """
     uses: dict[str, list[VariableUse]] = collections.defaultdict(list)
     characters_left = _MAX_TOTAL_CHARACTERS
@@ -86,7 +85,6 @@ def find_latest_assignments(codes: Iterable[str], names: Collection[str]) -> tup
 
     Args:
         codes: of all cells, the latest first.
-        names: of the variables.
     """
     missing_names, cells = set(names), []
     for code in codes:

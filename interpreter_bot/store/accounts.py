@@ -58,9 +58,7 @@ class Accounts(transactions.Aggregate):
         """Store a login that begins; it replaces an earlier one of that account.
 
         Args:
-            account: the account that it leads to.
             digest: of the text by which it is found.
-            ciphertext: its encrypted data.
         """
         fields = {"digest": digest, "ciphertext": ciphertext, "began": columns.now()}
         await self._replace(_LOGINS, account, fields)

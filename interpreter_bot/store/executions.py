@@ -66,8 +66,6 @@ class Executions(transactions.Aggregate):
         """Record that code is about to run, and return the id of its execution.
 
         Args:
-            turn_id: of its turn.
-            code: the code.
             hosted_id: its id at the host.
             progress: of the turn; None keeps the present one.
 

@@ -22,7 +22,6 @@ class Notes(transactions.Aggregate):
 
         Args:
             person: id of the person who confirmed it.
-            author: their name.
             max_notes: how many notes a scope may have.
         """
         async with self._transactions.transaction(is_writing=True):

@@ -33,7 +33,6 @@ class Placements(transactions.Aggregate):
         """Place a session unless another bot did so first; return its placement.
 
         Args:
-            key: of the session.
             data_id: of the data directory of the host to place it on.
             former_epoch: epoch of the placement to replace; 0 if there is none.
         """

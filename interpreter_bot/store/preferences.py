@@ -75,7 +75,6 @@ class Preferences(transactions.Aggregate):
 
         Args:
             value: any JSON value except None.
-            author: name of the person who chooses.
         """
         if value is None:
             raise ValueError("None cannot be chosen: remove the choice instead")

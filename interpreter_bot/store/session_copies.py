@@ -42,11 +42,9 @@ class SessionCopies(transactions.Aggregate):
         """Copy the latest ended turns of a session, without usage; all or nothing.
 
         Args:
-            source: the session to copy.
             key: of the copy; there is no such session yet.
             person: the person who made the copy and owns it.
             notice: describes the copy; the first turn of a copy, the last turn of a branch.
-            title: of the copy.
             kernel: as in `records.Session`.
             before: for a branch, id of the first turn that is not copied; None for a copy.
             instead_of: for a branch, id of the original turn that it replaces.

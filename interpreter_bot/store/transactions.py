@@ -31,11 +31,7 @@ _Row = TypeVar("_Row")
 
 
 class Transactions:
-    """Transactions on one engine: one for each statement, or one for all of a block.
-
-    Args:
-        engine: of the database.
-    """
+    """Transactions on one engine: one for each statement, or one for all of a block."""
 
     def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
         self._reading_engine = engine
@@ -139,7 +135,6 @@ class Aggregate:
     """Tables that belong together, and the statements on them.
 
     Args:
-        transactions: of the database.
         owner: the bot to which new turns, and claimed events, belong.
     """
 

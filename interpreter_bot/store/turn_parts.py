@@ -65,8 +65,6 @@ class TurnParts(transactions.Aggregate):
         """Add parts at the end of a turn: all of them, or none.
 
         Args:
-            turn_id: of the turn.
-            parts: the parts to add.
             output_numbers: by execution, the number of its last output so far.
 
         Raises:

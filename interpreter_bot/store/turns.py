@@ -87,7 +87,6 @@ class ClaimedEvents(transactions.Aggregate):
         """Claim an event; True for exactly one caller.
 
         Args:
-            platform: the platform that sent it.
             event_id: unique within the platform.
             address: key of the session whose people wait for an answer, until `settle`.
             request_id: id of the request that is made of it.
