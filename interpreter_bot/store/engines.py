@@ -96,9 +96,9 @@ def lock_number(name: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
+def make(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
     """Create the engine of a running bot."""
-    options = {"pool_size": _POOL_SIZE, "max_overflow": 0, "hide_parameters": True, **options}
+    options: dict[str, Any] = {"pool_size": _POOL_SIZE, "max_overflow": 0, "hide_parameters": True}
     if is_sqlite(url):
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)

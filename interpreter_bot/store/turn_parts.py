@@ -59,18 +59,13 @@ class TurnParts(transactions.Aggregate):
         super().__init__(runner)
         self._blobs = blob_files
 
-    async def add(
-        self, turn_id: int, *parts: records.NewPart, output_numbers: Mapping[int, int] | None = None
-    ) -> None:
+    async def add(self, turn_id: int, *parts: records.NewPart) -> None:
         """Add parts at the end of a turn: all of them, or none.
-
-        Args:
-            output_numbers: by execution, the number of its last output so far.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        await self.insert(await self.prepare_rows(turn_id, parts), output_numbers=output_numbers)
+        await self.insert(await self.prepare_rows(turn_id, parts))
 
     async def prepare_rows(
         self, turn_id: int, parts: Iterable[records.NewPart]
@@ -81,7 +76,11 @@ class TurnParts(transactions.Aggregate):
     async def insert(
         self, rows: Sequence[Mapping[str, Any]], *, output_numbers: Mapping[int, int] | None = None
     ) -> None:
-        """Add the parts that `rows` prepared; see `add`."""
+        """Add parts that `prepare_rows` returned; see `add`.
+
+        Args:
+            output_numbers: by execution, the number of its last output so far.
+        """
         if not rows:
             return
         async with self._transactions.transaction(is_writing=True):

@@ -5,7 +5,6 @@ Money is an integer, in millionths, so that sums are exact. Days are days in UTC
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -82,10 +81,9 @@ class Usage(transactions.Aggregate):
         *,
         platform: str,
         workspace: str = "",
-        day: datetime.date | None = None,
         without_turns: Collection[int] = (),
     ) -> values.Usage:
-        """Sum a person's usage on one day, in all sessions; today by default.
+        """Sum a person's usage today, in all sessions.
 
         Args:
             without_turns: ids of turns that are not counted.
@@ -96,7 +94,7 @@ class Usage(transactions.Aggregate):
             _USAGE.platform == platform,
             _USAGE.workspace == workspace,
             _USAGE.person == person,
-            _USAGE.day == (day or columns.now().date()),
+            _USAGE.day == columns.now().date(),
             *([is_counted] if without_turns else []),
         )
 

@@ -160,7 +160,8 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
     output = records.NewPart(
         kind=records.PartKind.OUTPUT, output=values.Text("stdout", "x"), execution_id=execution
     )
-    await database.parts.add(turn.id, output, output_numbers={execution: 3})
+    rows = await database.parts.prepare_rows(turn.id, [output])
+    await database.parts.insert(rows, output_numbers={execution: 3})
     (stored_execution,) = await database.executions.list_for_turn(turn.id)
     assert (stored_execution.hosted_id, stored_execution.last_output_number) == ("e1", 3)
     await _set_dead_owner(database, turn.id)
