@@ -83,16 +83,6 @@ def connect(discord_server, lab, tmp_path):
     return start
 
 
-@pytest.fixture
-def last_answer():
-    """Return the text of the bot's messages in a channel."""
-
-    def words(channel):
-        return "\n".join(message.content for message in channel.bot_messages)
-
-    return words
-
-
 async def echo_later(turn):
     """Answer with the text of the request, in a turn that has already shown text."""
     turn.reply.text(f"You said: {turn.request.text}")

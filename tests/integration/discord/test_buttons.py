@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from interpreter_bot import code_activity, values
-from tests.fakes import full_databases
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -20,17 +19,6 @@ async def run_once(turn):
     turn.reply.step(1)
     await turn.run(0, "print(41 + 1)", "42\n")
     return turn.done("It is 42.\nIndeed.")
-
-
-async def test_stop_stops(discord_server, lab, connect, until):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(endless):
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} hang")
-        thread = await steps.wait_for_thread(channel)
-        await until(lambda: thread.bot_messages and "while True" in thread.bot_messages[0].content)
-        await discord_server.click(alice, thread.bot_messages[0], "Stop")
-        await steps.wait_for_answers(thread)
-    assert "⏹️ Stopped." in thread.bot_messages[-1].content
 
 
 async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, until):
@@ -308,22 +296,6 @@ async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, 
     assert None in [about.get("content", "") for _, about in service.claimed]
 
 
-async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
-    discord_server, lab, connect, until, tmp_path
-):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(ask_name) as service:
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
-        thread = await steps.wait_for_thread(channel)
-        await _asked(until, thread)
-        async with full_databases.refuse_answers(tmp_path):
-            discord_server.say(alice, thread, "Ada")
-            await until(lambda: any("database" in m.content for m in thread.bot_messages))
-        discord_server.say(alice, thread, "Ada")
-        await until(lambda: any("Length 3." in m.content for m in thread.bot_messages))
-    assert len(service.handled_requests) == 1
-
-
 @pytest.mark.parametrize("way", ["/py", "reply", "thread of two"])
 async def test_among_others_input_is_answered_by_a_reply_alone(
     discord_server, lab, connect, until, way
@@ -526,25 +498,6 @@ async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, 
         question = await _asked(until, thread)
         refused = await discord_server.click(boss, question, "Answer")
         await until(lambda: refused.text and not refused.modal)
-
-
-async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(
-    discord_server, lab, connect, until
-):
-    async def script(turn):
-        await turn.reply.code(0, "jira.delete()")
-        answer = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
-        turn.reply.output(0, values.Text("stdout", "deleted\n"))
-        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
-        return turn.done(f"Allowed: {answer}")
-
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script):
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.wait_for_thread(channel)
-        text = await _approve(discord_server, until, alice, thread, "For this session")
-    assert "Approved for this session." in text
-    assert "Allowed: session" in text
 
 
 async def test_only_who_asked_approves_what_acts_with_their_account(

@@ -456,26 +456,6 @@ async def test_a_person_alone_reads_what_is_said_of_private_commands_in_words(
     ]
 
 
-async def test_words_that_only_look_like_commands_are_for_the_model(discord_server, lab, connect):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    words = ("files of last week", "reset the index", "please stop it", "follow me")
-    async with connect(threads=False) as service:
-        for number, text in enumerate(words, 1):
-            discord_server.say(alice, channel, f"{discord_server.bot.mention} {text}")
-            await steps.wait_for_answers(channel, number)
-    assert [request.text for request in service.handled_requests] == list(words)
-
-
-async def test_code_in_words_is_run_as_it_is(discord_server, lab, connect):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(run_code, threads=False) as service:
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} py x = 1\nprint(x + 1)")
-        await steps.wait_for_answers(channel)
-    assert [(r.text, r.is_code) for r in service.handled_requests] == [
-        ("x = 1\nprint(x + 1)", True)
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "button", "call"),
     [

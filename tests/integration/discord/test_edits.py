@@ -1,13 +1,10 @@
 """Somebody changes, or deletes, a message that was a request."""
 
 import asyncio
-import time
-import types
 
 import pytest
 
-from interpreter_bot.platforms.chat import inbox
-from tests.integration.discord import conftest, steps
+from tests.integration.discord import steps
 
 
 async def test_an_edited_message_is_run_again_in_place(discord_server, lab, connect, until):
@@ -22,48 +19,6 @@ async def test_an_edited_message_is_run_again_in_place(discord_server, lab, conn
     assert len(thread.bot_messages) == 1
     assert [request.text for request in service.handled_requests] == ["one", "two"]
     assert service.handled_requests[0].key == service.handled_requests[1].key
-
-
-async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect, until):
-    async def script(turn):
-        turn.reply.step(1)
-        if turn.request.text == "slow":
-            await asyncio.sleep(60)
-        return await conftest.echo_later(turn)
-
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script):
-        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} slow")
-        thread = await steps.wait_for_thread(channel)
-        await until(lambda: thread.bot_messages)
-        discord_server.edit(asked, f"{discord_server.bot.mention} quick")
-        await until(lambda: thread.bot_messages[0].content == "You said: quick")
-        await steps.wait_for_answers(thread)
-    assert len(thread.bot_messages) == 1
-
-
-async def test_an_edit_of_an_old_message_is_not_answered(discord_server, lab, connect, monkeypatch):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as service:
-        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.wait_for_thread(channel)
-        await steps.wait_for_answers(thread)
-        later = types.SimpleNamespace(time=lambda: time.time() + 400)
-        monkeypatch.setattr(inbox, "time", later)
-        discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        discord_server.say(alice, thread, "three")
-        await steps.wait_for_answers(thread, 2)
-    assert [request.text for request in service.handled_requests] == ["one", "three"]
-
-
-async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as service:
-        asked = discord_server.say(alice, channel, "forgot you")
-        discord_server.edit(asked, f"{discord_server.bot.mention} forgot you")
-        thread = await steps.wait_for_thread(channel)
-        await steps.wait_for_answers(thread)
-    assert [request.text for request in service.handled_requests] == ["forgot you"]
 
 
 @pytest.mark.parametrize("refused", [set(), {"message_content"}], ids=["seen", "hidden"])
@@ -106,19 +61,6 @@ async def test_an_edit_while_the_thread_is_being_opened_counts(discord_server, l
     assert [request.text for request in service.handled_requests] == ["two"]
 
 
-async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
-    discord_server, lab, connect, until
-):
-    discord_server.expect(10008)
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as service:
-        asked = await _opening(discord_server, until, alice, channel, "one")
-        discord_server.delete(asked)
-        await asyncio.sleep(1.5)
-    assert service.handled_requests == []
-    assert channel.bot_messages == []
-
-
 @pytest.mark.parametrize("is_bulk", [False, True])
 async def test_a_deleted_message_stops_its_turn(discord_server, lab, connect, until, is_bulk):
     async def script(turn):
@@ -133,29 +75,3 @@ async def test_a_deleted_message_stops_its_turn(discord_server, lab, connect, un
         await until(lambda: thread.bot_messages)
         (discord_server.delete_all if is_bulk else discord_server.delete)(asked)
         await until(lambda: "⏹️ Stopped." in thread.bot_messages[-1].content)
-
-
-async def test_a_deleted_message_that_waits_is_withdrawn(
-    discord_server, lab, connect, until, last_answer
-):
-    gate = asyncio.Event()
-
-    async def script(turn):
-        await gate.wait()
-        return await conftest.echo(turn)
-
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script) as service:
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.wait_for_thread(channel)
-        await until(lambda: service.handled_requests)
-        waiting = discord_server.say(alice, thread, "two")
-        await until(lambda: "Queued: 1 request ahead" in last_answer(thread))
-        others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
-        await until(lambda: "Queued: 3 requests ahead" in thread.bot_messages[-1].content)
-        discord_server.delete(waiting)
-        discord_server.delete_all(*others)
-        await until(lambda: "".join(m.content for m in thread.bot_messages).count("withdrawn") == 3)
-        gate.set()
-        await until(lambda: "You said: one" in thread.bot_messages[0].content)
-    assert [request.text for request in service.handled_requests] == ["one"]

@@ -1,52 +1,13 @@
 """Connections come and go; requests are neither lost nor repeated."""
 
 import asyncio
-import contextlib
 
 import pytest
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import api_errors, startup
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
-
-
-async def _connected(server, until, count):
-    await until(lambda: sum(s.socket is not None for s in server.gateway.sessions) >= count)
-
-
-async def test_people_wait_for_what_was_claimed_until_it_is_answered(
-    discord_server, lab, connect, until, monkeypatch
-):
-    goes_on = asyncio.Event()
-
-    async def waiting(turn):
-        await goes_on.wait()
-        turn.reply.step(1)
-        return turn.done("It is answered.")
-
-    alice = lab.person("alice")
-    direct = discord_server.direct(alice)
-    async with connect(waiting) as service:
-        events, log = service.services.database.events, []
-        claim = events.claim
-
-        async def claimed(platform, name, **about):
-            log.append(("claim", name, about["address"]))
-            return await claim(platform, name, **about)
-
-        async def settled(platform, name):
-            log.append(("settle", name))
-
-        monkeypatch.setattr(events, "claim", claimed)
-        monkeypatch.setattr(events, "settle", settled)
-        sent = discord_server.say(alice, direct, "hello")
-        await until(lambda: service.turns)
-        name = f"message {sent.id}"
-        assert ("claim", name, values.format_key(service.requests[0].key)) in log
-        assert ("settle", name) not in log
-        goes_on.set()
-        await until(lambda: ("settle", name) in log)
 
 
 @pytest.mark.parametrize("how", ["close", "abort", "reconnect"])
@@ -91,39 +52,6 @@ async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, con
         "directly again",
     }
     assert len(discord_server.gateway.identifies) == 2
-
-
-async def test_duplicated_deliveries_are_answered_once(discord_server, lab, connect):
-    discord_server.gateway.duplicates = 2
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as service:
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
-        for number in range(5):
-            discord_server.say(alice, thread, f"number {number}")
-            await steps.wait_for_answers(thread, number + 2)
-    assert [r.text for r in service.handled_requests] == [
-        "hello",
-        *(f"number {n}" for n in range(5)),
-    ]
-
-
-async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect, service):
-    # Each gives an interaction its first sign; Discord takes one, the claim decides who goes on.
-    discord_server.expect(40060)
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with contextlib.AsyncExitStack() as bots:
-        await bots.enter_async_context(connect(service=service))
-        await asyncio.sleep(discord_server.gateway.identify_seconds)
-        await bots.enter_async_context(connect(service=service))
-        assert len(discord_server.gateway.sessions) == 2
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
-        done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.wait_for_final_text(done)
-        reset = await discord_server.command(alice, channel, "interpreter reset")
-        assert "history are cleared" in await steps.wait_for_final_text(reset)
-    assert len(service.handled_requests) == 2
-    assert [name for name, *_ in service.calls].count("reset") == 1
-    assert len(thread.bot_messages) == 1
 
 
 async def test_intents_are_as_few_as_possible(discord_server, lab, connect):

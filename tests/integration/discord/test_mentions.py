@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from interpreter_bot import events, values
+from interpreter_bot import values
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -114,21 +114,6 @@ async def test_words_before_code_stay_below_the_last_if_they_say_more(discord_se
         thread = await steps.ask_in_thread(discord_server, alice, channel)
     [answer] = thread.bot_messages
     assert answer.content.startswith(f"The chart shows it.\n{finding}\n")
-
-
-async def test_an_answer_without_last_words_stays_in_its_order(discord_server, lab, connect):
-    async def script(turn):
-        turn.reply.step(1)
-        turn.reply.text("Let me see.")
-        await turn.run(0, "print('hello')", "hello\n")
-        turn.reply.step(2)
-        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence="The model is away.")
-
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script):
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
-    [answer] = thread.bot_messages
-    assert answer.content.startswith("Let me see.\n```\nhello\n```\n⚠️ The model is away.\n-# 1 run")
 
 
 @pytest.mark.parametrize("code", ["", "2**100"])
@@ -289,24 +274,3 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         thread = await steps.wait_for_thread(channel)
         await until(lambda: steps.is_final(thread))
     assert [request.text for request in service.handled_requests] == ["last"]
-
-
-async def test_what_a_turn_waits_for_is_shown_and_goes_away(discord_server, lab, connect, until):
-    going = asyncio.Event()
-
-    async def script(turn):
-        turn.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
-        await going.wait()
-        turn.reply.progress("", None)
-        turn.reply.step(1)
-        return turn.done("Here.")
-
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script):
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
-        thread = await steps.wait_for_thread(channel)
-        await until(lambda: any("25%: Downloading" in m.content for m in thread.bot_messages))
-        going.set()
-        await until(lambda: steps.is_final(thread))
-
-    assert [m.content for m in thread.bot_messages] == ["Here."]

@@ -203,21 +203,6 @@ async def test_an_edit_of_what_was_answered_before_is_answered_in_its_place(
     assert service.handled_requests[0].key == service.handled_requests[1].key
 
 
-async def test_of_two_bots_the_one_that_answered_answers_the_edit(
-    discord_server, lab, connect, service, until
-):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(service=service), connect(service=service):
-        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
-        thread = await steps.wait_for_thread(channel)
-        await steps.wait_for_answers(thread)
-        discord_server.edit(asked, f"{discord_server.bot.mention} two")
-        await until(lambda: thread.bot_messages[0].content == "You said: two")
-        await asyncio.sleep(2.5)
-    assert len(thread.bot_messages) == 1
-    assert [request.text for request in service.handled_requests] == ["one", "two"]
-
-
 async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab, until):
     alice = lab.person("alice")
     direct = discord_server.direct(alice)
@@ -266,19 +251,6 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
         assert said == [1] * 12
     assert len(service.handled_requests) == 48
-
-
-async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
-    discord_server, lab, connect, service
-):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(service=service):
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
-        key, number = service.handled_requests[0].key, str(int(service.handled_requests[0].id) + 1)
-        await service.go_on(key, "go on", person=str(alice.id), request_id=number)
-        answer = (await steps.wait_for_answers(thread, 2))[-1]
-    assert session_words.KEPT_RUNNING in answer.content
-    assert "You said: go on" in answer.content
 
 
 async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(

@@ -17,7 +17,6 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
-from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connect_platform, has_button, make_settings
 
@@ -57,15 +56,6 @@ async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app
     await slack.until(lambda: service.ends)
     await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
     assert not has_button(answer, "stop")
-
-
-async def test_stop_by_mention_stops_the_turn(slack, service, app):
-    service.script = endless
-    ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: service.running)
-    slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
-    await slack.until(lambda: service.ends)
-    assert service.ends[0].status is values.TurnStatus.STOPPED
 
 
 @pytest.mark.parametrize("way", ["words", "button"])
@@ -214,21 +204,6 @@ async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(sl
     assert "Hi Ada" in str(slack.world.messages)
 
 
-async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
-    slack, service, app, tmp_path
-):
-    service.script = asking
-    ts = slack.say("U1", "C1", "<@UBOT> ask me")
-    await slack.until(lambda: [m for m in slack.replies("C1", ts) if has_button(m, "answer")])
-    async with full_databases.refuse_answers(tmp_path):
-        slack.say("U1", "C1", "Ada", thread=ts)
-        await slack.until(lambda: "database" in str(slack.world.ephemerals))
-    assert len(service.requests) == 1
-    slack.say("U1", "C1", "Ada", thread=ts)
-    await slack.until(lambda: "Hi Ada" in str(slack.answers("C1", ts)))
-    assert len(service.requests) == 1
-
-
 async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "getpass()")
@@ -361,25 +336,6 @@ async def test_code_waits_for_leave(slack, service, button, ran, said):
         await slack.until(lambda: slack.status("C1", ts) == "active")
     assert service.ran == ran
     assert said in str(slack.replies("C1", ts))
-
-
-async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, service, app):
-    async def script(turn):
-        await turn.reply.code(0, "jira.delete()")
-        service.given = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
-        turn.reply.output(0, values.Text("stdout", "deleted\n"))
-        turn.reply.finished(0, fake.finished_well())
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    question = await approval(slack, "C1", ts)
-    assert "For this session" in str(question["blocks"])
-    slack.click("U2", "C1", question["ts"], "session")
-    await slack.until(lambda: slack.world.responses)
-    slack.click("U1", "C1", question["ts"], "session")
-    await slack.until(lambda: "deleted" in str(slack.answers("C1", ts)))
-    assert service.given == "session"
-    assert "Approved for this session." in str(slack.replies("C1", ts))
 
 
 @pytest.mark.parametrize(("is_personal", "answer"), [(True, None), (False, "session")])

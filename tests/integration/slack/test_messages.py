@@ -1,15 +1,11 @@
 """Messages besides mentions: direct ones, files, edits, code in them, commands in them."""
 
 import asyncio
-import time
-import types
 
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.platforms.chat import inbox
 from tests.fakes import conversations as fake
-from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connect_platform, recent_text
 
 CSV = b"a,b\n1,2\n" * 1000
@@ -23,37 +19,6 @@ async def test_direct_message_is_a_session_of_its_own(slack, service, app):
     await slack.until(lambda: len(service.ends) == 3)
     keys = {request.text: request.key.thread for request in service.requests}
     assert keys == {"hello": ts, "more": ts, "something else": other}
-
-
-async def test_people_wait_for_what_was_claimed_until_it_is_answered(
-    slack, service, app, monkeypatch
-):
-    events, log = service.services.database.events, []
-    claim = events.claim
-
-    async def claimed(platform, name, **about):
-        log.append(("claim", name, about["address"]))
-        return await claim(platform, name, **about)
-
-    async def settled(platform, name):
-        log.append(("settle", name))
-
-    monkeypatch.setattr(events, "claim", claimed)
-    monkeypatch.setattr(events, "settle", settled)
-    goes_on = asyncio.Event()
-
-    async def waiting(turn):
-        await goes_on.wait()
-        return await fake.echo(turn)
-
-    service.script = waiting
-    ts = slack.say("U1", "DU1", "hello")
-    await slack.until(lambda: service.turns)
-    name, address = next((name, where) for _, name, where in log if where)
-    assert (ts in name, address) == (True, values.format_key(service.requests[0].key))
-    assert ("settle", name) not in log
-    goes_on.set()
-    await slack.until(lambda: ("settle", name) in log)
 
 
 async def test_files_of_a_direct_message_come_along(slack, service, app):
@@ -179,40 +144,6 @@ async def test_edited_message_is_answered_anew(slack, service, app):
     assert {request.key.thread for request in service.requests} == {ts}
 
 
-async def test_edit_stops_what_ran_for_the_message(slack, service, app):
-    async def script(turn):
-        if turn.request.text == "one":
-            await asyncio.sleep(60)
-        return await fake.echo(turn)
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: service.running)
-    slack.edit("C1", ts, "<@UBOT> two")
-    await slack.until(lambda: len(service.ends) == 2)
-    assert [end.status.value for end in service.ends] == ["stopped", "done"]
-
-
-async def test_unfurls_are_not_answered(slack, service, app):
-    ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: service.ends)
-    slack.edit("C1", ts, "<@UBOT> one")
-    following = slack.say("U1", "C1", "<@UBOT> two")
-    await slack.until(lambda: slack.answers("C1", following))
-    assert [request.text for request in service.requests] == ["one", "two"]
-
-
-async def test_an_edit_of_an_old_message_is_not_answered(slack, service, app, monkeypatch):
-    ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: service.ends)
-    later = types.SimpleNamespace(time=lambda: time.time() + 400)
-    monkeypatch.setattr(inbox, "time", later)
-    slack.edit("C1", ts, "<@UBOT> two")
-    following = slack.say("U1", "C1", "<@UBOT> three")
-    await slack.until(lambda: slack.answers("C1", following))
-    assert [request.text for request in service.requests] == ["one", "three"]
-
-
 async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, app):
     slack.say("UBOT", "DU1", "me", bot_id="BBOT")
     slack.say("U9", "C1", "<@UBOT> hi", bot_id="B9", subtype="bot_message")
@@ -327,12 +258,3 @@ async def test_words_said_last_in_a_very_long_thread_are_known(slack, service, a
     slack.say("U1", "C1", "<@UBOT> so?", thread=root)
     await slack.until(lambda: service.ends)
     assert recent_text(service.requests[0]).endswith("Person U2: word 449")
-
-
-async def test_messages_of_one_thread_are_taken_in_order(slack, service, app):
-    slack.choose_fault = lambda *_: Fault("slow", seconds=slack.random.random() / 20)
-    root = slack.say("U1", "DU1", "0")
-    for number in range(1, 8):
-        slack.say("U1", "DU1", f"{number}", thread=root)
-    await slack.until(lambda: len(service.ends) == 8)
-    assert [request.text for request in service.requests] == [f"{number}" for number in range(8)]

@@ -10,14 +10,13 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import encryption, errors, events, values
-from interpreter_bot.platforms.chat import drafts, policies
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import (
     api_errors,
     markdown,
     permissions,
 )
 from interpreter_bot.store import records, third_party_tables, transactions
-from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
@@ -402,14 +401,6 @@ async def test_fault_of_our_own_is_said_and_its_request_forgotten(
     await _nothing_to_stop(slack, answer, stop)
 
 
-async def test_fault_in_showing_an_answer_is_said(slack, service, app, monkeypatch):
-    slack.has_agents = False
-    monkeypatch.setattr(drafts.TurnDrawing, "_draw_end_sentence", _fallen)
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: FAULT in str(slack.replies("C1", ts)))
-    assert "'stop'" not in str(slack.replies("C1", ts))
-
-
 async def test_fault_before_the_first_sign_is_whispered(slack, service, app, monkeypatch):
     monkeypatch.setattr(permissions.Permissions, "profile", _fallen)
     slack.say("U1", "C1", "<@UBOT> go")
@@ -421,15 +412,6 @@ async def test_fault_of_a_command_is_told(slack, service, app, monkeypatch):
     slack.command("U1", "C1", "/interpreter", "files")
     [told] = await slack.until(lambda: slack.world.responses)
     assert FAULT in told["text"]
-
-
-async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service, app):
-    root = slack.say("U1", "C1", "<@UBOT> begin")
-    await slack.until(lambda: service.ends)
-    key = service.handled_requests[0].key
-    await service.go_on(key, "go on", person="U1", request_id="C1/123.45")
-    await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
-    assert session_words.KEPT_RUNNING in str(slack.answers("C1", root)[-1])
 
 
 def working(go):

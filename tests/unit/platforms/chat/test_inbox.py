@@ -6,7 +6,8 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.wording import access_words, question_words
+from interpreter_bot.platforms.chat import drafts
+from interpreter_bot.wording import access_words, question_words, run_words
 from tests.fakes import conversations
 from tests.fakes.discord_server import rules
 from tests.fakes.socket_chat import chats, servers
@@ -379,9 +380,11 @@ async def test_of_two_bots_and_two_deliveries_one_answers(server, service, bot):
         message = server.say("alice", "@alice", "one")
         server.deliver(message)
         await answered(server, "@alice", "You said: one")
-        server.say("alice", "@alice", "two")
+        server.change(message, "two")
         await answered(server, "@alice", "You said: two")
-        assert [request.text for request in first.handled_requests] == ["one", "two"]
+        server.say("alice", "@alice", "three")
+        await answered(server, "@alice", "You said: three")
+        assert [request.text for request in first.handled_requests] == ["one", "two", "three"]
     assert len(texts(server, "@alice")) == 2
 
 
@@ -449,3 +452,52 @@ async def test_what_goes_wrong_with_a_message_is_said(server, bot):
         message = server.say("alice", "general", "@bot again")
         await answered(server, f"general/{message.id}", "You said: again")
         await until(lambda: not chat.in_flight.find_running(lambda entry: True))
+
+
+@pytest.mark.parametrize("failing", ["turn", "preferences", "thread", "answer"])
+async def test_a_fault_of_our_own_is_said_and_its_request_forgotten(
+    server, bot, monkeypatch, failing
+):
+    def fail(*_, **__):
+        raise RuntimeError("nobody foresaw this")
+
+    async with bot() as (service, chat):
+        owner, name = {
+            "turn": (service, "handle"),
+            "preferences": (service.queries, "choices"),
+            "thread": (chat.network, "open_thread"),
+            "answer": (drafts.TurnDrawing, "parts"),
+        }[failing]
+        monkeypatch.setattr(owner, name, fail)
+        server.say("alice", "general", "@bot hello")
+        await until(lambda: run_words.BOT_FAULT in str(server.messages.values()))
+        await until(lambda: not chat.in_flight.find_running(lambda entry: True))
+
+
+async def test_people_wait_for_what_was_claimed_until_it_is_answered(server, bot, monkeypatch):
+    gate, log = asyncio.Event(), []
+
+    async def script(turn):
+        await gate.wait()
+        return await echo(turn)
+
+    async with bot(script) as (service, _):
+        events = service.services.database.events
+        claim, settle = events.claim, events.settle
+
+        async def claim_and_log(platform, name, **about):
+            log.append(("claim", name, about["address"]))
+            return await claim(platform, name, **about)
+
+        async def settle_and_log(platform, name):
+            log.append(("settle", name))
+            return await settle(platform, name)
+
+        monkeypatch.setattr(events, "claim", claim_and_log)
+        monkeypatch.setattr(events, "settle", settle_and_log)
+        message = server.say("alice", "@alice", "hello")
+        await until(lambda: service.turns)
+        name = f"message {message.id}"
+        assert log == [("claim", name, values.format_key(service.requests[0].key))]
+        gate.set()
+        await until(lambda: log[1:] == [("settle", name)])
