@@ -14,7 +14,6 @@ console, fails the test at the end of the `async with`, unless it contains one o
 """
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import json
@@ -241,10 +240,6 @@ class Page:
             {"name": "prefers-reduced-motion", "value": "reduce" if has_reduced_motion else ""},
         ]
         await self.call("Emulation.setEmulatedMedia", features=features)
-
-    async def screenshot(self, path):
-        shot = await self.call("Page.captureScreenshot", format="png")
-        await asyncio.to_thread(pathlib.Path(path).write_bytes, base64.b64decode(shot["data"]))
 
     async def close(self):
         await self._browser.call("Target.closeTarget", targetId=self._target)

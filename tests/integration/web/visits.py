@@ -39,19 +39,6 @@ async def choose(page, button, words):
     await page.value(f"{entry}.click()")
 
 
-async def collect_tab_stops(page, limit=60):
-    """Press Tab `limit` times; returns the focused elements as CSS selectors."""
-    selector = (
-        "(e => e === document.body ? '' : e.id ? '#' + e.id : '.' + e.className)"
-        "(document.activeElement)"
-    )
-    selectors = []
-    for _ in range(limit):
-        await page.press("Tab")
-        selectors.append(await page.value(selector))
-    return selectors
-
-
 def make_script(*outputs, text="Done.", artifacts=()):
     """Make a script in which "show" shows outputs, makes files, and answers a text."""
 
