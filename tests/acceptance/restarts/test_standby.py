@@ -13,6 +13,7 @@ import pytest
 
 from bench import bot_processes, page_visitors
 from interpreter_bot import settings
+from interpreter_bot.kernels.metering import procfs
 from tests.integration.store import servers
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
@@ -108,6 +109,10 @@ async def start(short_path, url):
         await bot.end()
     if host := await place.host_pid():
         os.kill(host, signal.SIGTERM)
+        # It still saves variables, in directories that are removed next.
+        async with asyncio.timeout(60):
+            while not procfs.has_ended(procfs.stat_fields(host)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 @pytest.fixture
