@@ -142,9 +142,7 @@ class Server:
         self._attachments[attachment.id] = attachment
         return attachment
 
-    def thread(
-        self, starter: worlds.Message, name: str, owner: worlds.User, *, is_announced: bool = True
-    ) -> worlds.Channel:
+    def thread(self, starter: worlds.Message, name: str, owner: worlds.User) -> worlds.Channel:
         """Open a thread on a message, whose id it has."""
         parent = starter.channel
         is_public = parent.type != worlds.ANNOUNCEMENT
@@ -160,12 +158,11 @@ class Server:
         parent.guild.channels.append(thread)
         starter.thread = thread
         starter.flags |= worlds.HAS_THREAD
-        if is_announced:
-            self.gateway.push(
-                "THREAD_CREATE", thread.payload() | {"newly_created": True}, guild=parent.guild
-            )
-            self.gateway.push_message("MESSAGE_UPDATE", starter)
-            self.post(worlds.Message(thread, owner, type=worlds.THREAD_STARTER, reference=starter))
+        self.gateway.push(
+            "THREAD_CREATE", thread.payload() | {"newly_created": True}, guild=parent.guild
+        )
+        self.gateway.push_message("MESSAGE_UPDATE", starter)
+        self.post(worlds.Message(thread, owner, type=worlds.THREAD_STARTER, reference=starter))
         return thread
 
     def private_thread(
@@ -235,7 +232,6 @@ class Server:
         reference: worlds.Message | None = None,
         snapshots: Sequence[worlds.Message] = (),
         webhook_id: int | None = None,
-        mentions_author: bool = True,
     ) -> worlds.Message:
         """Write a message."""
         return self.post(
@@ -247,7 +243,6 @@ class Server:
                 reference=reference,
                 snapshots=list(snapshots),
                 webhook_id=webhook_id,
-                mentions_author=mentions_author,
             )
         )
 

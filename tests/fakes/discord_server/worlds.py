@@ -148,7 +148,6 @@ class Message:
         pings: whom it notified: user ids, "everyone", "role".
         seen_by: the only person who sees an ephemeral message.
         extra_fields: more fields of its payload, which no library expects.
-        mentions_author: whether a reply mentions the author of the original message.
         nonce: the id by which its author recognises it.
     """
 
@@ -165,7 +164,6 @@ class Message:
     forms: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     pings: set[Any] = dataclasses.field(default_factory=set)
     seen_by: User | None = None
-    mentions_author: bool = True
     extra_fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     created: float = dataclasses.field(default_factory=time.monotonic)
     is_loading: bool = False
@@ -194,7 +192,7 @@ class Message:
         """The people that it mentions."""
         users = [user for user in self.channel.people if user.mention in self.content]
         original = self.reference
-        if original is not None and self.mentions_author and original.author not in users:
+        if original is not None and original.author not in users:
             users.append(original.author)
         return users
 

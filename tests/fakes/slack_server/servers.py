@@ -54,7 +54,6 @@ class Delivery:
 
     kind: str
     payload: dict[str, Any]
-    sent: float = 0.0
     acknowledged_after: float | None = None
     answer: Any = None
     tries: int = 0
@@ -386,7 +385,7 @@ class Server:
 
     def deliver(self, kind: str, payload: dict[str, Any], *, times: int = 1) -> Delivery:
         """Send an envelope, perhaps more than once, as Slack does at times."""
-        delivery = Delivery(kind, payload, sent=time.monotonic())
+        delivery = Delivery(kind, payload)
         self.deliveries.append(delivery)
         for _ in range(times):
             task = asyncio.create_task(self._deliver(delivery))

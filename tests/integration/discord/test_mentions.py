@@ -253,6 +253,14 @@ async def test_a_thread_that_is_there_already_is_used(discord_server, lab, conne
     assert channel.bot_messages == []
 
 
+async def test_a_post_in_a_named_forum_needs_no_mention(discord_server, lab, connect):
+    alice, forum = lab.person("alice"), lab.channel("help", worlds.FORUM)
+    async with connect(forum_channels=(forum.id,)) as service:
+        post = discord_server.forum_post(alice, forum, "Sales", "Why did they fall?")
+        await steps.wait_for_answers(post)
+    assert [request.text for request in service.handled_requests] == ["Why did they fall?"]
+
+
 async def test_in_a_voice_channel_it_replies(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("talk", worlds.VOICE)
     async with connect():
