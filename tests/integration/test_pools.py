@@ -57,16 +57,6 @@ async def _until(condition, seconds: float = 30.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_session_keeps_its_kernel_and_its_variables(opened):
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        await _run(kernel, "x = 41")
-        again = await pool.take("a")
-        assert again is kernel
-        assert (await _run(again, "x + 1"))[0] == "42"
-        assert (await _run(await pool.take("b"), "'x' in dir()"))[0] == "False"
-
-
 async def test_names_are_known_whatever_stands_among_those_that_are_hidden(opened):
     hostile = """
 class Key(str):
@@ -449,18 +439,6 @@ async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, sho
         assert (await _run(kernel, code))[0] == "False"
 
 
-async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        _, finished = await _run(kernel, "import os; os._exit(9)")
-        assert (finished.ending, finished.kernel_lost) == (values.Ending.CRASHED, True)
-        _, refused = await _run(kernel, "1")
-        assert refused.ending is values.Ending.REFUSED
-        again = await pool.take("a")
-        assert "exit code 9" in again.loss_notice
-        assert (await _run(again, "1"))[1].ending is values.Ending.OK
-
-
 async def test_the_fork_servers_death_is_survived(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
@@ -471,36 +449,6 @@ async def test_the_fork_servers_death_is_survived(opened):
         # Otherwise it lives on.
         for key in "ab":
             assert (await _run(await pool.take(key), "6 * 7"))[0] == "42"
-
-
-async def test_two_executions_of_one_kernel_wait_for_each_other(opened):
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        code = "import time\nfor n in range(3): print({0}, n); time.sleep(0.05)"
-        first, second = await asyncio.gather(
-            _run(kernel, code.format("'a'")), _run(kernel, code.format("'b'"))
-        )
-        assert first[0] == "a 0\na 1\na 2\n"
-        assert second[0] == "b 0\nb 1\nb 2\n"
-
-
-async def test_an_abandoned_execution_does_not_run_on(opened):
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        code = "x = 1\nopen('begun', 'x').close()\nimport time; time.sleep(60)"
-        task = asyncio.create_task(_run(kernel, code))
-        await _until(((await pool.workspace("a")).directory / "begun").exists)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await _run(kernel, "x"))[0] == "1"
-
-
-async def test_forgetting_a_session_deletes_its_files(opened, tmp_path):
-    async with opened() as pool:
-        await _run(await pool.take("a"), "open('f', 'w').write('x')")
-        await pool.forget("a")
-        assert not list((tmp_path / "data" / "workspaces").iterdir())
 
 
 async def test_a_python_that_cannot_run_is_refused_in_a_sentence(opened):

@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
 from tests.fakes import openai_server
-from tests.integration.slack.worlds import connect_platform, has_button
+from tests.integration.slack.worlds import connect_platform
 
 pytestmark = pytest.mark.kernel
 
@@ -65,61 +65,6 @@ async def test_file_question_answer_and_raw_code_in_one_kernel(slack, tmp_path, 
             seconds=30,
         )
         assert "xoxb-" not in str([request.body for request in server.requests])
-
-
-async def test_py_in_a_channel_and_stop(slack, tmp_path, short_path):
-    async with opened(slack, tmp_path, short_path):
-        slack.command("U1", "C1", "/py", "x = 20\nprint(x + 1)")
-        mine = await slack.until(
-            lambda: [
-                m
-                for (c, _), m in slack.world.messages.items()
-                if c == "C1" and "\\n21\\n" in str(m["blocks"])
-            ],
-            seconds=30,
-        )
-        root = mine[0]["ts"]
-        slack.say("U1", "C1", "<@UBOT> py print(x * 2, flush=True)\nwhile True: pass", thread=root)
-        [running] = await slack.until(
-            lambda: [m for m in slack.replies("C1", root) if "\\n40\\n" in str(m["blocks"])],
-            seconds=30,
-        )
-        slack.click("U1", "C1", running["ts"], "stop")
-        await slack.until(lambda: "Stopped" in str(running["blocks"]), seconds=30)
-        slack.say("U1", "C1", "<@UBOT> py x + 2", thread=root)
-        await slack.until(
-            lambda: [m for m in slack.replies("C1", root) if "\\n22\\n" in str(m["blocks"])],
-            seconds=30,
-        )
-
-
-async def test_code_that_asks_is_answered_in_the_thread(slack, tmp_path, short_path):
-    async with opened(slack, tmp_path, short_path):
-        ts = slack.say("U1", "DU1", "py print('Hi ' + input('Who? '))")
-        await slack.until(
-            lambda: [m for m in slack.replies("DU1", ts) if "Who?" in str(m)], seconds=30
-        )
-        await slack.until(
-            lambda: [m for m in slack.replies("DU1", ts) if has_button(m, "answer")],
-            seconds=30,
-        )
-        slack.say("U1", "DU1", "Ada", thread=ts)
-        await slack.until(
-            lambda: [m for m in slack.replies("DU1", ts) if "Hi Ada" in str(m)], seconds=30
-        )
-
-
-async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
-    script = [openai_server.code("open('x', 'w')", "Shall I?"), openai_server.text("Then not.")]
-    async with opened(slack, tmp_path, short_path, *script, approval="every") as (service, _):
-        ts = slack.say("U1", "C1", "<@UBOT> go")
-        [question] = await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if "Run this code" in m["text"]], seconds=30
-        )
-        slack.click("U1", "C1", question["ts"], "refuse")
-        await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)
-        [overview] = await service.recent("slack", "T1")
-        assert await service.queries.files(overview.record.key) == ()
 
 
 async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home(
