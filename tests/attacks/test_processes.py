@@ -174,7 +174,8 @@ async def test_session_comes_after_the_bot_on_the_cores(bot, run, session_key):
 
     nicer = os.getpriority(os.PRIO_PROCESS, bot.pids(session_key())[1])
 
-    assert nicer >= os.getpriority(os.PRIO_PROCESS, 0) + 10
+    # 19 is the last; the tests may run with less priority themselves.
+    assert nicer >= min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
     assert int(ran.word) in {0, 2 << 13 | 7}
 
 
