@@ -306,43 +306,6 @@ async def test_what_code_shows_is_typeset_and_wide_tables_are_whole(running, bro
         assert await page.value("document.querySelectorAll('tbody .long').length") == 95
 
 
-@pytest.mark.gate
-async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, browsing):
-    script = [
-        openai_server.code("print('planned')"),
-        openai_server.code("print('planned')", "I will print one word, and touch no file."),
-        openai_server.text("Done."),
-        openai_server.code("print('refused')", "Now this."),
-        openai_server.text("As you wish."),
-    ]
-    async with (
-        openai_server.Server(script) as server,
-        running(server, INTERPRETER_BOT_WEB__APPROVAL="plan") as bot,
-        browsing() as browser,
-    ):
-        page = await browser.page()
-        await _open(page, bot)
-        await _say(page, "print something")
-        await page.until("document.querySelector('.approval')", seconds=60)
-        assert "Carry out this plan?" in await page.text(".approval")
-        await page.until("document.querySelector('.words').innerText.includes('touch no file')")
-        await page.click(".approval .strong")
-        await page.until(f"{ENDED} === 1", seconds=60)
-        await page.wait_for_frame()
-        assert "planned" in await page.text(".printed.stdout")
-        await _say(page, "/approval every")
-        await page.until("document.getElementById('panel').open")
-        await page.press("Escape")
-        await _say(page, "print another")
-        await page.until("document.querySelector('.approval')", seconds=60)
-        assert "Run this code?" in await page.text(".approval")
-        await page.click(".approval .row button:last-child")
-        await page.until(f"{ENDED} === 2", seconds=60)
-        assert await page.value("document.querySelectorAll('.printed').length") == 1
-        # Words are drawn with the next frame.
-        await page.until("document.getElementById('turns').innerText.includes('As you wish.')")
-
-
 async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
     running, browsing, tmp_path
 ):

@@ -318,7 +318,6 @@ async def test_code_runs_when_the_person_approves(open_bot, approval, asked_for)
     assert [output.plain for output in reply.contents("output")] == [f"{first}\n", "two\n"]
 
 
-@pytest.mark.slow
 async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(open_bot):
     script = [
         openai_server.code("print('one')"),

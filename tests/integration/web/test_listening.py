@@ -269,21 +269,6 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
         assert "has expired" in (await one.next("refused"))["sentence"]
 
 
-async def test_code_is_approved_or_not(serving_fake):
-    approved = []
-
-    async def approve(turn):
-        approved.append(await turn.reply.approve(0, "x = 1"))
-
-    async with serving_fake({"go": approve}) as (_, client), client.tab(THREAD) as tab:
-        for turn, text in ((ONE, "x = 2"), (TWO, None)):
-            await tab.send("send", id=turn, text="go")
-            question = (await tab.event("approve"))["id"]
-            await tab.send("answer", question=question, text=text)
-            await tab.event("over")
-    assert approved == ["x = 2", None]
-
-
 async def test_raw_code_is_told_from_words(serving_fake):
     async with serving_fake({"x": _hello}) as (bot, client), client.tab(THREAD) as tab:
         await tab.send("send", id=ONE, text="/py\nx = 1\n")

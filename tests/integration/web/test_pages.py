@@ -559,26 +559,6 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
 
 
 @pytest.mark.gate
-async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
-    async def ask(turn):
-        await turn.reply.code(0, turn.request.text)
-        chosen = await turn.reply.approve(
-            0, "POST to a.example", subject="request", choices=("session",)
-        )
-        turn.reply.output(0, values.Text("stdout", f"It was {chosen}\n"))
-        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
-
-    async with serving_fake({"reach()": ask}) as (_, client), browsing() as browser:
-        page = await visits.open_page(browser, client)
-        await visits.send_message(page, "/py reach()")
-        await page.until("document.querySelectorAll('.approval button').length === 3")
-        assert "Send this request?" in await page.text(".approval")
-        await page.value("document.querySelectorAll('.approval button')[1].click()")
-        await visits.wait_for_turns(page)
-        await page.until("document.querySelector('.outputs').innerText.includes('It was session')")
-
-
-@pytest.mark.gate
 async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing):
     async def fail(turn):
         raise errors.BotError("No money is left for today.")
