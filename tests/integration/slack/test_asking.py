@@ -47,17 +47,6 @@ async def test_slacks_own_stop_button_stops_the_turn_and_keeps_what_was_shown(sl
     await slack.until(lambda: len(slack.answers("DU1", ts)) == 2)
 
 
-async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app):
-    slack.has_agents = False
-    service.script = endless
-    ts = slack.say("U1", "C1", "<@UBOT> run")
-    [answer] = await slack.until(lambda: service.running and slack.replies("C1", ts))
-    slack.click("U1", "C1", answer["ts"], "stop")
-    await slack.until(lambda: service.ends)
-    await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
-    assert not has_button(answer, "stop")
-
-
 @pytest.mark.parametrize("way", ["words", "button"])
 async def test_who_asked_and_admins_stop_a_turn_and_nobody_else(slack, service, app, way):
     slack.has_agents = False

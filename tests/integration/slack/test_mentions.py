@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import events, values
 from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connect_platform, recent_text
 
@@ -99,14 +99,6 @@ async def test_a_picture_that_was_saved_and_shown_is_posted_once(slack, service,
     assert [file["name"] for file in batch["files"]] == ["report.csv"]
 
 
-async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, service, app):
-    ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: slack.answers("C1", ts))
-    slack.say("U2", "C1", "<@UBOT> two", thread=ts)
-    await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
-    assert {request.key.thread for request in service.requests} == {ts}
-
-
 async def test_words_of_others_before_a_mention_come_along_as_names_and_text(slack, service, app):
     root = slack.say("U2", "C1", "Sales fell &lt;again&gt;")
     slack.say("U3", "C1", "by 3 %", thread=root)
@@ -129,18 +121,6 @@ async def test_mention_brings_the_last_messages_of_its_channel(slack, service, l
         await slack.until(lambda: service.ends)
     [request] = service.requests
     assert recent_text(request) == expected
-
-
-async def test_followup_without_mention_is_heard_while_one_person_talks(slack, service, app):
-    ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: slack.answers("C1", ts))
-    slack.say("U1", "C1", "and two", thread=ts)
-    await slack.until(lambda: len(service.ends) == 2)
-    slack.say("U2", "C1", "I think three", thread=ts)
-    slack.say("U1", "C1", "no, four", thread=ts)
-    last = slack.say("U1", "C1", "<@UBOT> five", thread=ts)
-    await slack.until(lambda: service.requests[-1].id == f"C1/{last}")
-    assert [request.text for request in service.requests] == ["one", "and two", "five"]
 
 
 async def test_words_in_a_thread_of_others_are_left_alone(slack, service, app):
@@ -355,18 +335,6 @@ async def test_code_is_shown_if_that_is_chosen(slack, service, app, shows):
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
     assert ("```py\nprint(12345)\n```" in words(answer)) == shows
-
-
-async def test_failure_is_said_in_the_answer(slack, service, app):
-    async def script(turn):
-        raise errors.PoolFullError
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    [answer] = slack.answers("C1", ts)
-    assert "Python is busy everywhere" in answer["text"]
-    assert all(block["type"] != "context_actions" for block in answer["blocks"])
 
 
 async def test_request_that_waits_says_so_and_is_answered(slack, service, app):

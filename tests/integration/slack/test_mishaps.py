@@ -36,22 +36,6 @@ async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
     await slack.until(lambda: slack.status("C1", ts) == "active")
 
 
-async def test_answer_whose_message_was_deleted_is_let_be(slack, service, app):
-    async def script(turn):
-        turn.reply.step(1)
-        turn.reply.text("one ")
-        [shown] = await slack.until(lambda: slack.replies(*turn.request.id.split("/")))
-        del slack.world.messages["C1", shown["ts"]]
-        turn.reply.text("two")
-        turn.make(0, "a.txt", b"abc")
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    [files] = slack.replies("C1", ts)
-    assert files["files"]
-
-
 # Stops ---------------------------------------------------------------------------------------
 
 
