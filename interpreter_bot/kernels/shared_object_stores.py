@@ -60,7 +60,6 @@ class StoredItem:
     """Item of the store: its path with slashes, and the last write by the store's clock."""
 
     name: str
-    size_bytes: int
     written_at: float
 
 
@@ -154,7 +153,7 @@ class SharedStore:
             async for page in self._library.list(self._store, prefix=prefix):
                 for item in page:
                     written_at = item["last_modified"].timestamp()
-                    yield StoredItem(item["path"], item["size"], written_at)
+                    yield StoredItem(item["path"], written_at)
 
     async def delete(self, names: Iterable[str], *, before: float | None = None) -> None:
         """Delete items, if they exist; items written at or after `before` are kept."""

@@ -99,7 +99,7 @@ class PointerRecord(pydantic.BaseModel):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The current generation of a session; the other fields of its record are in `PointerRecord`.
+    """The current generation of a session.
 
     Attributes:
         summary: description of its content, and its time.
@@ -109,7 +109,6 @@ class Snapshot:
     workspace: workspaces.Workspace
     number: int
     summary: session_variables.SavedVariables
-    deaths: int
     blobs: Collection[str]
 
 
@@ -136,7 +135,7 @@ class Generations:
         summary = snapshot_manifests.summarize(
             manifest, kernel=record.kernel, run_count=record.runs, saved_at=record.number / 1e9
         )
-        return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
+        return Snapshot(workspace, record.number, summary, manifest.blobs.keys())
 
     def _read_record(
         self, workspace: workspaces.Workspace, pointer: str | None = None

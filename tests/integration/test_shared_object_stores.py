@@ -76,7 +76,6 @@ async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket
     listed = [one async for one in store.list("keys/")]
     assert sorted(one.name for one in listed) == [f"keys/{name} é" for name in SMALL]
     assert bucket.pages == 2
-    assert {one.size_bytes for one in listed} == {1}
     assert all(abs(time.time() - one.written_at) < 60 for one in listed)
     await store.upload(large(), DIGEST)
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
