@@ -44,7 +44,7 @@ class LocalKernel:
     """A kernel of the pool; implements `ports.Kernel`."""
 
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
-        self.pool_kernel = kernel
+        self._kernel = kernel
         self.id, self.loss_notice = kernel.id, kernel.loss_notice
         self.restored_variables, self.restore_notice = (
             kernel.restored_variables,
@@ -54,7 +54,7 @@ class LocalKernel:
 
     @property
     def run_count(self) -> int:
-        return self.pool_kernel.run_count
+        return self._kernel.run_count
 
     async def execute(
         self,
@@ -68,7 +68,7 @@ class LocalKernel:
     ) -> ports.ExecutionEnd:
         self._executions.begin(
             execution_id,
-            self.pool_kernel,
+            self._kernel,
             code,
             can_ask=ask is not None,
             seconds=seconds,

@@ -24,6 +24,7 @@ from interpreter_bot.hosts import (
     ports,
 )
 from interpreter_bot.kernel_host import session_epochs
+from interpreter_bot.kernels import live_kernels
 from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
@@ -31,13 +32,12 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class _ActiveLease:
-    """An open lease, and the kernels that it returned, by id."""
+    """An open lease."""
 
     key: str
     lease: local_host.LocalLease
     stack: contextlib.AsyncExitStack
     is_ephemeral: bool
-    kernels: dict[str, local_host.LocalKernel] = dataclasses.field(default_factory=dict)
 
 
 class BotConnection:
@@ -184,7 +184,6 @@ class BotConnection:
         if active_lease is None:
             raise errors.KernelStartError(host_words.HOST_DRAINS)
         kernel = await active_lease.lease.kernel(on_wait=on_wait)
-        active_lease.kernels[kernel.id] = kernel
         await self._send(
             messages.KernelStarted(
                 message.call_number,
@@ -203,7 +202,7 @@ class BotConnection:
             if kernel is not None:
                 self._executions.begin(
                     execution_id,
-                    kernel.pool_kernel,
+                    kernel,
                     code.code,
                     can_ask=message.can_ask,
                     seconds=code.seconds,
@@ -227,23 +226,15 @@ class BotConnection:
             questioner=_RemoteQuestioner(self, call_number) if message.can_ask else None,
         )
 
-    async def _find_kernel(
-        self, lease_number: int, kernel_id: str
-    ) -> local_host.LocalKernel | None:
-        """Return a kernel of a lease or of the lease's earlier connection; None if it has ended."""
+    async def _find_kernel(self, lease_number: int, kernel_id: str) -> live_kernels.Kernel | None:
+        """Return the kernel of a lease; None if another one has replaced it."""
         try:
             active_lease = await self._wait_for_lease(lease_number)
         except errors.KernelError:
             # The bot gets the reason by its call that starts the kernel.
             return None
-        if active_lease is None:
-            return None
-        if kernel_id not in active_lease.kernels:
-            status = (await self._host.statuses([active_lease.key])).get(active_lease.key)
-            if status is None or status.kernel_id != kernel_id or status.loss_reason:
-                return None
-            active_lease.kernels[kernel_id] = await active_lease.lease.kernel()
-        return active_lease.kernels[kernel_id]
+        kernel = None if active_lease is None else self._host.pool.kernels.get(active_lease.key)
+        return kernel if kernel is not None and kernel.id == kernel_id else None
 
     async def _cancel(self, number: int) -> None:
         if (lease_task := self._lease_tasks.pop(number, None)) is not None:
