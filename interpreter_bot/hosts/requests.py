@@ -2,8 +2,8 @@
 
 `request_method` marks a method whose calls go to the host. Its declaration determines the message
 with its arguments, the type of its answer, and its name in the table. A class that inherits the
-method sends it (`Sender`); the host calls the method of the same name
-(`kernel_host.request_answers`).
+method sends it (`Sender`); the host calls the method of the same name, with the same names of
+parameters (`kernel_host.request_answers`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 # Callers may pass any collection; the host receives a tuple.
 _DECODED_TYPES: Final[dict[Any, Any]] = {
@@ -27,38 +26,35 @@ _DECODED_TYPES: Final[dict[Any, Any]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
 class Request:
     """A method that is sent as a request.
 
     Attributes:
-        name: names of its class and method, such as `Hosts.release`.
-        method_name: name of the method.
+        declaration: the method in its protocol.
         is_long: whether the answer waits for disks, kernels or people, and so has no time limit.
         is_unrepeatable: whether it must not be sent again if the host ends before its answer.
         is_cancelled_on_disconnect: whether the host cancels it if the bot disconnects.
     """
 
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        *,
-        is_long: bool,
-        is_unrepeatable: bool,
-        is_cancelled_on_disconnect: bool,
-    ) -> None:
-        self.name = method.__qualname__
-        self.method_name = method.__name__
-        self.is_long, self.is_unrepeatable, self.is_cancelled_on_disconnect = (
-            is_long,
-            is_unrepeatable,
-            is_cancelled_on_disconnect,
-        )
-        self._declaration = method
+    declaration: Callable[..., Any]
+    is_long: bool
+    is_unrepeatable: bool
+    is_cancelled_on_disconnect: bool
+
+    @property
+    def name(self) -> str:
+        """Names of its class and method, such as `Hosts.release`."""
+        return self.declaration.__qualname__
+
+    @property
+    def method_name(self) -> str:
+        return self.declaration.__name__
 
     @functools.cached_property
     def _types(self) -> dict[str, Any]:
         # Read at the first use: the module that declares the method is complete then.
-        hints = typing.get_type_hints(self._declaration)
+        hints = typing.get_type_hints(self.declaration)
         return {name: _DECODED_TYPES.get(hint, hint) for name, hint in hints.items()}
 
     @property
@@ -69,25 +65,13 @@ class Request:
     def arguments(self) -> type[Any]:
         """Dataclass of its arguments, which is sent."""
         fields = []
-        for parameter in list(inspect.signature(self._declaration).parameters.values())[1:]:
+        for parameter in list(inspect.signature(self.declaration).parameters.values())[1:]:
             options: dict[str, Any] = {"kw_only": parameter.kind is parameter.KEYWORD_ONLY}
             if parameter.default is not parameter.empty:
                 options["default"] = parameter.default
             field = dataclasses.field(**options)
             fields.append((parameter.name, self._types[parameter.name], field))
         return dataclasses.make_dataclass(self.method_name, fields, frozen=True)
-
-    def call(self, method: Callable[..., T], arguments: Any) -> T:  # noqa: ANN401
-        """Call a method that answers this request, with an instance of `arguments`."""
-        fields = dataclasses.fields(arguments)
-        # By position, because implementations may name their parameters differently.
-        positional_arguments = [
-            getattr(arguments, field.name) for field in fields if not field.kw_only
-        ]
-        keyword_arguments = {
-            field.name: getattr(arguments, field.name) for field in fields if field.kw_only
-        }
-        return method(*positional_arguments, **keyword_arguments)
 
 
 class Sender(Protocol):
@@ -111,12 +95,7 @@ def request_method(
     """Mark a method of a protocol as a request; see `Request`."""
 
     def decorate(method: F) -> F:
-        request = Request(
-            method,
-            is_long=is_long,
-            is_unrepeatable=is_unrepeatable,
-            is_cancelled_on_disconnect=is_cancelled_on_disconnect,
-        )
+        request = Request(method, is_long, is_unrepeatable, is_cancelled_on_disconnect)
         _REQUESTS[request.name] = request
 
         @functools.wraps(method)

@@ -70,13 +70,13 @@ class RequestAnswers:
             raise web.HTTPNotFound
         arguments = await read_arguments(request, http_request)
         if name in self._methods:
-            answering = request.call(self._methods[name], arguments)
+            answering = self._methods[name](**vars(arguments))
             if request.is_cancelled_on_disconnect:
                 answering = _await_while_connected(http_request, answering)
             return json_response(await answering)
         key = http_request.query["key"]
         workspace = await self._host.workspace(key)
-        answer = await request.call(getattr(workspace, request.method_name), arguments)
+        answer = await getattr(workspace, request.method_name)(**vars(arguments))
         if name in _CHANGING_REQUESTS:
             await self._note_change(key)
         return json_response(answer)

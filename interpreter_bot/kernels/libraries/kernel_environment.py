@@ -241,9 +241,6 @@ def _build(
 
 def _switch(environment: pathlib.Path, directory: pathlib.Path) -> None:
     """Switch the link to a directory beside it, atomically."""
-    if environment.is_dir() and not environment.is_symlink():
-        # A checkout from before there was a link; this directory is removed once it is unused.
-        environment.rename(environment.with_name(f"{environment.name}-{'0' * _DIGEST_DIGITS}"))
     link = environment.with_name(f"{environment.name}.new")
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
