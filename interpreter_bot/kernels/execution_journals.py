@@ -360,11 +360,6 @@ class Journals:
     async def sweep(self) -> None:
         """Delete old journals and those over the limits. For a periodic job."""
         self._make_room()
-        if self._database is not None:
-            try:
-                await cancellation.in_thread(self._database.shrink_file)
-            except sqlite3.Error:
-                _log.exception("the database of journals cannot shrink")
 
     def _make_room(self) -> None:
         ended_journals = [

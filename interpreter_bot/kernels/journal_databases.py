@@ -28,7 +28,6 @@ BUSY_SECONDS: Final = 10.0
 _FILE_NAME: Final = "journals.sqlite"
 _DAMAGED_FILE_NAME: Final = "journals.damaged"
 _LOCK_SUFFIX: Final = ".lock"
-_MAX_FREED_PAGES: Final = 4096
 _MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS executions (
@@ -210,16 +209,6 @@ class JournalDatabase:
                 size_bytes += len(record)
         return events
 
-    def shrink_file(self) -> None:
-        """Shrink the file by the size of deleted events.
-
-        Raises:
-            sqlite3.Error: the disk refuses.
-        """
-        with self._write_lock:
-            # Some pages at a time, as other hosts wait for the lock.
-            self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
-
     def replace_damaged_file(self) -> None:
         """Set a damaged file aside and create another; its executions are lost.
 
@@ -251,8 +240,9 @@ def _connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
             stack.callback(connection.close)
-            # This must precede the first table; later it has no effect.
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            # The file shrinks by deleted events. This must precede the first table; later it has no
+            # effect.
+            connection.execute("PRAGMA auto_vacuum = FULL")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             # A killed process loses nothing; a crash of the machine may lose the last moment.
             connection.execute("PRAGMA synchronous = NORMAL")
