@@ -100,9 +100,6 @@ class PlacedHosts(session_router.SessionRouter):
         faults: a sentence for each host that cannot be used.
     """
 
-    def keep_for_next_bot(self) -> None:
-        """Do nothing: machines do not end with a bot."""
-
     def __init__(
         self,
         fleet: host_lists.Fleet,

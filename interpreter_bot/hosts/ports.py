@@ -276,13 +276,18 @@ class Hosts(Protocol):
         """Whether kernels end, after saving variables, at an orderly end of this process."""
 
     def keep_for_next_bot(self) -> None:
-        """Keep kernels and executions for the next bot, despite an orderly end of this one."""
+        """Keep kernels and executions for the next bot, despite an orderly end of this one.
+
+        By default they do not end with the bot.
+        """
 
     async def ensure_placed(self, key: str) -> bool:
         """Place a session on a machine if needed, perhaps after waiting for its former one.
 
-        Return true once if the session lost its state with its former machine.
+        Return true once if the session lost its state with its former machine. By default there is
+        one machine.
         """
+        return False
 
     @property
     def packages(self) -> Mapping[str, str]:

@@ -222,6 +222,7 @@ class RemoteHost(ports.HostProcess):
     """A host in another process. Inherited methods are sent as requests. Use `open`."""
 
     outlives_bot = True
+    ends_with_bot = False
 
     def __init__(
         self,
@@ -305,15 +306,6 @@ class RemoteHost(ports.HostProcess):
     @property
     def has_calls(self) -> bool:
         return self.connection.has_calls
-
-    async def ensure_placed(self, key: str) -> bool:
-        """Return false: sessions of a single host do not move."""
-        return False
-
-    ends_with_bot = False
-
-    def keep_for_next_bot(self) -> None:
-        """Do nothing: a single remote host does not end with a bot."""
 
     @property
     def has_doors(self) -> bool:

@@ -183,10 +183,6 @@ class RollingHosts(session_router.SessionRouter):
                         return host
         return self._hosts[0]
 
-    async def ensure_placed(self, key: str) -> bool:
-        """Return false: a new host on the same machine has the files and saved variables."""
-        return False
-
     def keep_for_next_bot(self) -> None:
         self.leaves_hosts_running = True
 
