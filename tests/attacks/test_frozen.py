@@ -9,7 +9,6 @@ import time
 import pytest
 import pytest_asyncio
 
-from interpreter_bot.kernels import watchdog_loop
 from tests.attacks import harness
 
 pytestmark = [
@@ -34,8 +33,7 @@ stopped.send_signal(signal.SIGSTOP)
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shared_bot():
     """A bot of our own, where control groups can freeze its sessions."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as name:
-        patch.setattr(watchdog_loop, "_FROZEN_TICKS", 2)
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         os.chmod(name, 0o755)
         options = {"spares": 0, "preload": (), "freeze_seconds": 0}
         async with harness.Bot.open(pathlib.Path(name), **options) as bot:
