@@ -92,7 +92,7 @@ async def open_machine(
         runtime = await asyncio.to_thread(_make_runtime_directory, config.paths.runtime)
         stack.push_async_callback(asyncio.to_thread, safe_open.remove, runtime)
         groups = await _open_cgroups(sandbox)
-        stack.push_async_callback(groups.close)
+        stack.push_async_callback(asyncio.to_thread, groups.close)
         await asyncio.to_thread(_make_workspaces, directory)
         skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
         await files.sweep()
@@ -200,7 +200,7 @@ async def _open_cgroups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
         cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
     )
     _log.info("control groups: %s", groups.reason)
-    dead_bot_count = await groups.sweep()
+    dead_bot_count = await asyncio.to_thread(groups.sweep)
     if dead_bot_count:
         _log.info("removed control groups of bots that died: %d", dead_bot_count)
     return groups

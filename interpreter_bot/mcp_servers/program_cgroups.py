@@ -82,4 +82,4 @@ class ProgramGroups:
     async def close(self) -> None:
         """Remove all groups, and end the processes in them."""
         if self._cgroups is not None:
-            await self._cgroups.close()
+            await asyncio.to_thread(self._cgroups.close)

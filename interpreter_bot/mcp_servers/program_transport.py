@@ -79,7 +79,7 @@ async def start_program(
                 yield streams
     finally:
         if group is not None:
-            await group.remove()
+            await asyncio.to_thread(group.remove)
 
 
 @contextlib.asynccontextmanager

@@ -81,7 +81,7 @@ def can(*command):
 
 def has_groups():
     groups = cgroups.Cgroups.probe("auto")
-    groups.close_now()
+    groups.close()
     return groups.version > 0
 
 

@@ -11,7 +11,6 @@ cgroups belong to dead bots.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import errno
@@ -175,16 +174,12 @@ class Group:
         for directory in self.directories:
             kill(directory, pids_directory=self.directories_by_controller["pids"])
 
-    async def remove(self) -> bool:
-        """Kill all processes and remove the cgroup in a thread, within 2 seconds.
+    def remove(self) -> bool:
+        """Kill all processes and remove the cgroup; blocks for up to 2 seconds.
 
         Returns:
             Whether it was removed; if not, the log says so, and a later `sweep` tries again.
         """
-        return await asyncio.to_thread(self.remove_now)
-
-    def remove_now(self) -> bool:
-        """Remove the cgroup like `remove`, blocking."""
         self.kill()
         return all([remove(directory) for directory in self.directories])
 
@@ -266,9 +261,9 @@ class Cgroups:
             try:
                 _join_for_trial(group)
             finally:
-                group.remove_now()
+                group.remove()
         except BaseException:
-            candidate.close_now()
+            candidate.close()
             raise
         return candidate
 
@@ -313,14 +308,11 @@ class Cgroups:
             raise errors.KernelStartError from error
         return Group(self.version, directories)
 
-    async def sweep(self) -> int:
-        """Kill and remove the cgroups of dead bots, and return the number of bots.
+    def sweep(self) -> int:
+        """Kill and remove the cgroups of dead bots, and return the number of bots. Blocks.
 
         Bots of other pid namespaces are left alone, as it is unknown whether they live.
         """
-        return await asyncio.to_thread(self._sweep)
-
-    def _sweep(self) -> int:
         dead_bots = set()
         for base in dict.fromkeys(self.bases.values()):
             for name in children(base):
@@ -328,12 +320,8 @@ class Cgroups:
                     dead_bots.add(name)
         return len(dead_bots)
 
-    async def close(self) -> None:
-        """Kill and remove every remaining cgroup of this process."""
-        await asyncio.to_thread(self.close_now)
-
-    def close_now(self) -> None:
-        """Close like `close`, blocking."""
+    def close(self) -> None:
+        """Kill and remove every remaining cgroup of this process. Blocks."""
         for base in dict.fromkeys(self.bases.values()):
             remove_tree(f"{base}/{self.instance}")
 

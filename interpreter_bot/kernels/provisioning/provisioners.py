@@ -470,7 +470,7 @@ class ForkProvisioner:
         if self._temporary_directory is not None:
             await asyncio.to_thread(safe_open.remove, self._temporary_directory)
         if self._group is not None:
-            await self._group.remove()
+            await asyncio.to_thread(self._group.remove)
             self._group = None
         await self.host_context.server.note_ended(self.kernel_id)
 

@@ -28,7 +28,7 @@ def test_a_control_group_that_leaves_less_is_believed():
             group.add(it.pid)
             answer, _ = it.communicate("\n", timeout=60)
     finally:
-        groups.close_now()
+        groups.close()
     assert answer == f"{GIB}\n"
 
 

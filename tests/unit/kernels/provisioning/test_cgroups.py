@@ -18,12 +18,12 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
-async def groups():
+def groups():
     found = cgroups.Cgroups.probe("auto")
     if found.version == 0:
         pytest.skip(found.reason)
     yield found
-    await found.close()
+    found.close()
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_usage_is_seen_while_it_runs(groups, start):
     assert 30 * MIB <= group.memory_bytes() < 50 * MIB
 
 
-async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
+def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     group = groups.create("one", limits())
     process = start(
         "import os, time, signal\n"
@@ -178,10 +178,10 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
         process.stdout.readline()
     inside = cgroups.processes(group.directories_by_controller["pids"])
     assert len(inside) == 4
-    assert await group.remove()
+    assert group.remove()
     assert process.wait(30) == -signal.SIGKILL
     assert not any(place.exists() for place in map(pathlib.Path, group.directories))
-    assert await group.remove(), "removing what is gone is no fault"
+    assert group.remove(), "removing what is gone is no fault"
 
 
 def test_a_fork_storm_is_killed(groups, start):
@@ -191,12 +191,12 @@ def test_a_fork_storm_is_killed(groups, start):
     process.stdin.write("\n")
     process.stdin.flush()
     wait_for(lambda: len(cgroups.processes(group.directories_by_controller["pids"])) > 50)
-    assert group.remove_now()
+    assert group.remove()
 
 
 def test_readings_of_a_removed_group_are_zero(groups):
     group = groups.create("one", limits())
-    assert group.remove_now()
+    assert group.remove()
     readings = (group.memory_bytes(), group.oom_kills(), group.cpu_seconds())
     assert readings == (0, 0, 0.0)
 
@@ -260,7 +260,7 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     group.set_frozen(False)
     wait_for(lambda: clocks() != before)
     group.set_frozen(True)
-    assert group.remove_now()
+    assert group.remove()
     assert process.wait(30) == -signal.SIGKILL
     group.set_frozen(True)
 
@@ -278,11 +278,11 @@ def test_a_strange_name_is_refused(groups, name):
         groups.create(name, limits())
 
 
-async def test_close_removes_what_is_left(groups, start):
+def test_close_removes_what_is_left(groups, start):
     group = groups.create("one", limits())
     process = start("import time; time.sleep(60)")
     group.add(process.pid)
-    await groups.close()
+    groups.close()
     assert process.wait(30) == -signal.SIGKILL
     assert not any(place.exists() for place in places(groups))
 
@@ -315,17 +315,17 @@ def owner():
     process.communicate()
 
 
-async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner):
+def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner):
     instance, sleeper = owner.stdout.readline().split()
     theirs = [place.with_name(instance) for place in places(groups)]
-    await groups.sweep()
+    groups.sweep()
     assert all(place.joinpath("kernel-left").exists() for place in theirs)
     assert session_metering.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
     wait_for(lambda: cgroups.is_of_dead_bot(instance))
     # At least this one; other bots on this machine may have died just as well.
-    assert await groups.sweep() >= 1
+    assert groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
     assert session_metering.start_ticks(int(sleeper)) == 0
     assert all(place.exists() for place in places(groups))
@@ -347,7 +347,7 @@ def test_two_in_one_process_do_not_meet(groups):
         group = groups.create("one", limits())
         other.create("one", limits())
     finally:
-        other.close_now()
+        other.close()
     assert all(pathlib.Path(place).exists() for place in group.directories)
 
 
