@@ -175,7 +175,7 @@ async def _move(
     source, data_id = _require_host(entry), target.connection.status.data_id
     if source.connection is target.connection:
         return operator_words.ALREADY_THERE
-    await placed_hosts.SessionMoves().move_out(entry.key, source, target)
+    await placed_hosts.move_out(entry.key, source, target)
     placement = await database.placements.put(entry.key, data_id, former_epoch=entry.epoch)
     if placement.data_id != data_id:
         raise errors.KernelError(operator_words.MOVED_ELSEWHERE)

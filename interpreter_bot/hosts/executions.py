@@ -219,7 +219,6 @@ class Executions:
     async def open(
         cls,
         directory: pathlib.Path,
-        bounds: execution_journals.Bounds | None = None,
         *,
         input_seconds: float = math.inf,
     ) -> AsyncIterator[Executions]:
@@ -228,8 +227,7 @@ class Executions:
         Raises:
             OSError: the directory cannot be used.
         """
-        bounds = bounds or execution_journals.Bounds()
-        async with execution_journals.Journals.open(directory, bounds) as journals:
+        async with execution_journals.Journals.open(directory) as journals:
             executions = cls(journals, input_seconds=input_seconds)
             await executions._end_orphans()
             sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)

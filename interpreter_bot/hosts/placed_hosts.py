@@ -39,8 +39,8 @@ _MAX_CONNECTING_SECONDS: Final = 20.0
 _MAX_ARRIVALS: Final = 10_000
 
 
-class SessionMoves:
-    """Moves of sessions between hosts that share a store: archived on one, restored on another.
+class SessionArrivals:
+    """Arrivals of sessions on hosts, which restore them from the store that they share.
 
     Without a shared store, a session that is placed on another host begins empty.
     """
@@ -65,32 +65,33 @@ class SessionMoves:
         """Whether a session arrived at its host with its state."""
         return self._arrivals.get(key, (0, False))[1]
 
-    async def evacuate(self, key: str, host: remote_host.RemoteHost) -> bool:
-        """Archive a session of a draining host, unless it is busy; return whether it may move."""
-        status = host.connection.status
-        if not (status.is_draining and status.has_store):
-            return False
-        kernel = (await host.statuses([key])).get(key)
-        if kernel is not None and kernel.is_busy:
-            return False
-        return await self._end_and_archive(key, host)
 
-    async def move_out(
-        self, key: str, host: remote_host.RemoteHost, target: remote_host.RemoteHost
-    ) -> None:
-        """Archive a session, so that `target` can restore it.
+async def evacuate(key: str, host: remote_host.RemoteHost) -> bool:
+    """Archive a session of a draining host, unless it is busy; return whether it may move."""
+    status = host.connection.status
+    if not (status.is_draining and status.has_store):
+        return False
+    kernel = (await host.statuses([key])).get(key)
+    if kernel is not None and kernel.is_busy:
+        return False
+    return await _end_and_archive(key, host)
 
-        Raises:
-            KernelError: it cannot be moved; at most its kernel has ended.
-        """
-        if not (host.connection.status.has_store and target.connection.status.has_store):
-            raise errors.KernelError(host_words.NO_SHARED_STORE)
-        if not await self._end_and_archive(key, host):
-            raise errors.KernelError(host_words.NOT_ARCHIVED)
 
-    async def _end_and_archive(self, key: str, host: remote_host.RemoteHost) -> bool:
-        await host.end_session(key, host_words.SESSION_MOVED)
-        return await host.archive(key)
+async def move_out(key: str, host: remote_host.RemoteHost, target: remote_host.RemoteHost) -> None:
+    """Archive a session, so that `target` can restore it.
+
+    Raises:
+        KernelError: it cannot be moved; at most its kernel has ended.
+    """
+    if not (host.connection.status.has_store and target.connection.status.has_store):
+        raise errors.KernelError(host_words.NO_SHARED_STORE)
+    if not await _end_and_archive(key, host):
+        raise errors.KernelError(host_words.NOT_ARCHIVED)
+
+
+async def _end_and_archive(key: str, host: remote_host.RemoteHost) -> bool:
+    await host.end_session(key, host_words.SESSION_MOVED)
+    return await host.archive(key)
 
 
 class PlacedHosts(session_router.SessionRouter):
@@ -118,7 +119,7 @@ class PlacedHosts(session_router.SessionRouter):
         self._started_at = time.monotonic()
         self._disconnected_at: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._moves = SessionMoves()
+        self._session_arrivals = SessionArrivals()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -298,8 +299,8 @@ class PlacedHosts(session_router.SessionRouter):
                 if host is not None:
                     host = host.with_epoch(placement.epoch)
                     is_only_host = len(self._connected_hosts()) < 2
-                    if is_only_host or not await self._moves.evacuate(key, host):
-                        await self._moves.fetch_session(key, host, placement.epoch)
+                    if is_only_host or not await evacuate(key, host):
+                        await self._session_arrivals.fetch_session(key, host, placement.epoch)
                         return host, placement
                 _log.warning(
                     "a session is placed anew: its host %s ends or is lost", placement.data_id
@@ -347,7 +348,7 @@ class PlacedHosts(session_router.SessionRouter):
         is_first_notice = not placement.is_announced and await self._placements.mark_announced(
             key, placement.epoch
         )
-        return is_first_notice and not self._moves.is_restored(key)
+        return is_first_notice and not self._session_arrivals.is_restored(key)
 
     async def _find_epoch(self, data_id: str, key: str) -> int | None:
         """Return a session's epoch on the host of a data directory; None if it is elsewhere."""
