@@ -115,7 +115,7 @@ async def watch(
                     for key in awake_kernels
                     if key in monitors_by_session
                 )
-                for key, kernel in kernels.items():
+                for key, kernel in awake_kernels.items():
                     if monitor := monitors_by_session.get(key):
                         monitor.tick(
                             is_current=monitor.kernel is kernel, running_count=running_count
