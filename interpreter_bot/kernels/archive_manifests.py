@@ -121,23 +121,18 @@ async def write(
 
 
 async def read_latest(
-    store: shared_object_stores.SharedStore, name: str, *, number: str = ""
+    store: shared_object_stores.SharedStore, name: str
 ) -> tuple[str, bytes] | None:
     """Return the number and the content of a session's current manifest; None if it has none.
-
-    A caller that has just listed the manifests passes the current `number`. If that manifest has
-    been replaced since, the new one is read.
 
     Raises:
         KernelError: the store cannot be used.
     """
-    while True:
-        if number and (data := await store.read(manifest_path(name, number))) is not None:
-            return number, data
-        all_numbers = await list_numbers(store, name)
-        if not all_numbers:
-            return None
-        number = all_numbers[-1]
+    while numbers := await list_numbers(store, name):
+        # If the manifest has been replaced since, the new one is read.
+        if (data := await store.read(manifest_path(name, numbers[-1]))) is not None:
+            return numbers[-1], data
+    return None
 
 
 async def sweep(store: shared_object_stores.SharedStore) -> None:
@@ -162,8 +157,8 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
                 deletable_names.append(min(known_item.name, item.name))
     needed_digests: set[str] = set()
     for item in current_manifests.values():
-        _, session, number = item.name.split("/")
-        if (current_manifest := await read_latest(store, session, number=number)) is None:
+        _, session, _ = item.name.split("/")
+        if (current_manifest := await read_latest(store, session)) is None:
             continue
         # Search for digests instead of parsing: damaged manifests and those of later releases
         # count, too.
