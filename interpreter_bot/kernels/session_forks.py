@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import pathlib
 
 from interpreter_bot import cancellation, errors, session_variables
 from interpreter_bot.kernels import pools, snapshot_generations
@@ -57,7 +58,7 @@ class SessionForks:
                 raise errors.KernelError(session_words.SESSION_BUSY)
         files = source.directory
         if past_state is not None and not past_state.flaw:
-            files = checkpoints.files_of(source.checkpoints, checkpoint)
+            files = source.checkpoints / past_state.copy
 
         def copy() -> str:
             flaw = file_copies.copy_tree(files, target.directory, self._copy_limits)
@@ -212,15 +213,14 @@ class SessionForks:
 
         if not checkpoint.flaw:
             # Copy first: if the disk has no room, nothing must change.
-            await in_thread(self._stage_files, workspace, name)
+            await in_thread(self._stage_files, workspace, workspace.checkpoints / checkpoint.copy)
         await self._pool.run_without_kernel(key, change_files)
         return _restored_state(None if snapshot is None else snapshot.summary, checkpoint)
 
-    def _stage_files(self, workspace: workspaces.Workspace, name: str) -> None:
+    def _stage_files(self, workspace: workspaces.Workspace, files: pathlib.Path) -> None:
         """Copy the files of a checkpoint to where they can replace the present ones."""
         safe_open.remove(workspace.staging)
         workspace.staging.mkdir(mode=0o700)
-        files = checkpoints.files_of(workspace.checkpoints, name)
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(safe_open.remove, workspace.staging)
             flaw = file_copies.copy_tree(files, workspace.staging, self._copy_limits)

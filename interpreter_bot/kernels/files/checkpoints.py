@@ -164,14 +164,6 @@ def read(directory: pathlib.Path, name: str) -> Checkpoint:
     return checkpoint
 
 
-def files_of(directory: pathlib.Path, name: str) -> pathlib.Path:
-    """Return the directory of a checkpoint's files; a KernelError if it has none."""
-    checkpoint = read(directory, name)
-    if checkpoint.flaw:
-        raise errors.KernelError(checkpoint.flaw)
-    return directory / checkpoint.copy
-
-
 def pointers(directory: pathlib.Path) -> list[str]:
     """Return the pointers to generations of variables that a session's checkpoints need."""
     return [checkpoint.pointer for _, checkpoint in _all_checkpoints(directory)]
