@@ -4,6 +4,6 @@
 messages of a tab, which `tab_messages` describes, into requests; `live_turns` sends a turn's events
 to the tabs that watch; `tab_hub` remembers what runs, so that tabs may come and go. What a browser
 gets lies in `pages`: static files as they were written, and nothing from other hosts; only
-`codemirror.js` is built, by `make assets`. Nothing here knows of models or kernels, and no foreign
-text is ever made into HTML.
+`codemirror.js` and `markdown_it.js` are built, by `make assets`. Nothing here knows of models or
+kernels, and no foreign text is ever made into HTML.
 """

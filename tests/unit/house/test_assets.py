@@ -10,14 +10,17 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 ASSETS = ROOT / "assets"
-BUILT = ROOT / "interpreter_bot/platforms/web/pages/codemirror.js"
-SOURCES = ("build.js", "codemirror.js", "package-lock.json")
+PAGES = ROOT / "interpreter_bot/platforms/web/pages"
+BUILT = ("codemirror.js", "markdown_it.js")
 
 
-def test_codemirror_is_of_the_sources_that_are_here():
-    head, _, body = BUILT.read_bytes().partition(b"*/\n")
+@pytest.mark.parametrize("built", BUILT)
+def test_what_is_built_is_of_the_sources_that_are_here(built):
+    head, _, body = (PAGES / built).read_bytes().partition(b"*/\n")
     told = dict(re.findall(rb"(Sources|Result): ([0-9a-f]{64})", head))
-    sources = b"".join((ASSETS / name).read_bytes() for name in SOURCES)
+    sources = b"".join(
+        (ASSETS / name).read_bytes() for name in ("build.js", built, "package-lock.json")
+    )
     assert told[b"Sources"].decode() == hashlib.sha256(sources).hexdigest()
     assert told[b"Result"].decode() == hashlib.sha256(body).hexdigest()
     assert b"Permission is hereby granted" in head
@@ -33,6 +36,6 @@ def test_its_packages_are_pinned_and_no_address_is_named():
 def test_building_it_anew_gives_the_same(tmp_path):
     if shutil.which("node") is None or not (ASSETS / "node_modules").is_dir():
         pytest.skip("node, or what `make assets` fetches for it, is not on this machine")
-    built = tmp_path / "codemirror.js"
-    subprocess.run(["node", "build.js", built], cwd=ASSETS, check=True, timeout=60)
-    assert built.read_bytes() == BUILT.read_bytes()
+    subprocess.run(["node", "build.js", tmp_path], cwd=ASSETS, check=True, timeout=60)
+    for built in BUILT:
+        assert (tmp_path / built).read_bytes() == (PAGES / built).read_bytes()

@@ -6,7 +6,7 @@ import re
 PAGES = pathlib.Path(__file__).parents[3] / "interpreter_bot/platforms/web/pages"
 # Libraries, and a table of made-up sales.
 WORDS = ("words.js", "later_words.js")
-OTHERS = {*WORDS, "codemirror.js", "temml.js", "sample_table.js"}
+OTHERS = {*WORDS, "codemirror.js", "markdown_it.js", "temml.js", "sample_table.js"}
 SENTENCE = re.compile(r"""["`][A-Z][a-z']* [a-z$][^"`\n]*["`]""")
 
 

@@ -1,6 +1,6 @@
 /*
 CodeMirror 6 with its Python, and what they need: packages of npm, by `make assets`.
-Sources: 1459398bb36ef92ebb26eb7aed7dc5124d062e7800e35df84e15846db75feda7
+Sources: dbf534de2020d9eb3c24c84f74b4caa6d33c9017310527200c33801fe63099df
 Result: af6f9a044a16c7b0fe4513dc72ac1d0d14d47eb62fa60bda765b88d51aae24f2
 
 MIT License

@@ -4,20 +4,14 @@
 import { el, copyButton, makeScrollable } from "./dom.js";
 import { highlightPython } from "./python_highlighting.js";
 import { formula } from "./formulas.js";
-import { inlineNodes } from "./inline_markdown.js";
+import { parseBlocks, parseInline } from "./markdown_syntax.js";
 import { buttonWords, outputWords } from "./words.js";
 
-const MAX_DEPTH = 8;
 const MANY_BLOCKS = 100;
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
-const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
-const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
-const QUOTE = /^ {0,3}> ?/;
-const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( +)(.*)|$)/;
-const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-
-const FORMULA_START = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
-const MAX_FORMULA_LINES = 200;
+const MAX_ADDRESS_CHARACTERS = 2000;
+const BARE_FILE = /(?<![\p{L}\p{N}])sandbox:\/{0,3}(?:mnt\/data\/)?([^\s()<>[\]"'`]{0,499}[^\s()<>[\]"'`.,;:!?*_])/gu;
+const TAGS = { s: "del" };
+const ALIGNMENTS = { "text-align:left": "start", "text-align:center": "center", "text-align:right": "end" };
 
 /** Markdown that may grow; blocks that did not change are not drawn again. */
 export class MarkdownView {
@@ -58,205 +52,129 @@ export class MarkdownView {
 
   draw() {
     this.isScheduled = false;
-    const blocks = renumberHeadings(parseBlocks(this.text.split("\n")));
+    const blocks = splitBlocks(this.text.replace(/\r\n?/g, "\n"));
     let unchangedCount = 0;
-    while (unchangedCount < blocks.length && unchangedCount < this.drawnSources.length && blocks[unchangedCount].source === this.drawnSources[unchangedCount]) unchangedCount++;
+    while (unchangedCount < blocks.length && blocks[unchangedCount].source === this.drawnSources[unchangedCount]) unchangedCount++;
     while (this.element.childNodes.length > unchangedCount) this.element.lastChild.remove();
     const newBlocks = blocks.slice(unchangedCount);
     // For every added node, a browser would determine the direction anew from all text before it.
     if (newBlocks.length > MANY_BLOCKS) this.element.removeAttribute("dir");
-    for (const block of newBlocks) this.element.append(drawBlock(block, this.linkFile, 0));
+    for (const { tokens } of newBlocks) this.element.append(drawTokens(tokens, this.linkFile));
     this.element.dir = "auto";
-    this.drawnSources = blocks.map((block) => block.source);
+    this.drawnSources = blocks.map(({ source }) => source);
   }
 }
 
-function parseBlocks(lines) {
+/** Return the outermost blocks of a text, each with its tokens and its source. */
+function splitBlocks(text) {
+  const lines = text.split("\n");
   const blocks = [];
-  let index = 0;
-  while (index < lines.length) {
-    if (!lines[index].trim()) {
-      index++;
-      continue;
-    }
-    const [end, block] = parseBlock(lines, index);
-    block.source = lines.slice(index, end).join("\n");
-    blocks.push(block);
-    index = end;
+  for (const token of renumberHeadings(parseBlocks(text))) {
+    if (token.level === 0 && token.nesting >= 0) blocks.push({ tokens: [], source: `${token.tag}${lines.slice(...token.map).join("\n")}` });
+    blocks.at(-1).tokens.push(token);
   }
   return blocks;
 }
 
 /** Renumber the levels of headings so that none is missing, for people who navigate by them. */
-function renumberHeadings(blocks) {
+function renumberHeadings(tokens) {
   const openLevels = [];
-  for (const block of blocks.filter((candidate) => candidate.kind === "heading")) {
-    while (openLevels.length && openLevels.at(-1) >= block.level) openLevels.pop();
-    openLevels.push(block.level);
-    block.level = openLevels.length;
+  for (const token of tokens) {
+    if (token.type !== "heading_open" || token.level > 0) continue;
+    const level = Number(token.tag[1]);
+    while (openLevels.length && openLevels.at(-1) >= level) openLevels.pop();
+    openLevels.push(level);
+    // Headings of an answer are below that of its turn.
+    token.tag = `h${Math.min(openLevels.length + 2, 6)}`;
   }
-  return blocks;
+  return tokens;
 }
 
-function parseBlock(lines, index) {
-  const line = lines[index];
-  const fence = FENCE.exec(line);
-  if (fence) return parseFence(lines, index, fence);
-  const heading = HEADING.exec(line);
-  if (heading) return [index + 1, { kind: "heading", level: heading[1].length, text: stripClosingHashes(heading[2] ?? "") }];
-  if (RULE.test(line)) return [index + 1, { kind: "rule" }];
-  const display = parseFormulaBlock(lines, index);
-  if (display) return display;
-  if (QUOTE.test(line)) {
-    const end = findEnd(lines, index, (line) => QUOTE.test(line));
-    return [end, { kind: "quote", lines: lines.slice(index, end).map((line) => line.replace(QUOTE, "")) }];
+/** Return the nodes of tokens: one that opens an element has a counterpart that closes it. */
+function drawTokens(tokens, linkFile) {
+  const root = document.createDocumentFragment();
+  const parents = [root];
+  for (const [index, token] of tokens.entries()) {
+    const parent = parents.at(-1);
+    if (token.nesting < 0) parents.pop();
+    else if (token.nesting === 0) parent.append(...[drawLeaf(token, parent, linkFile)].flat());
+    else {
+      // In a tight list, the text of an item is no paragraph.
+      const element = token.hidden ? parent : openElement(token, tokens[index + 1]);
+      if (element !== parent) parent.append(token.tag === "table" ? makeScrollable(el("div", { class: "wide-table" }, element)) : element);
+      parents.push(element);
+    }
   }
-  if (isTable(lines, index)) {
-    const end = findEnd(lines, index + 2, (line) => line.includes("|"));
-    return [end, { kind: "table", rows: lines.slice(index, end) }];
-  }
-  if (ITEM.test(line)) return parseList(lines, index);
-  const end = findEnd(lines, index + 1, (line, index) => line.trim() && !startsBlock(lines, index));
-  return [end, { kind: "paragraph", text: lines.slice(index, end).map((line) => line.trimStart()).join("\n") }];
+  return root;
 }
 
-/** A formula on lines of its own. */
-function parseFormulaBlock(lines, index) {
-  const opening = FORMULA_START.exec(lines[index]);
-  if (!opening) return null;
-  const [whole, mark, , name] = opening;
-  const closing = mark ? { "$$": "$$", "\\[": "\\]" }[mark] : `\\end{${name}}`;
-  for (let end = index; end < lines.length && end - index < MAX_FORMULA_LINES; end++) {
-    const closingIndex = lines[end].indexOf(closing, end === index ? whole.length : 0);
-    if (closingIndex < 0) continue;
-    // If text follows, it is a paragraph that begins with a formula.
-    if (!/^[\s.,;]*$/.test(lines[end].slice(closingIndex + closing.length))) return null;
-    const source = lines.slice(index, end + 1).join("\n").trim();
-    const tex = source.slice(mark ? mark.length : 0, mark ? source.lastIndexOf(closing) : undefined);
-    return [end + 1, { kind: "formula", text: tex, source }];
-  }
-  return null;
+function openElement(token, nextToken) {
+  if (token.type === "link_open") return linkNode(token.attrGet("href"), []);
+  if (token.tag === "ol") return el("ol", { start: token.attrGet("start") });
+  if (token.tag !== "th" && token.tag !== "td") return el(TAGS[token.tag] ?? token.tag);
+  // A heading without words is none.
+  return el(nextToken.content ? token.tag : "td", { class: ALIGNMENTS[token.attrGet("style")] ?? "start" });
 }
 
-function findEnd(lines, index, isContinued) {
-  while (index < lines.length && isContinued(lines[index], index)) index++;
-  return index;
-}
-
-function stripClosingHashes(text) {
-  let end = text.length;
-  while (end > 0 && " \t#".includes(text[end - 1])) end--;
-  return text.slice(0, end);
-}
-
-function startsBlock(lines, index) {
-  const line = lines[index];
-  const item = ITEM.exec(line);
-  return (
-    FENCE.test(line) || HEADING.test(line) || FORMULA_START.test(line) || QUOTE.test(line) || RULE.test(line) || isTable(lines, index) ||
-    (item !== null && item[4] !== undefined && (item[2].length === 1 || Number.parseInt(item[2], 10) === 1))
-  );
-}
-
-function parseFence(lines, index, fence) {
-  const [, marks, info] = fence;
-  const closing = new RegExp(`^ {0,3}${marks[0]}{${Math.min(marks.length, 1000)},}[ \\t]*$`);
-  const end = findEnd(lines, index + 1, (line) => !closing.test(line));
-  const block = { kind: "code", language: info.trim().split(/\s/)[0], text: lines.slice(index + 1, end).join("\n") };
-  return [Math.min(end + 1, lines.length), block];
-}
-
-function isTable(lines, index) {
-  const delimiterRow = lines[index + 1];
-  return delimiterRow !== undefined && lines[index].includes("|") && delimiterRow.includes("-") && DELIMITERS.test(delimiterRow) &&
-    splitRow(lines[index]).length === splitRow(delimiterRow).length;
-}
-
-function parseList(lines, index) {
-  const first = ITEM.exec(lines[index]);
-  const isOrdered = first[2].length > 1;
-  const block = { kind: "list", isOrdered, start: Number.parseInt(first[2], 10), items: [], isLoose: false };
-  let width = 0;
-  for (; index < lines.length; index++) {
-    const item = ITEM.exec(lines[index]);
-    const indent = lines[index].length - lines[index].trimStart().length;
-    if (item && indent < Math.max(width, 1) + (block.items.length ? 0 : 4) && (item[2].length > 1) === isOrdered && !RULE.test(lines[index])) {
-      width = item[1].length + item[2].length + Math.min(item[3]?.length ?? 1, 4);
-      block.items.push([item[4] ?? ""]);
-    } else if (!lines[index].trim()) {
-      const nextLine = lines.slice(index + 1, index + 2)[0];
-      const isContinued = nextLine !== undefined && nextLine.trim() && (nextLine.startsWith(" ".repeat(Math.min(width, 2))) || isSameListKind(nextLine, isOrdered));
-      if (!isContinued) break;
-      block.items.at(-1).push("");
-    } else if (indent >= Math.min(width, 2)) block.items.at(-1).push(lines[index].slice(Math.min(indent, width)));
-    else if (startsBlock(lines, index) || block.items.at(-1).at(-1) === "") break;
-    else block.items.at(-1).push(lines[index]);
-  }
-  block.isLoose = block.items.some((item, index) => item.includes("") && (index < block.items.length - 1 || item.at(-1) !== ""));
-  return [index, block];
-}
-
-function isSameListKind(line, isOrdered) {
-  const item = ITEM.exec(line);
-  return item !== null && item[2].length > 1 === isOrdered;
-}
-
-function splitRow(row) {
-  const matches = row.trim().replace(/^\|/, "").match(/(?:[^|\\]|\\[^]|\\$)*(?:\||$)/g) ?? [];
-  const texts = matches.map((match) => match.replace(/\|$/, "").replace(/\\\|/g, "|").trim());
-  // The last match is empty.
-  texts.pop();
-  return texts;
-}
-
-function drawBlock(block, linkFile, depth) {
-  switch (block.kind) {
-    case "heading":
-      // Headings of an answer are below that of its turn.
-      return el(`h${Math.min(block.level + 2, 6)}`, {}, inlineNodes(block.text, linkFile));
-    case "rule":
-      return el("hr");
-    case "code":
-      return codeBox(block.text, block.language);
+function drawLeaf(token, parent, linkFile) {
+  switch (token.type) {
+    case "inline":
+      return drawInline(token.content, parent, linkFile);
+    case "fence":
+      return codeBox(token.content.replace(/\n$/, ""), token.info.trim().split(/\s/)[0]);
+    case "formula_block":
+      return el("p", {}, formula(token.content, token.markup, true));
     case "formula":
-      return el("p", {}, formula(block.text, block.source, true));
-    case "quote":
-      return el("blockquote", {}, drawLines(block.lines, linkFile, depth));
-    case "table":
-      return drawTable(block.rows, linkFile);
-    case "list":
-      return drawList(block, linkFile, depth);
+      return formula(token.content, token.markup, token.meta.isDisplay);
+    case "code_inline":
+      return linkFile(token.content) ?? el("code", { dir: "ltr" }, token.content);
+    case "file_link":
+      return fileNode(token.content, linkFile, token.meta.label);
+    case "image":
+      return linkNode(token.attrGet("src"), [...drawTokens(token.children, linkFile).childNodes]);
+    case "text":
+      // The names of files are the odd parts.
+      return token.content.split(BARE_FILE).map((part, index) => (index % 2 ? fileNode(part, linkFile) : part));
     default:
-      return el("p", {}, inlineNodes(block.text, linkFile));
+      return token.tag ? el(token.tag) : token.content;
   }
 }
 
-function drawLines(lines, linkFile, depth) {
-  if (depth >= MAX_DEPTH) return [document.createTextNode(lines.join("\n"))];
-  return parseBlocks(lines).map((block) => drawBlock(block, linkFile, depth + 1));
+function drawInline(text, parent, linkFile) {
+  const item = parent.closest?.("li");
+  const task = item && !item.textContent ? /^\[([ xX])\] /.exec(text) : null;
+  const nodes = [...drawTokens(parseInline(task ? text.slice(task[0].length) : text), linkFile).childNodes];
+  if (!task) return nodes;
+  item.className = "task";
+  const isDone = task[1] !== " ";
+  return [el("input", { type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? outputWords.done : outputWords.toDo }), ...nodes];
 }
 
-function drawList(block, linkFile, depth) {
-  const items = block.items.map((lines) => {
-    const task = /^\[([ xX])\] /.exec(lines[0]);
-    const itemLines = task ? [lines[0].slice(4), ...lines.slice(1)] : lines;
-    const children = drawLines(itemLines, linkFile, depth);
-    // In a tight list, the text of an item is no paragraph.
-    const itemNodes = block.isLoose ? children : children.flatMap((child) => (child.nodeName === "P" ? [...child.childNodes] : [child]));
-    const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? outputWords.toDo : outputWords.done }) : null;
-    return el("li", { class: task ? "task" : null }, box, itemNodes);
-  });
-  return el(block.isOrdered ? "ol" : "ul", { start: block.isOrdered && block.start !== 1 ? block.start : null }, items);
+/** Name a file of the conversation, as the bot does in the last words: behind a label that says something else. */
+function fileNode(path, linkFile, label = "") {
+  let name = path.trim();
+  try {
+    name = decodeURIComponent(name);
+  } catch {
+    // A percent sign of its own.
+  }
+  const node = linkFile(name) ?? el("code", { dir: "ltr" }, name);
+  // A link in a link may be nested thousands of times.
+  const labelNodes = label.includes("](") ? label : drawTokens(parseInline(label), linkFile);
+  const plainLabel = label.replace(/^[`*\s]+|[`*\s]+$/g, "");
+  return plainLabel && !name.endsWith(plainLabel) ? el("span", {}, labelNodes, " (", node, ")") : node;
 }
 
-function drawTable(rows, linkFile) {
-  const alignments = splitRow(rows[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
-  const row = (rowSource, tag) => {
-    const texts = splitRow(rowSource);
-    return el("tr", {}, alignments.map((side, index) => el(texts[index] ? tag : "td", { class: side }, inlineNodes(texts[index] ?? "", linkFile))));
-  };
-  return makeScrollable(el("div", { class: "wide-table" },
-    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((rowSource) => row(rowSource, "td"))))));
+/** A link where the address is one of the web or of mail; otherwise the label alone. */
+function linkNode(address, label) {
+  let url = null;
+  try {
+    url = address.length <= MAX_ADDRESS_CHARACTERS && /^[a-z]/i.test(address) ? new URL(address) : null;
+  } catch {
+    url = null;
+  }
+  if (url === null || !["http:", "https:", "mailto:"].includes(url.protocol)) return el("span", {}, label);
+  return el("a", { href: url.href, title: url.href, target: "_blank", rel: "noopener noreferrer nofollow" }, label);
 }
 
 /** A button that asks the page to do something with a text: "run", "edit" or "ask". */

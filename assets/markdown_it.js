@@ -1,0 +1,3 @@
+// The parser of Markdown: see markdown.js among the pages, which alone uses it.
+
+export { default } from "markdown-it";
