@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import pathlib
@@ -29,7 +28,6 @@ from interpreter_bot.wording import operator_words
 
 _log = logging.getLogger(__name__)
 
-_POLL_SECONDS: Final = 0.2
 _PLATFORM: Final = "exec"
 _STDIN: Final = pathlib.Path("-")
 
@@ -40,12 +38,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: nothing was run.
     """
-    if options.watch and options.source in (None, "-"):
-        raise code_sources.InputFileError(operator_words.NOTHING_TO_WATCH)
-    watched_file = _WatchedFile(options.source) if options.watch else None
-    initial_cells = code_sources.read_cells(options.source) if options.source else []
-    initial_cells += options.cell
-    if not initial_cells:
+    cells = code_sources.read_cells(options.source) if options.source else []
+    cells += options.cell
+    if not cells:
         raise code_sources.InputFileError(operator_words.NO_CODE)
     files = [path for path in options.file if path != _STDIN]
     console_runs.require_files(files)
@@ -97,13 +92,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 await session.attach(attachments)
                 interrupter.set_stop(session.stop)
                 async with console_runs.ticking(reply.tick):
-                    is_ok = await session.run(initial_cells)
-                while watched_file is not None and (
-                    cells := await watched_file.wait_for_change(interrupter)
-                ):
-                    interrupter.set_stop(session.stop)
-                    async with console_runs.ticking(reply.tick):
-                        is_ok = await session.run(cells + options.cell)
+                    is_ok = await session.run(cells)
                 return 0 if is_ok else exit_statuses.FAILED
             finally:
                 await hosts.forget(key)
@@ -138,43 +127,3 @@ class _InstallationRecord:
     async def close(self) -> None:
         """Wait until everything is recorded."""
         await asyncio.gather(*self._write_tasks)
-
-
-class _WatchedFile:
-    """A file of cells, and its state when it was last read."""
-
-    def __init__(self, source: str) -> None:
-        self._path = pathlib.Path(source)
-        self._last_state = self._file_state()
-
-    async def wait_for_change(self, interrupter: console_runs.Interrupter) -> list[str]:
-        """Wait until the file has changed, and return its cells; empty after an interrupt."""
-        is_over = asyncio.Event()
-
-        async def end() -> None:
-            is_over.set()
-
-        interrupter.set_stop(end)
-        while not is_over.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await is_over.wait()
-            state = self._file_state()
-            if state is None or state == self._last_state:
-                continue
-            self._last_state = state
-            try:
-                if cells := await asyncio.to_thread(code_sources.read_cells, f"{self._path}"):
-                    return cells
-            except code_sources.InputFileError as error:
-                # The file may be half written, or no longer a notebook.
-                sys.stderr.write(f"interpreter-bot: {error}\n")
-        return []
-
-    def _file_state(self) -> tuple[int, int, int] | None:
-        """Return values that change whenever the file does; None if the file does not exist."""
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -55,10 +55,6 @@ was asked."""
 _EXEC_EPILOG: Final = """\
   interpreter-bot exec --file sales.csv --cell "import pandas as pd; pd.read_csv('sales.csv')"
   interpreter-bot exec --keep results analysis.ipynb
-  interpreter-bot exec --watch analysis.py
-
-With --watch all cells run again whenever the file changes, in the same Python: imports and
-variables are kept. Ctrl-C stops a run; between two runs it ends the watch.
 
 Exit status: 0 if every cell ended ok and all files of --keep were saved; 1 if not, or if the output
 was not read to its end; 2 if nothing was run."""
@@ -371,9 +367,6 @@ def _add_exec(command: argparse.ArgumentParser) -> None:
         default=[],
         metavar="CODE",
         help="a cell; repeat it for more",
-    )
-    command.add_argument(
-        "--watch", action="store_true", help="run the file again whenever it changes"
     )
     _add_session(command)
 

@@ -29,7 +29,6 @@ PAGE_NAME: Final = "The web page"
 LOGIN_PAGES_NAME: Final = "Logins at tools"
 
 # `exec`.
-NOTHING_TO_WATCH: Final = "There is no file to watch. Name a script or a notebook."
 NO_CODE: Final = "There is no code to run. See `interpreter-bot exec --help`."
 STDIN_IS_CODE: Final = "Standard input is the code, so it cannot be a file too."
 

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(sys.executable).parent
 # What has tests of its own, does not end by itself, or is about something that a reader has.
 NOT_RUN = re.compile(
-    r"\b(?:make|export|ray|curl) |-bot (?:run|doctor|fleet|-v run)\b|--watch|--approval| host$"
+    r"\b(?:make|export|ray|curl) |-bot (?:run|doctor|fleet|-v run)\b|--approval| host$"
     r"| host (?:status|drain)| (?:accept|refuse|save|end|forget|move) "
 )
 

@@ -355,40 +355,6 @@ def test_a_reader_that_has_enough_ends_the_run_quietly_and_soon(started, short_p
     assert list((tmp_path / "data" / "ephemeral").iterdir()) == []
 
 
-def test_a_watched_script_runs_again_when_it_changes_in_the_same_python(started, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("runs = globals().get('runs', 0) + 1\nprint('run', runs)\n")
-    process = started("exec", "--json", "--watch", str(script))
-
-    def read(*wanted):
-        """Read lines until there is one of each: a text, or a status."""
-        missing = set(wanted)
-        while missing:
-            line = json.loads(process.stdout.readline())
-            missing -= {line.get("text"), line.get("status")}
-
-    read("run 1\n", "ok")
-    # As editors save: another file takes its place, and is gone for a moment before.
-    script.unlink()
-    time.sleep(0.3)
-    script.write_text("runs += 1\nprint('now', runs)\n")
-    read("now 2\n", "ok")
-    script.write_text("runs += 1\nprint('then', runs, flush=True)\nwhile True: pass\n")
-    read("then 3\n")
-    process.send_signal(signal.SIGINT)
-    read("stopped")
-    # The run was stopped, not the watch.
-    script.write_text("print('last', runs)")
-    read("last 3\n", "ok")
-    for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        # The first may come before it waits for changes again.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=20)
-            break
-    assert process.returncode == 0
-
-
 def test_a_paused_reader_does_not_stop_the_clock(started, tmp_path):
     """As `| less` does, which reads no more than its first page."""
     kept = tmp_path / "kept"
