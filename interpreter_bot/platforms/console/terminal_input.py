@@ -93,7 +93,7 @@ class StdinAnswers:
         if descriptor is None:
             self._has_reached_end = True
             return
-        with _set_echo(descriptor, is_on=not is_password):
+        with _without_echo(descriptor) if is_password else contextlib.nullcontext():
             while not self._has_reached_end and b"\n" not in self._buffer:
                 await _wait_readable(descriptor)
                 chunk = os.read(descriptor, _ANSWER_CHUNK_BYTES)
@@ -128,19 +128,15 @@ async def _wait_readable(descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _set_echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
-    """Choose whether a terminal shows what is typed."""
+def _without_echo(descriptor: int) -> Iterator[None]:
+    """Let a terminal not show what is typed."""
     if not os.isatty(descriptor):
         yield
         return
     former_attributes = termios.tcgetattr(descriptor)
-    # Without echo, the line end is still shown, so that the next output begins on its own line.
-    echo = termios.ECHO if is_on else termios.ECHONL
-    new_attributes = [
-        *former_attributes[:3],
-        former_attributes[3] & ~(termios.ECHO | termios.ECHONL) | echo,
-        *former_attributes[4:],
-    ]
+    new_attributes = termios.tcgetattr(descriptor)
+    # The line end is still shown, so that the next output begins on its own line.
+    new_attributes[3] = new_attributes[3] & ~termios.ECHO | termios.ECHONL
     termios.tcsetattr(descriptor, termios.TCSADRAIN, new_attributes)
     try:
         yield

@@ -59,7 +59,7 @@ class StdoutWriter:
         """Queue bytes to be written.
 
         Raises:
-            UnreadError: too many bytes wait.
+            OutputQueueFullError: too many bytes wait.
             OSError: an earlier write failed.
         """
         self._raise_error()
