@@ -258,42 +258,24 @@ async def test_sixty_files_leave_the_page_as_large_as_the_window(serving_fake, b
             assert await page.value("document.getElementById('uploads').clientHeight") <= 200
 
 
-async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
-    serving_fake, browsing, tmp_path
-):
+async def test_a_message_waits_for_its_files(serving_fake, browsing, tmp_path):
     file, other = tmp_path / "big.bin", tmp_path / "dot.png"
     file.write_bytes(b"x" * 1000)
     other.write_bytes(visits.png())
-    script = {name: _nothing for name in ("look", "and")}
-    async with serving_fake(script) as (bot, client), browsing() as browser:
+    async with serving_fake({"look": _nothing}) as (bot, client), browsing() as browser:
         gate = await _gated(bot)
         page = await visits.open_page(browser, client)
         await page.choose_files("#picker", file)
         await page.until("document.querySelector('#uploads progress')")
-        for text in ("look at it", "and this", "and that"):
-            await visits.send_message(page, text)
-        assert await page.text("#uploads") == ""
-        waiting = "document.querySelectorAll('#waiting > li').length"
-        assert await page.value(waiting) == 3
-        assert "big.bin" in await page.text("#waiting")
-        await page.click("#waiting > li:last-child > button")
-        assert await page.value(f"{FIELD}.value") == "and that"
-        assert await page.value(waiting) == 2
-        # They are kept for a reload, of which is asked; elsewhere nothing of them is shown.
-        where = await page.value("location.hash")
-        draft = f"sessionStorage.getItem('draft-{where[1:]}')"
-        assert "look at it\\nand this" in await page.value(draft)
-        await page.click("#new")
-        await page.until(f"location.hash !== '{where}'")
-        assert await page.value(waiting) == 0
+        await visits.send_message(page, "look at it")
+        assert "once its files are uploaded" in await page.text("#complaint")
+        assert await page.value(f"{FIELD}.value") == "look at it"
+        assert not bot.requests
         gate.set()
-        await page.until(f'{draft}.includes(\'"waitingMessages":""\')')
-        await page.value("history.back()")
-        await visits.wait_for_turns(page, 2)
-        asked = [(one.key.thread, one.text, one.files) for one in bot.requests]
-        thread = where[1:]
-        assert asked == [(thread, "look at it", ("big.bin",)), (thread, "and this", ())]
-        assert await page.value(f"{FIELD}.value") == "and that"
+        await visits.wait_for_turns(page)
+        assert [(one.text, one.files) for one in bot.requests] == [("look at it", ("big.bin",))]
+        assert await page.value(f"{FIELD}.value") == ""
+        assert await page.value("document.getElementById('complaint').hidden")
         # What has arrived can be looked at before it is sent.
         await page.choose_files("#picker", other)
         await page.until("document.querySelector('#uploads .done img')?.naturalWidth === 3")
@@ -320,7 +302,7 @@ async def test_a_file_that_is_chosen_first_goes_along_though_it_is_sent_at_once(
 
 
 @pytest.mark.gate
-async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_is_there(
+async def test_a_message_whose_file_does_not_arrive_is_not_sent_and_a_sample_is_there(
     serving_fake, browsing, tmp_path
 ):
     file = tmp_path / "big.bin"
@@ -330,9 +312,9 @@ async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_i
         page = await visits.open_page(browser, client)
         await page.choose_files("#picker", file)
         await visits.send_message(page, "look at it")
-        await page.click("#waiting .going .icon")
-        await page.until(f"{FIELD}.value === 'look at it'")
-        assert await page.value("document.querySelectorAll('#waiting > li').length") == 0
+        await page.click("#uploads .going .icon")
+        await page.until("document.getElementById('uploads').childElementCount === 0")
+        assert await page.value(f"{FIELD}.value") == "look at it"
         gate.set()
         await page.click(".sample button")
         await page.until("document.querySelector('#uploads .done')")

@@ -17,7 +17,8 @@ export class Composer {
     this.editor = null;
     this.thread = "";
     this.isCode = false;
-    this.uploads = this.waitingMessages = null;
+    this.uploads = null;
+    this.isSendPending = false;
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
     $("stop").append(icon("stop"), el("span", {}, buttonWords.stop));
@@ -45,16 +46,13 @@ export class Composer {
     this.isNew = draft.isCode === undefined;
     const isKnown = this.uploads?.openThread(thread, draft.files ?? []);
     const lostFiles = isKnown ? [] : (draft.unfinished ?? []);
-    if (!isKnown && draft.waitingMessages) this.text = [draft.waitingMessages, draft.text].filter(Boolean).join("\n");
     this.setCode(draft.isCode ?? this.isUsuallyCode);
     this.showComplaint("");
-    this.waitingMessages?.draw();
     if (lostFiles.length) this.showComplaint(composerWords.notUploaded(lostFiles.map(cleanText)));
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
   forgetThread(thread) {
-    this.waitingMessages?.discard(thread);
     this.uploads?.discard(thread);
     sessionStorage.removeItem(DRAFT_PREFIX + thread);
     if (thread === this.thread) this.thread = "";
@@ -146,7 +144,7 @@ export class Composer {
   saveDraft(thread = this.thread) {
     if (!thread) return;
     const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : storedDraft(thread);
-    const attached = this.uploads && { waitingMessages: this.waitingMessages.text(thread), files: this.uploads.finished(thread), unfinished: [...this.waitingMessages.unfinished(thread), ...this.uploads.unfinished(thread)] };
+    const attached = this.uploads && { files: this.uploads.finished(thread), unfinished: this.uploads.unfinished(thread) };
     const draft = { ...written, ...attached };
     const isWorthStoring = draft.text || hasFiles(draft) || draft.isCode !== this.isUsuallyCode;
     try {
@@ -203,11 +201,9 @@ export class Composer {
   }
 
   async loadUploads() {
-    const modules = await Promise.all([import("./uploads.js"), import("./waiting_messages.js")]).catch(() => null);
-    if (!modules) return this.showComplaint(connectionWords.attachAgain, "connection");
-    const [{ Uploads }, { WaitingMessages }] = modules;
-    this.uploads = new Uploads({ showComplaint: (text) => this.showComplaint(text), onChange: (thread) => this.onUpload(thread), getMaxBytes: () => this.limits.upload_bytes });
-    this.waitingMessages = new WaitingMessages(this.uploads, { send: this.send, giveBack: (message) => this.giveBack(message) });
+    const module = await import("./uploads.js").catch(() => null);
+    if (!module) return this.showComplaint(connectionWords.attachAgain, "connection");
+    this.uploads = new module.Uploads({ showComplaint: (text) => this.showComplaint(text), onChange: (thread) => this.onUpload(thread), getMaxBytes: () => this.limits.upload_bytes });
     this.uploads.openThread(this.thread, []);
     return this.uploads;
   }
@@ -218,29 +214,23 @@ export class Composer {
     const text = this.field.value;
     const files = this.uploads?.finished() ?? [];
     const maxCharacters = this.limits.text_characters;
-    const isWaiting = this.uploads && (this.uploads.isBusy || this.waitingMessages.messagesOf(this.thread).length > 0);
     if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.showComplaint(composerWords.writeSomething);
     if (!text.trim() && this.isCode) return this.showComplaint(composerWords.writeCode);
     if (text.length > maxCharacters) return this.showComplaint(composerWords.tooLong(text.length, maxCharacters));
-    const message = { thread: this.thread, text, is_code: this.isCode };
-    if (isWaiting) this.waitingMessages.add(message);
-    else if (!this.send({ ...message, files })) return this.showComplaint(connectionWords.messageKept, "connection");
+    if (this.uploads?.isBusy) {
+      this.showComplaint(composerWords.sentLater, "upload");
+      this.isSendPending = true;
+      return;
+    }
+    if (!this.send({ thread: this.thread, text, is_code: this.isCode, files })) return this.showComplaint(connectionWords.messageKept, "connection");
     this.text = "";
     this.uploads?.clear();
     this.onEdit();
   }
 
-  /** Let a message that waited for a file be written again. */
-  giveBack({ thread, text, is_code: isCode }) {
-    if (thread === this.thread) return this.restore({ text, files: [], is_code: isCode });
-    const draft = storedDraft(thread);
-    const joinedText = [text, draft.text].filter(Boolean).join("\n");
-    sessionStorage.setItem(DRAFT_PREFIX + thread, JSON.stringify({ ...draft, text: joinedText, isCode }));
-  }
-
   /** Whether something would be lost if the page were left. */
   get isBusy() {
-    return this.uploads !== null && (this.uploads.isAnyBusy || this.waitingMessages.messages.length > 0);
+    return this.uploads !== null && this.uploads.isAnyBusy;
   }
 
   /** Give back what was refused, unless something new was written meanwhile. */
@@ -258,22 +248,25 @@ export class Composer {
     this.setCode(isCode, { isFocused: true });
   }
 
-  /** Say what is wrong; `about` is what may settle it. */
+  /** Say what is wrong, which ends the wait for uploads; `cause` is what may settle it. */
   showComplaint(text, cause = "") {
+    this.isSendPending = false;
     this.complaintCause = cause;
+    $("complaint").classList.toggle("calm", cause === "upload");
     $("complaint").hidden = !text;
     $("complaint").textContent = text;
     if (text) this.focus();
   }
 
   clearComplaint(cause) {
-    if (cause === "connection") this.waitingMessages?.sendReady();
     if (this.complaintCause === cause) this.showComplaint("");
   }
 
   onUpload(thread) {
-    this.waitingMessages?.sendReady();
     this.saveDraft(thread);
+    if (thread !== this.thread || this.uploads.isBusy || !this.isSendPending) return;
+    this.showComplaint("");
+    this.submit();
   }
 
   showStopButton(isRunning) {
@@ -281,8 +274,8 @@ export class Composer {
   }
 }
 
-function hasFiles({ waitingMessages: waitingText, files, unfinished }) {
-  return Boolean(waitingText || files?.length || unfinished?.length);
+function hasFiles({ files, unfinished }) {
+  return Boolean(files?.length || unfinished?.length);
 }
 
 /** Take what is dropped anywhere on the page. */

@@ -127,9 +127,6 @@ export const uploadWords = {
   uploadBroken: "the connection broke off.",
   uploadShare: (percent, size) => `${percent} % of ${size}`,
   storing: "storing…",
-  waitsForFiles: "Waiting for its files to be uploaded: ",
-  noText: "no text",
-  takeBack: "Take back",
 };
 
 export const branchWords = {

@@ -47,19 +47,8 @@ export class Uploads {
   /** Add files that are there already. */
   addStored(thread, names) {
     const storedNames = new Set(this.finished(thread));
-    this.putBack(thread, names.filter((name) => !storedNames.has(name)).map((name) => ({ name, thread, isDone: true })));
-  }
-
-  /** Hand over all that a message takes along; they go on. */
-  takeAll() {
-    const items = this.itemsOf(this.thread);
-    this.clear();
-    return items;
-  }
-
-  /** Take back what a message that is not sent would have taken along. */
-  putBack(thread, items) {
-    this.itemsByThread.set(thread, [...items, ...this.itemsOf(thread)]);
+    const newItems = names.filter((name) => !storedNames.has(name)).map((name) => ({ name, thread, isDone: true }));
+    this.itemsByThread.set(thread, [...newItems, ...this.itemsOf(thread)]);
     this.draw(thread);
   }
 
@@ -96,7 +85,7 @@ export class Uploads {
       dispatchEvent(new Event("uploaded"));
     };
     request.onerror = () => this.onFailure(item, uploadWords.uploadBroken);
-    request.onabort = () => this.remove(item);
+    request.onabort = () => (this.showComplaint(""), this.remove(item));
     request.open("POST", address("/upload", { thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.setRequestHeader("Interpreter-Bot-Key", pageKey);
@@ -106,12 +95,11 @@ export class Uploads {
   }
 
   onFailure(item, why) {
-    this.remove(item);
     this.showComplaint(uploadWords.uploadFailed(item.name, why));
+    this.remove(item);
   }
 
   remove(item) {
-    item.isRemoved = true;
     this.itemsByThread.set(item.thread, this.itemsOf(item.thread).filter((other) => other !== item));
     this.draw(item.thread);
   }

@@ -100,6 +100,7 @@ export const composerWords = {
   editsCode: "This replaces your draft.",
   escapeStops: "Esc again stops",
   pressEscape: "Press Escape again to stop",
+  sentLater: "Your message is sent once its files are uploaded.",
   writeSomething: "Please write something first.",
   writeCode: "Please write the code to run.",
   tooLong: (characters, limit) => `Your message has ${characters.toLocaleString("en")} characters, and the limit is ${limit.toLocaleString("en")}. Please save it as a file and attach it.`,
