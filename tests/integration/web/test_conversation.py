@@ -230,8 +230,8 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
         assert [request.text for request in bot.requests][3:] == ["two"]
         await page.click("#conversations button")
         await page.click("#actions button:last-child")
+        await page.click("dialog[open] [value=yes]")
         await page.until("!document.querySelector('#conversations li')")
-        await page.value("dispatchEvent(new Event('pagehide'))")
         async with asyncio.timeout(30):
             for request in bot.requests:
                 while await bot.queries.exists(request.key):  # noqa: ASYNC110
