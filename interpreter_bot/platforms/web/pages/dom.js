@@ -181,6 +181,16 @@ function copyBySelection(text) {
   return isCopied;
 }
 
+/** Show a picture in full size when it is clicked. */
+export function enlargePictures() {
+  addEventListener("click", async (event) => {
+    const picture = event.target.closest?.("[data-enlarged]");
+    if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    (await import("./gallery.js")).enlarge(picture);
+  });
+}
+
 /** Let the browser save a file from an address, under a name if one is given. */
 export function download(href, name = "") {
   const link = el("a", { href, download: name });

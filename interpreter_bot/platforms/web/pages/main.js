@@ -3,7 +3,7 @@
 import { Composer, acceptDrops } from "./composer.js";
 import { Connection, post, postForDownload } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
-import { $, address, download, el, icon, randomId, cleanText } from "./dom.js";
+import { $, address, download, el, enlargePictures, icon, randomId, cleanText } from "./dom.js";
 import { Sidebar } from "./sidebar.js";
 import { welcome } from "./welcome.js";
 import { buttonWords, composerWords, connectionWords, conversationWords, pythonWords } from "./words.js";
@@ -305,12 +305,7 @@ $("files").append(icon("folder"), el("span", { class: "label" }, buttonWords.fil
 $("files").addEventListener("click", () => (pane?.isOpen() ? pane.closePane() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
 addEventListener("uploaded", refreshPane);
-addEventListener("click", async (event) => {
-  const picture = event.target.closest?.("[data-enlarged]");
-  if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  (await import("./gallery.js")).enlarge(picture);
-});
+enlargePictures();
 addEventListener("table", ({ detail: { table, suffix } }) => saveTable(table, suffix));
 addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));

@@ -1,6 +1,6 @@
 // One conversation of another platform, to be read by somebody who came by a link from there.
 
-import { $, address, commonQuery, download } from "./dom.js";
+import { $, address, commonQuery, download, enlargePictures } from "./dom.js";
 import { fileCard } from "./files.js";
 import { Turn } from "./turns.js";
 import { menuWords, visitWords } from "./later_words.js";
@@ -84,12 +84,7 @@ $("earlier").firstElementChild.addEventListener("click", () => {
   maxTurns += 2 * FIRST_TURNS;
   show().catch(showError);
 });
-addEventListener("click", async (event) => {
-  const picture = event.target.closest?.("[data-enlarged]");
-  if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  (await import("./gallery.js")).enlarge(picture);
-});
+enlargePictures();
 // Another link, or another visit, in the same tab.
 addEventListener("hashchange", () => location.reload());
 
