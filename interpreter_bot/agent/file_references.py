@@ -1,11 +1,7 @@
-"""Files that a model's answer refers to: links become file names, and false claims are found.
+"""Files that a model's answer links to: links become file names, and links to no file are found.
 
 Models write `[result](sandbox:/mnt/data/result (1).csv)`, which is no valid Markdown, and which no
 platform can follow. The file is delivered beside the answer, so the link is replaced by its name.
-
-Doubting a true answer is worse than missing a false one. So a claim is only a link to a workspace
-file, or a file name in a sentence that says it was made. Possibilities, negations, code blocks,
-quotations, URLs and names that the person or an output mentioned are no claims.
 """
 
 from __future__ import annotations
@@ -41,54 +37,14 @@ _TRAILING_PUNCTUATION: Final = ".,;:!?*_"
 _LINK_TITLE: Final = re.compile(r"\s+(?:\"[^\"]*\"|'[^']*')\Z")
 _PLAIN_PUNCTUATION: Final = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2011", "''\"\"--")
 
-_DATA_SUFFIXES: Final = (
-    "csv|tsv|xlsx|xlsm|xlsb|xls|ods|jsonl|geojson|parquet|feather|pkl|pickle|joblib|npy|npz|h5|"
-    "hdf5|png|jpg|jpeg|gif|svg|webp|tif|tiff|bmp|pdf|docx|doc|pptx|rtf|zip|7z|mp4|mp3|wav|webm|"
-    "mov|avi|mkv|ogg|flac|srt"
-)
-_FILE_SUFFIXES: Final = (
-    f"{_DATA_SUFFIXES}|json|xml|yaml|yml|sqlite|db|html|htm|md|txt|tex|tar|gz|py|ipynb|sql|log"
-)
-_DATA_FILE: Final = re.compile(rf"[^\0]*\.(?:{_DATA_SUFFIXES})\Z", re.IGNORECASE)
-# A quick test, as most answers name no file.
-_MAY_REFER: Final = re.compile(
-    rf"\]\(|\]:|mnt/data|sandbox:|\.(?:{_FILE_SUFFIXES})\b", re.IGNORECASE
-)
-# A file name as one word of a sentence, not as part of a URL, another path, a pattern or an
-# expression.
-_NAME_IN_PROSE: Final = re.compile(
-    r"(?<![\w.+/\\:@~*<>{$=-])(?P<home>/?mnt/data/)?"
-    rf"(?P<name>(?:\w[\w-]{{0,60}}/){{0,3}}\w[\w.+-]{{0,100}}\.(?:{_FILE_SUFFIXES}))"
-    r"(?![\w(\[/\\=*>-]|\.\w)",
+_DATA_FILE: Final = re.compile(
+    r"[^\0]*\.(?:csv|tsv|xlsx|xlsm|xlsb|xls|ods|jsonl|geojson|parquet|feather|pkl|pickle|joblib|npy|"
+    r"npz|h5|hdf5|png|jpg|jpeg|gif|svg|webp|tif|tiff|bmp|pdf|docx|doc|pptx|rtf|zip|7z|mp4|mp3|wav|"
+    r"webm|mov|avi|mkv|ogg|flac|srt)\Z",
     re.IGNORECASE,
 )
-_WHOLE_NAME: Final = re.compile(
-    r"(?P<home>/?mnt/data/)?(?P<name>(?:\w[\w -]{0,60}/){0,3}"
-    rf"\w(?:[\w.+\-, ]|(?<= )[(\[]\w{{1,40}}[)\]]){{0,100}}\.(?:{_FILE_SUFFIXES}))",
-    re.IGNORECASE,
-)
-_PLACEHOLDER: Final = re.compile(
-    r"(?:your|my|some|example|sample|file_?name|path_?to|foo|bar|name)(?:\W|_|\d|\Z)|file\d*\.",
-    re.IGNORECASE,
-)
-_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}://\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
-_SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
-_CREATION_WORD: Final = re.compile(
-    r"\b(?:saved?|wrote|written|created?|generated|exported|stored|attached|made|download\w*|"
-    r"gespeichert|erstellt|geschrieben|erzeugt|enregistr\w+|créé\w*|guard\w+|cread\w+)\b",
-    re.IGNORECASE,
-)
-# Words of the most frequent languages for possibilities, offers, requests, advice and negations,
-# and for files within another file.
-_NO_CLAIM_WORD: Final = re.compile(
-    r"\b(?:if|could|would|should|might|e\.?g|example|such as|suppose|imagine|assum\w+|typical\w*|"
-    r"usual\w*|often|general(?:ly)?|convention\w*|let me know|wenn|könn\w+|würd\w+|soll\w*|"
-    r"zum beispiel|z\. ?b|si|pourr\w+|par exemple|podría\w*|por ejemplo|"
-    r"can|may|must|want|need|please|like|not|no|none|never|cannot|\w+n['\u2019]t|without|instead|"
-    r"unable|missing|fail\w*|try|rename|upload|send|provide|share|kann\w*|nicht|kein\w*|fehl\w*|"
-    r"peu[xt]|pouvez|pas|aucun\w*|puede\w*|ning\w+|zipp\w*|archiv\w*|contain\w*|inside)\b",
-    re.IGNORECASE,
-)
+# A quick test, as most answers link to no file.
+_MAY_REFER: Final = re.compile(r"\]\(|\]:|sandbox:", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,7 +84,6 @@ class _ExistingFiles:
             self._names_by_normalized.setdefault(_normalize_name(name), name)
         for name in sorted(self.names):
             self._names_by_normalized.setdefault(_normalize_name(name.rpartition("/")[2]), name)
-        self.normalized_names = sorted(self._names_by_normalized, key=len, reverse=True)
 
     def find(self, target: str) -> str | None:
         """Return the real name of a file, given a name or the target of a link."""
@@ -152,11 +107,6 @@ class _ExistingFiles:
             if (name := self.find(text[:end])) is not None:
                 return name, end
         return None
-
-    def has_name_ending_in(self, name: str) -> bool:
-        """Return whether the name of a file ends in `name`, as answers may omit the beginning."""
-        normalized = _normalize_name(name)
-        return any(other.endswith(normalized) for other in self.normalized_names)
 
 
 def may_refer_to_files(text: str) -> bool:
@@ -195,122 +145,36 @@ def replace_links(text: str, existing: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def find_missing_files(
-    text: str,
-    existing: Iterable[str],
-    transcript: Sequence[chat_messages.Message] = (),
-) -> tuple[str, ...]:
-    """Return the files that an answer claims and that do not exist, as the answer names them.
+def find_missing_files(text: str, existing: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that an answer links to and that do not exist, as the answer names them.
 
     Args:
         text: Markdown.
         existing: names of all files.
-        transcript: names that people or outputs mention in it are no claims.
     """
-    files = _ExistingFiles(existing)
-    names: dict[str, None] = {}
-    intro = ""
-    for block in _parse_inline_blocks(text, files):
-        prose = _extract_prose(block)
-        for sentence in _SENTENCE.split(prose):
-            # The sentence before a list says what its items are.
-            context = f"{intro} {sentence}" if block.meta["is_item"] else sentence
-            for name in _find_claims(sentence, context, block.meta["claims"]):
-                names[name] = None
-        if not block.meta["is_item"]:
-            intro = prose if prose.rstrip().endswith(":") else ""
-    mentioned_text = _normalize_name(
-        "\n".join(
-            message.text
-            for message in transcript
-            if isinstance(message, chat_messages.ToolResult)
-            or (isinstance(message, chat_messages.UserMessage) and not message.is_from_bot)
-        )
-    )
-    return tuple(
-        name
-        for name in names
-        if files.find(name) is None
-        and not files.has_name_ending_in(name)
-        and _normalize_name(name) not in mentioned_text
-    )[:_MAX_MISSING_FILES]
-
-
-def _find_claims(sentence: str, context: str, claims: Sequence[tuple[str, bool]]) -> Iterator[str]:
-    """Yield the names that a sentence claims; marks in it stand for links and code."""
-    words = _NAME_IN_PROSE.sub(" ", context)
-    if _NO_CLAIM_WORD.search(words):
-        return
-    mentions_creation = _CREATION_WORD.search(words) is not None
-    marked_claims = [
-        claims[ord(mark) - _FIRST_MARK]
-        for mark in sentence
-        if 0 <= ord(mark) - _FIRST_MARK < len(claims)
-    ]
-    plain_claims = [
-        (match["name"], bool(match["home"])) for match in _NAME_IN_PROSE.finditer(sentence)
-    ]
-    for name, is_certain in (*marked_claims, *plain_claims):
-        if (is_certain or mentions_creation) and not _PLACEHOLDER.match(name.rpartition("/")[2]):
-            yield name
-
-
-# Private characters of Unicode, which `_extract_prose` removes from the answer's own text.
-_FIRST_MARK: Final = 0xF0000
-_MAX_MARKS: Final = 1000
-_PRIVATE_CHARACTER: Final = re.compile("[\U000f0000-\U000fffff]")
-
-
-def _extract_prose(block: token.Token) -> str:
-    """Return a block's text, in which a mark replaces each link to a file and each name as code.
-
-    `block.meta` gets the claims that the marks stand for.
-    """
-    parts: list[str] = []
-    claims: list[tuple[str, bool]] = []
-    for child in block.children or ():
-        claim = None
-        if child.type == "file_reference":
-            reference: _Reference = child.meta["reference"]
-            claim = reference.name, True
-        elif child.type == "code_inline" and (
-            match := _WHOLE_NAME.fullmatch(child.content.strip())
-        ):
-            claim = match["name"], bool(match["home"])
-        if claim is not None and len(claims) < _MAX_MARKS:
-            parts.append(f" {chr(_FIRST_MARK + len(claims))} ")
-            claims.append(claim)
-        elif child.type == "text":
-            parts.append(_PRIVATE_CHARACTER.sub(" ", child.content))
-        elif child.type in ("softbreak", "hardbreak"):
-            parts.append("\n")
-        elif child.type == "code_inline":
-            parts.append(" ")
-    block.meta["claims"] = claims
-    return _URL.sub(" ", "".join(parts))
+    names = {
+        reference.name: None
+        for block in _parse_inline_blocks(text, _ExistingFiles(existing))
+        for reference in block.meta["references"]
+        if not reference.exists
+    }
+    return tuple(names)[:_MAX_MISSING_FILES]
 
 
 def _parse_inline_blocks(text: str, files: _ExistingFiles) -> Iterator[token.Token]:
-    """Yield the blocks of prose in an answer, without code, and without claims of quotations."""
+    """Yield the blocks of prose in an answer, without code, and with the references in each."""
     searched_text = _cut_to_limit(text)
     if markdown_cost.is_slow_to_parse(searched_text):
         return
     parser = markdown_it.MarkdownIt("commonmark").enable("table")
     parser.inline.ruler.before("link", "file_reference", _read_reference)
-    depth = {"blockquote": 0, "list_item": 0}
     for block in parser.parse(searched_text, {"files": files, "lookups": 0}):
-        kind = block.type.rpartition("_")[0]
-        if kind in depth:
-            depth[kind] += block.nesting
         if block.type == "inline":
-            children = block.children or ()
-            block.meta["is_item"] = depth["list_item"] > 0
             block.meta["references"] = [
-                child.meta["reference"] for child in children if child.type == "file_reference"
+                child.meta["reference"]
+                for child in block.children or ()
+                if child.type == "file_reference"
             ]
-            if depth["blockquote"]:
-                # Without children, the quotation has no claims.
-                block.children = []
             yield block
 
 
@@ -452,6 +316,6 @@ def _cut_to_limit(text: str) -> str:
 def write_objection(names: Sequence[str]) -> chat_messages.Note:
     """Return the note that asks the model to answer again."""
     return chat_messages.Note(
-        f"[Your answer names files that do not exist: {', '.join(names)}. Save them with code now, "
-        "or answer without them. The person has seen your answer: write a whole new one.]"
+        f"[Your answer links to files that do not exist: {', '.join(names)}. Save them with code "
+        "now, or answer without them. The person has seen your answer: write a whole new one.]"
     )

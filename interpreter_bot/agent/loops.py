@@ -85,7 +85,7 @@ class Outcome:
         text: the model's answer, or the part that was received.
         sentence: the reason, for people; empty if `kind` is ANSWERED.
         usage: the turn's tokens and cost.
-        missing_files: files that `text` claims and that do not exist, even after an objection.
+        missing_files: files that `text` links to and that do not exist, even after an objection.
     """
 
     kind: OutcomeKind
@@ -288,7 +288,7 @@ class _Turn:
         return False
 
     async def _accept_or_object(self) -> bool:
-        """Return whether an answer is final; if it claims missing files, object to it once."""
+        """Return whether an answer is final; if it links to missing files, object to it once."""
         text = "".join(self._texts)
         self._missing_files = await self._find_missing_files(text)
         if not self._missing_files or self._rejected_answer or not self._may_continue:
@@ -306,8 +306,7 @@ class _Turn:
         except errors.WorkspaceError as error:
             _log.info("files of the workspace cannot be listed", exc_info=error)
             return ()
-        entries = tuple(self._transcript.entries)
-        return await asyncio.to_thread(file_references.find_missing_files, text, existing, entries)
+        return await asyncio.to_thread(file_references.find_missing_files, text, existing)
 
     def _keep_unreadable_call(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
         """Keep a reply whose call cannot be read, and tell the model that nothing was run."""

@@ -108,7 +108,7 @@ def asked_again_in(wait_seconds: float) -> str:
 
 
 def missing_files(names: Sequence[str]) -> str:
-    return f"The answer names files that do not exist: {', '.join(names)}."
+    return f"The answer links to files that do not exist: {', '.join(names)}."
 
 
 def out_of_time(seconds: float) -> str:

@@ -410,7 +410,7 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(open_bot):
         openai_server.code("open('f.txt', 'w').write('draft')"),
         openai_server.code("open('f.txt', 'w').write('final version')"),
         openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt)."),
-        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt). I saved saved.csv."),
+        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt). [s](saved.csv)."),
     ]
     async with open_bot(*script) as bot:
         reply = await bot.ask("go")
@@ -418,7 +418,7 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(open_bot):
     assert len(reply.contents("artifact")) == 1
     assert reply.contents("announcement") == [
         "The model was asked to check this answer, and answers again.",
-        "The answer names files that do not exist: g.txt, saved.csv.",
+        "The answer links to files that do not exist: g.txt, saved.csv.",
     ]
 
 

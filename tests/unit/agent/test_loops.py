@@ -683,11 +683,11 @@ async def test_a_store_that_fails_ends_the_turn_without_asking_the_model_again()
     assert isinstance(turn.transcript.entries[-1], chat_messages.ToolResult)
 
 
-async def test_who_names_a_missing_file_again_is_not_asked_for_ever_and_people_are_told():
-    replies = [server.text("I saved `mean.csv`."), server.text("It is saved as `mean.csv`.")]
+async def test_who_links_to_a_missing_file_again_is_not_asked_for_ever_and_people_are_told():
+    replies = [server.text("I saved [it](mean.csv)."), server.text("It is [here](mean.csv).")]
     async with scripts.open_turn(replies, protocol="chat") as turn:
         outcome = await turn.run()
-    assert outcome.text == "It is saved as `mean.csv`."
+    assert outcome.text == "It is [here](mean.csv)."
     assert outcome.missing_files == ("mean.csv",)
     assert turn.observer.contents("announcement") == [
         "The model was asked to check this answer, and answers again."
@@ -697,7 +697,7 @@ async def test_who_names_a_missing_file_again_is_not_asked_for_ever_and_people_a
 async def test_a_file_that_was_never_saved_is_objected_to_also_after_code_ran():
     replies = [
         server.code("save()"),
-        server.text("I saved it as `out.csv`."),
+        server.text("I saved [it](sandbox:/mnt/data/out.csv)."),
         server.text("Not so."),
     ]
     async with scripts.open_turn(replies, scripts.print_step("ok"), protocol="chat") as turn:
@@ -728,9 +728,9 @@ async def test_figures_are_the_models_own_affair():
 
 
 async def test_a_second_try_that_fails_leaves_the_first_answer_and_what_is_wrong_with_it():
-    replies = [server.text("I saved `mean.csv`."), server.Reply(status=401)]
+    replies = [server.text("I saved [it](mean.csv)."), server.Reply(status=401)]
     async with scripts.open_turn(replies, protocol="chat") as turn:
         outcome = await turn.run()
     assert outcome.kind is OutcomeKind.UNREACHABLE
-    assert outcome.text == "I saved `mean.csv`."
+    assert outcome.text == "I saved [it](mean.csv)."
     assert outcome.missing_files == ("mean.csv",)
