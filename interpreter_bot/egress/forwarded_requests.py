@@ -73,7 +73,7 @@ def _names_host(value: bytes, host: str, port: int) -> bool:
     return is_host and is_port
 
 
-def host_header(host: str, port: int) -> bytes:
+def _host_header(host: str, port: int) -> bytes:
     """Return the value of the header Host."""
     name = f"[{host}]" if ":" in host else host
     return (name if port in _DEFAULT_PORTS else f"{name}:{port}").encode("ascii")
@@ -90,7 +90,6 @@ async def exchange(
     traffic: traffic_limits.Traffic,
     contact: code_activity.Contact,
     idle_seconds: float,
-    rewrite: tuple[bytes, bytes] | None = None,
 ) -> None:
     """Send a checked request to a host, and pass its response back to the client.
 
@@ -104,13 +103,12 @@ async def exchange(
         traffic: counter of the session's bytes.
         contact: record of this request.
         idle_seconds: time without traffic after which the exchange ends.
-        rewrite: prefix of the host's URLs in redirects, and its replacement for the client.
 
     Raises:
         Refusal: a part may not be passed on.
         OSError: a side has disconnected.
     """
-    headers = [(b"Host", host_header(host, port))]
+    headers = [(b"Host", _host_header(host, port))]
     headers += http_streams.forwardable_headers(
         request.headers, excluded_names=[*secret_headers, "host", "content-length"]
     )
@@ -130,7 +128,7 @@ async def exchange(
         async with asyncio.timeout(opaque_tunnels.MAX_REQUEST_SECONDS), transfer.idle_timeout:
             target = request.target
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
-            await transfer.transfer_both_ways(request, secret_filter, rewrite)
+            await transfer.transfer_both_ways(request, secret_filter)
     except TimeoutError as error:
         raise policies.Refusal(network_words.host_too_slow(host), status=504) from error
 
@@ -150,12 +148,11 @@ class _Transfer:
         self,
         request: h11.Request,
         secret_filter: echoed_secrets.SecretFilter,
-        rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         """Pass on the body of a request, and the response to it."""
         send_task = asyncio.create_task(self._send(), name="egress request")
         receive_task = asyncio.create_task(
-            self._receive(request, secret_filter, rewrite), name="egress response"
+            self._receive(request, secret_filter), name="egress response"
         )
         tasks = {send_task, receive_task}
         try:
@@ -189,7 +186,6 @@ class _Transfer:
         self,
         request: h11.Request,
         secret_filter: echoed_secrets.SecretFilter,
-        rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         while isinstance(response := await _next_event(self.server), h11.InformationalResponse):
             if response.status_code == 101:
@@ -198,7 +194,7 @@ class _Transfer:
             raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502)
         secret_filter.check_head(response)
         self.contact.status = response.status_code
-        await self.client.send(_rebuild_response(response, request.method, rewrite))
+        await self.client.send(_rebuild_response(response, request.method))
         body = self.server.body(self._count_received)
         while (data := await _next_chunk(body)) is not None:
             if visible := secret_filter.filter(data):
@@ -208,13 +204,9 @@ class _Transfer:
         await self.client.send(h11.EndOfMessage())
 
 
-def _rebuild_response(
-    response: h11.Response, method: bytes, rewrite: tuple[bytes, bytes] | None
-) -> h11.Response:
+def _rebuild_response(response: h11.Response, method: bytes) -> h11.Response:
     """Rebuild the head of a response for the client."""
     headers = http_streams.forwardable_headers(response.headers, excluded_names=["content-length"])
-    if rewrite is not None:
-        headers = [(name, _rewrite_location(name, value, *rewrite)) for name, value in headers]
     framing = http_streams.framing_headers(response.headers)
     has_body = method != b"HEAD" and response.status_code not in (204, 304)
     if not framing and has_body:
@@ -222,13 +214,6 @@ def _rebuild_response(
     headers += [*framing, (b"Connection", b"close")]
     status, reason = response.status_code, response.reason
     return h11.Response(status_code=status, headers=headers, reason=reason)
-
-
-def _rewrite_location(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
-    """Return a header's value; in redirects, replace the prefix of the host's URLs."""
-    if name in (b"location", b"content-location") and value.startswith(old_prefix):
-        return new_prefix + value.removeprefix(old_prefix)
-    return value
 
 
 async def _next_event(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11's events.

@@ -290,8 +290,6 @@ class Proxy:
         server: http_streams.HttpStream,
         rule: policies.Rule,
         contact: code_activity.Contact,
-        *,
-        rewrite: tuple[bytes, bytes] | None = None,
     ) -> None:
         await forwarded_requests.exchange(
             client,
@@ -303,7 +301,6 @@ class Proxy:
             traffic=self._context.traffic,
             contact=contact,
             idle_seconds=self._context.idle_seconds,
-            rewrite=rewrite,
         )
 
 

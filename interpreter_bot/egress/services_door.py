@@ -1,30 +1,16 @@
-"""The services' door: plain HTTP to hosts as `/to/HOST/path`, and services of the bot.
-
-`/to/…` is for programs that cannot use a proxy, or that trust only their own certificate
-authorities: the bot speaks TLS for them. The same rules hold as for the proxy.
-"""
+"""The services' door: services of the bot for code, by HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import h11
-
 from interpreter_bot import code_activity
-from interpreter_bot.egress import (
-    forwarded_requests,
-    http_streams,
-    policies,
-    proxies,
-)
+from interpreter_bot.egress import http_streams, policies, proxies
 from interpreter_bot.wording import network_words
 
-PREFIX: Final = b"/to/"
-_ALIAS_PATTERN: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
 _MAX_BODY_BYTES: Final = 1024 * 1024
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
 
@@ -100,7 +86,7 @@ class DoorService(Protocol):
 
 
 class ServicesDoor(proxies.Proxy):
-    """Answers requests for `/to/HOST/…` and for services, at one kernel's door."""
+    """Answers requests for services, at one kernel's door."""
 
     def __init__(
         self,
@@ -113,37 +99,15 @@ class ServicesDoor(proxies.Proxy):
     async def _serve_request(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
-        """Answer one request, or forward it to the host in its path if that is allowed.
+        """Answer one request.
 
         Raises:
-            Refusal: the request is not allowed.
+            Refusal: the session may not use such a service.
         """
         async with asyncio.timeout(self._context.idle_seconds):
             request = await client.read_request()
         name, _, path = request.target.decode("latin-1").removeprefix("/").partition("/")
         service, key = self._services.get(name), self._context.key
-        if service is not None and service.is_offered(key):
-            kernel_id = self._context.kernel_id
-            await service.answer(ServiceCall(key, kernel_id, path, client))
-            return
-        contact.method = request.method[:40].decode("ascii")
-        self._context.traffic.admit()
-        alias = _ALIAS_PATTERN.fullmatch(request.target)
-        if alias is None:
-            raise policies.Refusal(network_words.HOW_TO_ADDRESS, status=404)
-        host, rule = self._find_rule(alias[1], 443, contact)
-        door_host = dict(request.headers).get(b"host", b"")
-        outside_host = forwarded_requests.host_header(host, contact.port)
-        headers = [(name, value) for name, value in request.headers if name != b"host"]
-        renamed_request = h11.Request(
-            method=request.method, target=alias[2], headers=[(b"Host", outside_host), *headers]
-        )
-        contact.path = forwarded_requests.check_request(renamed_request, host, contact.port, rule)
-        await self._require_approval(client, renamed_request, rule, contact)
-        async with self._open_host_stream(host, contact.port, rule, is_encrypted=True) as server:
-            # Redirects within the host lead through this door, too.
-            rewrite = (
-                b"https://" + outside_host + b"/",
-                b"http://" + door_host + PREFIX + alias[1] + b"/",
-            )
-            await self._exchange(client, renamed_request, server, rule, contact, rewrite=rewrite)
+        if service is None or not service.is_offered(key):
+            raise policies.Refusal(network_words.NO_SERVICE, status=404)
+        await service.answer(ServiceCall(key, self._context.kernel_id, path, client))

@@ -47,9 +47,7 @@ def _open_doors(
     shell: Any, proxy_port: int, services_port: int, authority: str, service_kinds: list[str]
 ) -> None:
     if proxy_port:
-        proxy_environment.set_variables(
-            proxy_port=proxy_port, services_port=services_port, authority=authority
-        )
+        proxy_environment.set_variables(proxy_port=proxy_port, authority=authority)
     if "connections" in service_kinds:
         data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, services_port)
 

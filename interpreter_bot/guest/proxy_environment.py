@@ -20,12 +20,11 @@ _BUNDLE_VARIABLES = (
 )
 
 
-def set_variables(*, proxy_port: int, services_port: int, authority: str) -> None:
+def set_variables(*, proxy_port: int, authority: str) -> None:
     """Set the variables.
 
     Args:
         proxy_port: port of the bot's proxy.
-        services_port: port of the bot's services, such as plain addresses for hosts.
         authority: certificate of the authority that signs the proxy's certificates.
     """
     bundle = f"{os.environ['HOME']}/authorities.pem"
@@ -38,7 +37,6 @@ def set_variables(*, proxy_port: int, services_port: int, authority: str) -> Non
         for change_case in (str.upper, str.lower)
     }
     variables |= {"NO_PROXY": _DIRECT_HOSTS, "no_proxy": _DIRECT_HOSTS}
-    variables["HOST_ALIASES"] = f"http://127.0.0.1:{services_port}/to"
     variables |= dict.fromkeys(_BUNDLE_VARIABLES, bundle)
     interpreter_state.add_environment_variables(variables)
 

@@ -17,7 +17,7 @@ HEAD_TOO_LONG: Final = "The headers of the request are too long."
 ONLY_HTTP: Final = "The proxy understands only http:// addresses and CONNECT."
 TOOK_TOO_LONG: Final = "It took too long."
 BROKE_OFF: Final = "The connection broke off."
-HOW_TO_ADDRESS: Final = "Address hosts here as /to/HOST/path or /to/HOST:PORT/path."
+NO_SERVICE: Final = "The bot has no such service for this conversation."
 BODY_TOO_LARGE: Final = "The request is too large."
 TRAFFIC_USED_UP: Final = (
     "Code in this conversation has used up its network traffic for today. Try again tomorrow."
