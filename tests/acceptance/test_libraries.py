@@ -152,19 +152,9 @@ def test_what_a_killed_bot_left_behind_is_waited_for_and_made_anew(bot):
     assert [path for path in bot.prefix.glob("kernels-*") if path.is_dir()] == [used]
 
 
-def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
-    bot.used()
-    link = bot.prefix / "kernels"
-    directory = bot.grow_old()
-    link.unlink()
-    directory.rename(link)
-    state = link / kernel_environment.STATE_FILE_NAME
-    current = json.loads(state.read_text())
-    used, warned = bot.used()
-    assert (used.name == "kernels", "Installing" in warned) == (False, True)
-    assert json.loads(state.read_text()) != current
-    assert link.resolve() == used
-    of_operator = link.with_name("kernels-mine")
+def test_a_directory_of_the_operator_stays_beside_the_environments(bot):
+    used, _ = bot.used()
+    of_operator = bot.prefix / "kernels-mine"
     of_operator.mkdir()
     assert bot.used() == (used, "")
     directories = {path for path in bot.prefix.glob("kernels-*") if path.is_dir()}
