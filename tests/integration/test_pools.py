@@ -117,18 +117,6 @@ async def test_what_a_timer_shows_amid_other_outputs_holds_up_nothing(opened):
             assert finished.ending is values.Ending.OK
 
 
-async def test_a_cell_is_transformed_once_and_anew_each_time_it_is_run(opened):
-    count = "calls = []; get_ipython().input_transformers_cleanup.append("
-    async with opened() as pool:
-        kernel = await pool.take("a")
-        await _run(kernel, f"{count}lambda lines: calls.append(1) or lines)")
-        assert (await _run(kernel, "len(calls)"))[0] == "1"
-        assert (await _run(kernel, "len(calls)"))[0] == "2"
-        # A magic transforms its line, too: until that is a variable.
-        await _run(kernel, "%time ls\nls = 5")
-        assert (await _run(kernel, "ls"))[0] == "5"
-
-
 async def test_however_many_ask_at_once_one_kernel_is_started(opened):
     async with opened() as pool:
         kernels = await asyncio.gather(*(pool.take("a") for _ in range(20)))
@@ -158,13 +146,11 @@ async def test_spares_are_taken_and_made_up_for(opened):
 
 
 @pytest.mark.parametrize("spares", [0, 1])
-async def test_a_spare_has_run_code_of_which_its_session_sees_nothing(opened, spares):
+async def test_a_spare_is_as_new_as_a_kernel_without_one(opened, spares):
     async with opened(spares=spares) as pool:
         await _until(lambda: pool.spare_count == spares)
         kernel = await pool.take("a")
-        # The pages of memory that it was the first to write to are its own already. One that waits
-        # for its directories before it has walls has run nothing.
-        assert kernel.execution_count == (spares if machine.offers_namespaces() else 0)
+        assert kernel.execution_count == 0
         assert not kernel.run_count
         seen = "'_' in dir(), Out, In[:-1], get_ipython().execution_count, os.getcwd()"
         printed, _ = await _run(kernel, f"import os; print({seen})")
