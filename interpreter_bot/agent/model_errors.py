@@ -114,8 +114,8 @@ class RequestRefusedError(ModelError):
 class IncompleteReplyError(ModelError):
     """The model's answer broke off in the middle."""
 
-    def __init__(self, partial: chat_messages.ModelReply, sentence: str | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, partial: chat_messages.ModelReply) -> None:
+        super().__init__()
         self.partial = partial
         """The text that was received. Calls are left out, as they may be incomplete."""
 

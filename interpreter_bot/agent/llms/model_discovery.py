@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import importlib.util
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from interpreter_bot import events, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
@@ -26,9 +25,6 @@ _ANTHROPIC_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPIC_MODEL: Final = "ANTHROPIC_MODEL"
 _PLACEHOLDER_NAME: Final = "any"
 
-Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
-"""Asks a server for its models, the default first; raises `ModelError` if it lists none."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnlistedServer:
@@ -36,12 +32,12 @@ class UnlistedServer:
 
     Attributes:
         model: stands for its first model until it does.
-        listing: asks it again.
+        key: with which it is asked again.
         problem: why it did not list them.
     """
 
     model: settings.Model
-    listing: Listing
+    key: str = dataclasses.field(repr=False)
     problem: model_errors.ModelError
 
 
@@ -127,7 +123,7 @@ async def _list_models(
     except model_errors.ModelError as error:
         label = f"model at {model_errors.server_name(any_model)}"
         model = any_model.model_copy(update={"label": label})
-        return UnlistedServer(model, functools.partial(_fetch_models, model, key), error)
+        return UnlistedServer(model, key, error)
 
 
 async def _fetch_models(any_model: settings.Model, key: str) -> tuple[settings.Model, ...]:
@@ -158,7 +154,7 @@ class FirstListedLlm:
     def __init__(
         self, server: UnlistedServer, connect: Callable[[settings.Model], ports.Llm]
     ) -> None:
-        self._listing = server.listing
+        self._server = server
         self._connect = connect
         self._llm: ports.Llm | None = None
         self.problem = str(server.problem)
@@ -169,7 +165,7 @@ class FirstListedLlm:
         """Request a reply, once the server has listed its models."""
         if self._llm is None:
             try:
-                first_model, *_ = await self._listing()
+                first_model, *_ = await _fetch_models(self._server.model, self._server.key)
             except model_errors.ModelError as error:
                 self.problem = str(error)
                 raise
