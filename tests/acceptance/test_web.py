@@ -346,6 +346,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             shown = await page.value(SECONDS)
             await page.reload()
             await page.until("document.querySelectorAll('.turn .meta').length === 2")
+            await page.until(f"{SECONDS} > 0")
             assert abs(shown - await page.value(SECONDS)) < 1
             assert (await _run(page, "print(x)")).strip() == "1"
 

@@ -127,6 +127,7 @@ class _FrontApplication:
         for path, handler in pages.items():
             app.router.add_get(path, handler, allow_head=False)
         app.router.add_get("/live", self._serve_live, allow_head=False)
+        app.router.add_post("/live", _confirm_key)
         app.router.add_route("*", "/{path}", self._forward)
         app.router.add_route("*", f"{access.API_PREFIX}{{path:.*}}", self._forward)
         return app
@@ -154,6 +155,11 @@ class _FrontApplication:
             await self._opening.result().close()
         else:
             self._opening.cancel()
+
+
+async def _confirm_key(_: web.Request) -> web.Response:
+    """Answer a page that asks why its websocket did not open: its key was checked before."""
+    return web.Response(status=204)
 
 
 def _load_pages() -> dict[str, access.Handler]:

@@ -62,6 +62,15 @@ async def test_the_token_becomes_a_cookie_and_leaves_the_address(serving_fake):
     assert f"interpreter-bot-{client.address.port}=" in cookie
 
 
+async def test_a_page_learns_whether_its_key_still_counts(serving_fake):
+    async with serving_fake() as (_, client):
+        async with client.post("/live") as response:
+            assert response.status == 204
+        wrong = {"Origin": client.origin, "Interpreter-Bot-Key": "0" * 64}
+        async with client.session.post(f"{client.origin}/live", headers=wrong) as response:
+            assert response.status == 403
+
+
 @pytest.mark.parametrize("key", [None, "", "0" * 64, "cookie"])
 async def test_who_was_sent_the_cookie_on_another_port_can_do_nothing_with_it(serving_fake, key):
     async with serving_fake() as (bot, client):

@@ -379,8 +379,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
     async with browsing() as browser:
         async with serving_fake(script, web=web) as (bot, client):
             page = await visits.open_page(browser, client)
-            # It also asks why it could not connect; by then the next bot may be there.
-            page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED", "404 (Not Found)"]
+            page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
             await visits.send_message(page, "hello first")
             await visits.wait_for_turns(page)
             await visits.send_message(page, "long story")
