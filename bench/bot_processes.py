@@ -60,7 +60,7 @@ class BotProcess:
             "INTERPRETER_BOT_MODELS": f"[{model.model_dump_json(exclude_defaults=True)}]",
             "INTERPRETER_BOT_PATHS__DATA": str(self.paths.data),
             "INTERPRETER_BOT_PATHS__RUNTIME": str(self.paths.runtime),
-            "INTERPRETER_BOT_WEB__PORT": "0",
+            "INTERPRETER_BOT_WEB__LISTEN": "127.0.0.1:0",
         }
 
     @contextlib.asynccontextmanager

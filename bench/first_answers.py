@@ -60,7 +60,7 @@ async def _start_command(
         settings = {
             "INTERPRETER_BOT_PATHS__DATA": f"{directory}/data",
             "INTERPRETER_BOT_PATHS__RUNTIME": f"{directory}/run",
-            "INTERPRETER_BOT_WEB__PORT": "0",
+            "INTERPRETER_BOT_WEB__LISTEN": "127.0.0.1:0",
             "INTERPRETER_BOT_LOCAL__ENABLED": "false",
         }
         if model:

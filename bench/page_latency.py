@@ -52,7 +52,7 @@ async def _start_bot() -> AsyncIterator[tuple[int, yarl.URL]]:
         settings = {
             "INTERPRETER_BOT_PATHS__DATA": f"{directory}/data",
             "INTERPRETER_BOT_PATHS__RUNTIME": f"{directory}/run",
-            "INTERPRETER_BOT_WEB__PORT": "0",
+            "INTERPRETER_BOT_WEB__LISTEN": "127.0.0.1:0",
             "INTERPRETER_BOT_LOCAL__ENABLED": "false",
             "INTERPRETER_BOT_SESSIONS__MODEL_TITLES": "false",
         }

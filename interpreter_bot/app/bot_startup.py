@@ -30,8 +30,8 @@ def import_ahead(config: settings.Settings) -> None:
         "hosts.placed_hosts": bool(config.host.fleet),
         "egress.broker": config.has_doors,
         "mcp_servers.tool_broker": bool(config.mcp_servers),
-        "platforms.web.server": config.web.enabled,
-        "platforms.web.routes": config.web.enabled,
+        "platforms.web.server": config.web.is_listening,
+        "platforms.web.routes": config.web.is_listening,
         "platforms.slack.startup": config.slack.is_on,
         "platforms.discord.startup": bool(config.discord.token.get_secret_value()),
     }

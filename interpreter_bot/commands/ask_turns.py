@@ -57,7 +57,7 @@ class Turns:
                 from interpreter_bot.platforms import login_pages
 
                 # At another port, because the page of a running bot does not know these logins.
-                pages = login_pages.serve(self._service, settings.ToolLogins(port=0))
+                pages = login_pages.serve(self._service, settings.ToolLogins(listen="127.0.0.1:0"))
                 await stack.enter_async_context(pages)
             if self._options.model:
                 self._service.queries.check_model(self._options.model)

@@ -78,7 +78,7 @@ as INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS. Give bots the sam
 command, and host.fleet = ["ray"]. Hosts and bots keep running if this command or Ray ends."""
 _MCP_EPILOG: Final = """\
 Without a verb: be an MCP server for the agent that started this, over standard input and output.
-Its sessions are deleted when it ends. If mcp.enabled is set, `interpreter-bot run` serves agents
+Its sessions are deleted when it ends. If mcp.listen is set, `interpreter-bot run` serves agents
 over HTTP; each needs a token.
 
   interpreter-bot mcp add NAME       let a client in, and print its token

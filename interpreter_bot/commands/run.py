@@ -130,7 +130,7 @@ async def _run_platforms(
     service_future: asyncio.Future[session_service.SessionService]
     service_future = asyncio.get_running_loop().create_future()
     try:
-        if config.web.enabled:
+        if config.web.is_listening:
             from interpreter_bot.platforms.web import server
 
             data_directory = config.paths.data
@@ -168,10 +168,10 @@ def _platform_names(config: settings.Settings) -> set[str]:
         SettingsError: there is none.
     """
     is_on_by_name = {
-        operator_words.PAGE_NAME: config.web.enabled,
+        operator_words.PAGE_NAME: config.web.is_listening,
         _SLACK: config.slack.is_on,
         _DISCORD: bool(config.discord.token.get_secret_value()),
-        _MCP: config.mcp.enabled,
+        _MCP: config.mcp.is_listening,
     }
     if not any(is_on_by_name.values()):
         raise errors.SettingsError(operator_words.NOTHING_TO_RUN)
@@ -201,7 +201,7 @@ def _find_open_functions(
         open_functions[operator_words.LOGIN_PAGES_NAME] = functools.partial(
             login_pages.serve, service, config.tool_logins
         )
-    if config.mcp.enabled:
+    if config.mcp.is_listening:
         # Imported here: it takes a second and 59 MiB.
         from interpreter_bot.commands import mcp
 

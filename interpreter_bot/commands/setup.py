@@ -155,7 +155,7 @@ async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _
 
     slack_settings = stored_credentials.with_stored_tokens(config, changes).slack
     identity, missing_scopes = await startup.check_bot_token(slack_settings)
-    if slack_settings.transport == "socket":
+    if not slack_settings.uses_http:
         await startup.check_app_token(slack_settings)
     return _TestedCredentials(
         identity,

@@ -18,7 +18,7 @@ async def _check(config: settings.Settings) -> tuple[diagnosis.Finding, ...]:
     trials = []
     if config.slack.bot_token.get_secret_value():
         trials.append(_check_slack_bot(config.slack))
-    if config.slack.transport == "socket" and config.slack.app_token.get_secret_value():
+    if config.slack.app_token.get_secret_value():
         trials.append(_check_slack_app(config.slack))
     if config.discord.token.get_secret_value():
         trials.append(_check_discord(config.discord))

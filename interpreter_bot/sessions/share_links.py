@@ -51,7 +51,7 @@ class ShareLinks:
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
         web = services.config.web
-        self._address = web.public_url.rstrip("/") if web.enabled else ""
+        self._address = web.public_url.rstrip("/") if web.is_listening else ""
 
     @property
     def is_on(self) -> bool:

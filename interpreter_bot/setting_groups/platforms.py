@@ -10,7 +10,7 @@ import pydantic
 from interpreter_bot.setting_groups import fields, header_values
 
 
-class Slack(fields.Group):
+class Slack(fields.ServerGroup):
     """Slack. It is on if a token or, for many workspaces, a client id is set.
 
     What workspace admins choose in the app's home tab (people, groups, channels, approval,
@@ -20,9 +20,11 @@ class Slack(fields.Group):
     bot_token: header_values.Token = pydantic.SecretStr("")
     """`SLACK_BOT_TOKEN`, `xoxb-…`: the bot in one workspace."""
     app_token: header_values.Token = pydantic.SecretStr("")
-    """`SLACK_APP_TOKEN`, `xapp-…` with the scope `connections:write`: for Socket Mode."""
+    """`SLACK_APP_TOKEN`, `xapp-…` with the scope `connections:write`: for Socket Mode, in which the
+    bot opens a connection to Slack."""
     signing_secret: header_values.Token = pydantic.SecretStr("")
-    """`SLACK_SIGNING_SECRET`: proves that an HTTP request comes from Slack."""
+    """`SLACK_SIGNING_SECRET`: proves that an HTTP request comes from Slack. Without an app token,
+    Slack sends requests to the bot."""
     client_id: str = ""
     """`SLACK_CLIENT_ID`: for many workspaces, each installed by OAuth, instead of one bot token."""
     client_secret: header_values.Token = pydantic.SecretStr("")
@@ -30,12 +32,8 @@ class Slack(fields.Group):
     api_base_url: header_values.Address = "https://slack.com/api/"
     """`SLACK_API_BASE_URL`: for GovSlack, or a test server."""
 
-    transport: Literal["socket", "http"] = "socket"
-    """`socket`: the bot opens a connection to Slack. `http`: Slack sends requests to the bot."""
-    host: str = "127.0.0.1"
-    """Address to listen on for `http`. Put a proxy with TLS in front."""
-    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 3000
-    """Port for `http`. 0 takes any free one."""
+    listen: fields.ListenAddress = "127.0.0.1:3000"
+    """Address and port for requests from Slack. Put a proxy with TLS in front."""
     public_url: str = ""
     """Where Slack reaches the bot, such as `https://bot.example.org`. For OAuth."""
 
@@ -73,6 +71,13 @@ class Slack(fields.Group):
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
     """At start, answer messages that were missed in this time, in channels and threads used in the
     last day. 0 means none."""
+
+    @property
+    def uses_http(self) -> bool:
+        """Whether Slack sends requests to the bot, instead of Socket Mode."""
+        return bool(
+            self.signing_secret.get_secret_value() and not self.app_token.get_secret_value()
+        )
 
     @property
     def is_on(self) -> bool:
@@ -130,16 +135,12 @@ class Discord(fields.Group):
         return not (self.guilds or self.channels or self.roles or self.people)
 
 
-class Web(fields.Group):
+class Web(fields.ServerGroup):
     """The web page."""
 
-    enabled: bool = True
-    """Serve the page."""
-    host: str = "127.0.0.1"
-    """Address to listen on. Anything but loopback exposes the page to the network: put a proxy with
-    TLS in front."""
-    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8765
-    """Port. 0 takes any free one."""
+    listen: fields.OptionalListenAddress = "127.0.0.1:8765"
+    """Address and port; port 0 takes any free one. Empty means no page. Anything but loopback
+    exposes the page to the network: put a proxy with TLS in front."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names other than loopback's under which browsers may open the page, such as
     `bot.example.org` or `bot.example.org:8443`. Without a port, any port."""
@@ -159,19 +160,15 @@ class Web(fields.Group):
     data directory."""
 
 
-class Mcp(fields.Group):
+class Mcp(fields.ServerGroup):
     """The Model Context Protocol over HTTP: other agents run code in the sandbox.
 
     `interpreter-bot mcp add NAME` creates a token for a client.
     """
 
-    enabled: bool = False
-    """Serve MCP over HTTP."""
-    host: str = "127.0.0.1"
-    """Address to listen on. Tokens are sent in the clear: put a proxy with TLS in front of anything
-    but loopback."""
-    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8766
-    """Port. 0 takes any free one."""
+    listen: fields.OptionalListenAddress = ""
+    """Address and port, such as `127.0.0.1:8766`. Empty means that nothing is served. Tokens are
+    sent in the clear: put a proxy with TLS in front of anything but loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names other than loopback's under which clients may reach it, such as
     `bot.example.org`.

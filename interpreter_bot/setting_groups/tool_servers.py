@@ -44,16 +44,14 @@ class OAuthLogin(fields.Group):
     """Scopes to request, separated by spaces. Empty means what the server suggests."""
 
 
-class ToolLogins(fields.Group):
+class ToolLogins(fields.ServerGroup):
     """The page on which people log in at MCP servers whose `authorization` is `person`."""
 
     public_url: str = ""
     """Where people's browsers reach that page, such as `https://bot.example.org`. Without it, only
     people at this machine can log in."""
-    host: str = "127.0.0.1"
-    """Address to listen on. Put a proxy with TLS in front."""
-    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8767
-    """Port. 0 takes any free one."""
+    listen: fields.ListenAddress = "127.0.0.1:8767"
+    """Address and port. Put a proxy with TLS in front."""
 
     @pydantic.field_validator("public_url")
     @classmethod

@@ -147,7 +147,7 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
     "logins at tools": (
         "People cannot let the bot call tools with their own accounts.",
         "Set tool_logins.public_url to the https address under which browsers reach "
-        "tool_logins.port, and keep the encryption keys where the bot can read them.",
+        "tool_logins.listen, and keep the encryption keys where the bot can read them.",
     ),
     "connection": (
         "Code cannot query it.",

@@ -39,11 +39,11 @@ PICTURE_LEFT_OUT: Final = "This picture is not in this file."
 ARCHIVE_FULL: Final = "With this file, the archive would exceed the limit for all files."
 FILE_SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
 LOGIN_PAGE: Final = "The login page"
-OTHER_LOGIN_PORT: Final = "Set another tool_logins.port."
+OTHER_LOGIN_PORT: Final = "Set another port in tool_logins.listen."
 AGREE_BUTTON: Final = "Let the bot use it"
 LOGIN_BUTTON: Final = "Continue to log in"
 LOGGED_IN: Final = "Logged in"
-OTHER_PORT: Final = "Is another bot running? To use another port, set INTERPRETER_BOT_WEB__PORT."
+OTHER_PORT: Final = "Is another bot running? To use another port, set INTERPRETER_BOT_WEB__LISTEN."
 NOTEBOOK_RUNS: Final = "A notebook is already running in this conversation."
 
 

@@ -40,8 +40,9 @@ GOOD_ANSWER: Final = "Good answer"
 BAD_ANSWER: Final = "Bad answer"
 RATE_LIMITED: Final = "Slack is rate-limiting me. Try again in a minute."
 
-NO_SIGNING_SECRET: Final = "Slack over HTTP needs SLACK_SIGNING_SECRET."
-NO_APP_TOKEN: Final = "Slack's Socket Mode needs SLACK_APP_TOKEN (xapp-…)."
+NO_APP_TOKEN: Final = (
+    "Slack needs SLACK_APP_TOKEN (xapp-…) for Socket Mode, or SLACK_SIGNING_SECRET for HTTP."
+)
 NO_BOT_TOKEN: Final = "Slack needs SLACK_BOT_TOKEN (xoxb-…)."
 NO_CLIENT_SECRET: Final = (
     "To serve several workspaces, Slack needs SLACK_CLIENT_SECRET and a database for their tokens."

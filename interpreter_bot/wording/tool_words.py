@@ -213,7 +213,7 @@ BAD_CLIENT_NAME: Final = (
     "A client's name has at most 32 of the characters a-z, 0-9 and -, such as ci-1."
 )
 TOKEN_NEEDED: Final = "A token is needed."
-OTHER_MCP_PORT: Final = "Set another mcp.port."
+OTHER_MCP_PORT: Final = "Set another port in mcp.listen."
 
 
 def client_exists(name: str) -> str:

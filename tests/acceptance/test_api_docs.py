@@ -74,7 +74,7 @@ async def served(environment, tmp_path, short_path):
     config = settings.Settings(
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=data, runtime=short_path),
-        web=settings.Web(port=0),
+        web=settings.Web(listen="127.0.0.1:0"),
     )
     async with contextlib.AsyncExitStack() as stack:
         opening = bot_startup.open_service(config, environment)

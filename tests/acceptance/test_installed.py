@@ -175,7 +175,7 @@ async def test_a_wheel_is_set_up_checked_and_run(prefix, offline, tmp_path):
     }
     assert str(package / "docs") in offline(bot, "--help").stdout
     with contextlib.closing(
-        terminals.Terminal(tmp_path, bot, "run", INTERPRETER_BOT_WEB__PORT="0")
+        terminals.Terminal(tmp_path, bot, "run", INTERPRETER_BOT_WEB__LISTEN="127.0.0.1:0")
     ) as terminal:
         await terminal.until("The web page: ")
         address = (await terminal.until("\r\n")).split()[0]

@@ -26,7 +26,7 @@ def bot(tmp_path, short_path):
         kernels=settings.Kernels(preload=(), spares=0),
         local={"enabled": False},
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-        web=settings.Web(port=0),
+        web=settings.Web(listen="127.0.0.1:0"),
     )
 
 

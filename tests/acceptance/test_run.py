@@ -32,7 +32,7 @@ def bot(tmp_path, short_path):
         return settings.Settings(
             kernels=settings.Kernels(preload=(), spares=0),
             paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-            **{"web": settings.Web(enabled=False), **groups},
+            **{"web": settings.Web(listen=""), **groups},
         )
 
     return made
@@ -110,7 +110,7 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
 
 async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(bot, capsys):
     async with slack_servers.Server(speed=60) as slack:
-        made = bot(slack=worlds.make_settings(slack), web=settings.Web(port=0))
+        made = bot(slack=worlds.make_settings(slack), web=settings.Web(listen="127.0.0.1:0"))
         async with being(made) as (task, end):
             await said(capsys, "Slack: is connected", task)
             slack.world.teams["T1"].is_revoked = True
@@ -151,7 +151,7 @@ async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeyp
 async def test_a_platform_that_breaks_is_opened_again_and_takes_nobody_down(bot, capsys):
     async with discord_servers.Server(window_seconds=0.5) as discord:
         made = bot(
-            discord=settings.Discord(token=discord.token), web=settings.Web(enabled=True, port=0)
+            discord=settings.Discord(token=discord.token), web=settings.Web(listen="127.0.0.1:0")
         )
         async with being(made) as (task, end):
             await said(capsys, "Discord: ", task)
@@ -167,7 +167,7 @@ async def test_the_end_is_not_held_up_by_one_that_cannot_be_reached(bot, capsys,
     async with discord_servers.Server(window_seconds=0.5) as discord:
         discord.rest.delay_seconds = 60
         made = bot(
-            discord=settings.Discord(token=discord.token), web=settings.Web(enabled=True, port=0)
+            discord=settings.Discord(token=discord.token), web=settings.Web(listen="127.0.0.1:0")
         )
         async with being(made) as (task, end):
             await said(capsys, "The web page: ", task)
@@ -223,7 +223,7 @@ def started(tmp_path, short_path):
 @pytest.mark.gate
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(started, signum, tmp_path):
-    process = started(INTERPRETER_BOT_WEB__PORT="0")
+    process = started(INTERPRETER_BOT_WEB__LISTEN="127.0.0.1:0")
     line = process.stdout.readline()
     assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
     # Sessions with user ids of their own walk through it, and list nothing.
@@ -235,7 +235,7 @@ def test_a_signal_ends_it_in_order(started, signum, tmp_path):
 
 @pytest.mark.gate
 def test_nothing_to_be_is_a_sentence(started):
-    process = started(INTERPRETER_BOT_WEB__ENABLED="false")
+    process = started(INTERPRETER_BOT_WEB__LISTEN="")
     assert process.wait(timeout=90) == 2
     assert "Nothing is set up to run" in process.stderr.read()
 

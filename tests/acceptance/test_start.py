@@ -42,7 +42,7 @@ async def running(tmp_path, short_path, *, errors=asyncio.subprocess.PIPE, **var
         "INTERPRETER_BOT_KERNELS__SPARES": "0",
         "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
         "INTERPRETER_BOT_HOST__LINGER_SECONDS": "1",
-        "INTERPRETER_BOT_WEB__PORT": "0",
+        "INTERPRETER_BOT_WEB__LISTEN": "127.0.0.1:0",
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "interpreter_bot", "run"),
@@ -202,7 +202,9 @@ async def test_a_kill_during_the_start_leaves_nothing(tmp_path, short_path):
 async def test_a_port_that_is_taken_is_a_sentence_and_starts_nothing(tmp_path, short_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        async with running(tmp_path, short_path, INTERPRETER_BOT_WEB__PORT=f"{port}") as process:
+        async with running(
+            tmp_path, short_path, INTERPRETER_BOT_WEB__LISTEN=f"127.0.0.1:{port}"
+        ) as process:
             said, warned = await process.communicate()
             assert process.returncode == 2
     assert said == b""

@@ -158,7 +158,7 @@ async def _web(tmp_path):
         _handed_over(tmp_path) as (service, handed, leave),
         server.serve(
             futures.completed_future(service),
-            settings.Web(port=0),
+            settings.Web(listen="127.0.0.1:0"),
             tmp_path / "page",
         ) as address,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,

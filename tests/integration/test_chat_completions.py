@@ -29,7 +29,7 @@ def serving(tmp_path):
     async def serving(script, *names, models=("good", "cheap")):
         file = tmp_path / "data" / client_tokens.API_FILE
         tokens = [client_tokens.add(file, name) for name in names]
-        config = settings.Web(port=0)
+        config = settings.Web(listen="127.0.0.1:0")
         async with contextlib.AsyncExitStack() as stack:
             opened = conversations.opened(tmp_path, script, web=config, models=models)
             bot = await stack.enter_async_context(opened)

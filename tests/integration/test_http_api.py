@@ -79,7 +79,7 @@ def serving(tmp_path):
         data = tmp_path / "data"
         file = data / client_tokens.API_FILE
         tokens = [client_tokens.add(file, name) for name in names]
-        config = settings.Web(port=0)
+        config = settings.Web(listen="127.0.0.1:0")
         opened = conversations.opened(tmp_path, script, web=config, **options)
         async with (
             opened as bot,

@@ -56,7 +56,7 @@ async def serving(tmp_path, short_path):
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=data, runtime=short_path),
         limits=settings.Limits(upload_bytes=1_000_000),
-        mcp=settings.Mcp(port=0),
+        mcp=settings.Mcp(listen="127.0.0.1:0"),
     )
 
     @contextlib.asynccontextmanager

@@ -128,7 +128,9 @@ async def on_the_page(config, question, browsing, data):
     """Ask on the page; gives what the answer says, and the pictures in it."""
     async with (
         _opened(config) as service,
-        web_server.serve(futures.completed_future(service), settings.Web(port=0), data) as address,
+        web_server.serve(
+            futures.completed_future(service), settings.Web(listen="127.0.0.1:0"), data
+        ) as address,
         browsing() as browser,
     ):
         page = await browser.page()

@@ -151,9 +151,7 @@ def _check_settings(config: settings.Slack, tables: installations.Tables | None)
     Raises:
         SlackError: a sentence about what is missing.
     """
-    if config.transport == "http" and not config.signing_secret.get_secret_value():
-        raise api_errors.SlackError(slack_words.NO_SIGNING_SECRET)
-    if config.transport == "socket" and not config.app_token.get_secret_value():
+    if not config.uses_http and not config.app_token.get_secret_value():
         raise api_errors.SlackError(slack_words.NO_APP_TOKEN)
     if config.client_id and (tables is None or not config.client_secret.get_secret_value()):
         raise api_errors.SlackError(slack_words.NO_CLIENT_SECRET)
@@ -172,7 +170,7 @@ async def _open_workspaces(
     if config.client_id and tables is not None:
         installation_store = await installations.open_store(config, tables)
         flow = None
-        if config.transport == "http":
+        if config.uses_http:
             flow = await installations.make_flow(config, tables, installation_store)
         return installations.InstalledWorkspaces(store=installation_store), flow
     return installations.InstalledWorkspaces(await _log_in(config, session)), None
@@ -292,7 +290,7 @@ async def _connect(
     workspaces: installations.InstalledWorkspaces,
     timing: web_api.Timing,
 ) -> AsyncIterator[str]:
-    if config.transport == "http":
+    if config.uses_http:
         async with http_server.serve(bolt, config, flow) as address:
             yield address
         return

@@ -54,7 +54,7 @@ def start(short_path, discord_server):
         "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
         "INTERPRETER_BOT_KERNELS__SPARES": "0",
         "INTERPRETER_BOT_LOCAL__ENABLED": "false",
-        "INTERPRETER_BOT_WEB__ENABLED": "false",
+        "INTERPRETER_BOT_WEB__LISTEN": "",
         "INTERPRETER_BOT_DISCORD__TOKEN": discord_server.token,
         "INTERPRETER_BOT_PATHS__DATA": str(paths.data),
         "INTERPRETER_BOT_PATHS__RUNTIME": str(paths.runtime),

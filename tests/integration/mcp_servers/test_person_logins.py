@@ -85,7 +85,7 @@ async def opened(tmp_path, *, is_named=True, **options):
         broker = await stack.enter_async_context(opening)
         logins = tool_logins.ToolLogins(types.SimpleNamespace(tools=broker))
         service = types.SimpleNamespace(logins=logins)
-        pages = login_pages.serve(service, settings.ToolLogins(port=0))
+        pages = login_pages.serve(service, settings.ToolLogins(listen="127.0.0.1:0"))
         await stack.enter_async_context(pages)
         yield World(giver, server, broker, logins, database)
 

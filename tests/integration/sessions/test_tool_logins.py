@@ -44,7 +44,7 @@ async def _open_world(open_bot):
             approval="never",
         )
         bot = await stack.enter_async_context(open_bot(mcp_servers=(entry,)))
-        pages = login_pages.serve(bot.service, settings.ToolLogins(port=0))
+        pages = login_pages.serve(bot.service, settings.ToolLogins(listen="127.0.0.1:0"))
         await stack.enter_async_context(pages)
         yield giver, bot
 

@@ -21,7 +21,7 @@ from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.test_asking import asking, endless
-from tests.integration.slack.worlds import connect_platform, has_button
+from tests.integration.slack.worlds import HTTP, connect_platform, has_button
 
 # Deletions -----------------------------------------------------------------------------------
 
@@ -263,9 +263,9 @@ async def test_installation_that_is_impossible_is_refused_in_words(
     team = worlds.Team(
         "T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2", is_organisation=is_organisation
     )
-    more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
+    more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret"}
     tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
-    more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
+    more |= {**HTTP, "public_url": "https://bot.example", "tables": tables}
     try:
         async with (
             connect_platform(slack, service, **more) as address,

@@ -32,7 +32,7 @@ async def service(tmp_path):
         broker = await stack.enter_async_context(opening)
         opening = conversations.opened(tmp_path / "bot", tools=broker)
         service = await stack.enter_async_context(opening)
-        pages = login_pages.serve(service, settings.ToolLogins(port=0))
+        pages = login_pages.serve(service, settings.ToolLogins(listen="127.0.0.1:0"))
         await stack.enter_async_context(pages)
         yield service
 

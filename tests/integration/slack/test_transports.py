@@ -13,7 +13,7 @@ from interpreter_bot.store import third_party_tables
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds as slack_worlds
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connect_platform, make_settings
+from tests.integration.slack.worlds import HTTP, connect_platform, make_settings
 
 
 async def test_event_that_comes_again_is_answered_once(slack, service, app):
@@ -84,7 +84,7 @@ async def test_http_answers_signed_requests(slack, service):
         return turn.done("One.\nTwo.")
 
     service.script = script
-    async with connect_platform(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, **HTTP) as address:
         assert address.startswith("http://127.0.0.1:")
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=2)
         await slack.until(lambda: slack.answers("C1", ts))
@@ -98,7 +98,7 @@ async def test_http_answers_signed_requests(slack, service):
 
 @pytest.mark.parametrize("fault", ["unsigned", "forged", "old"])
 async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
-    async with connect_platform(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, **HTTP) as address:
         event = {"type": "message", "channel": "DU1", "user": "U1", "ts": "1.1", "text": "hi"}
         body = json.dumps(
             {"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": event}
@@ -119,7 +119,7 @@ async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
 
 
 async def test_http_answers_slacks_challenge(slack, service):
-    async with connect_platform(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, **HTTP) as address:
         body = json.dumps({"type": "url_verification", "challenge": "abc", "token": "x"})
         headers = slack.sign(body) | {"Content-Type": "application/json"}
         async with aiohttp.ClientSession() as session:
@@ -133,8 +133,7 @@ async def test_http_answers_slacks_challenge(slack, service):
     [
         ({"bot_token": "xoxb-loopback-wrong"}, "SLACK_BOT_TOKEN.*not valid"),
         ({"app_token": "xapp-wrong"}, "SLACK_APP_TOKEN.*not valid"),
-        ({"app_token": ""}, "needs SLACK_APP_TOKEN"),
-        ({"transport": "http", "signing_secret": ""}, "needs SLACK_SIGNING_SECRET"),
+        ({"app_token": "", "signing_secret": ""}, "needs SLACK_APP_TOKEN.*SLACK_SIGNING_SECRET"),
         ({"bot_token": ""}, "needs SLACK_BOT_TOKEN"),
         ({"client_id": "1.2"}, "needs SLACK_CLIENT_SECRET"),
         ({"api_base_url": "http://127.0.0.1:9/api/"}, "cannot be reached"),
@@ -152,15 +151,15 @@ async def test_login_that_fails_says_why_and_shows_no_secret(slack, service, wro
 async def test_where_it_is_is_told(slack, service):
     async with startup.serve(service, make_settings(slack)) as told:
         assert told == "is connected"
-    async with startup.serve(service, make_settings(slack, transport="http", port=0)) as told:
+    async with startup.serve(service, make_settings(slack, **HTTP)) as told:
         assert told.startswith("listens on http://127.0.0.1:")
 
 
 async def test_port_that_is_taken_is_said_so(slack, service):
-    async with connect_platform(slack, service, transport="http", port=0) as address:
+    async with connect_platform(slack, service, **HTTP) as address:
         port = int(address.rpartition(":")[2])
         with pytest.raises(api_errors.SlackError, match="cannot listen for"):
-            async with connect_platform(slack, service, transport="http", port=port):
+            async with connect_platform(slack, service, app_token="", listen=f"127.0.0.1:{port}"):
                 pass
 
 
@@ -273,9 +272,9 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
     other = slack_worlds.Team("T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2")
     slack.world.channels["C7"] = slack_worlds.Channel("C7", team="T2")
     slack.world.add_user("U7", team_id="T2")
-    more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
+    more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret"}
     tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
-    more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
+    more |= {**HTTP, "public_url": "https://bot.example", "tables": tables}
     try:
         async with (
             connect_platform(slack, service, **more) as address,

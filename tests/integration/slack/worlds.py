@@ -25,6 +25,10 @@ def has_button(message, action):
     return f"'action_id': '{action}'" in str(message.get("blocks"))
 
 
+HTTP = {"app_token": "", "listen": "127.0.0.1:0"}
+"""Settings with which Slack sends requests to the bot."""
+
+
 def make_settings(server, **options):
     """Make settings for the loopback Slack."""
     defaults = {

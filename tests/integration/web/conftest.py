@@ -94,7 +94,7 @@ def serving_fake(tmp_path):
             return await script[turn.request.text.partition(" ")[0]](turn)
 
         place = tmp_path / (again or f"bot-{next(numbers)}")
-        served = web or settings.Web(port=0)
+        served = web or settings.Web(listen="127.0.0.1:0")
         opened = conversations.opened(place, play, models=models, web=served, **options)
         jar = aiohttp.CookieJar(unsafe=True)
         async with (
@@ -117,7 +117,7 @@ def serving_kernels(tmp_path, short_path):
 
     @contextlib.asynccontextmanager
     async def serving_kernels(web=None, **groups):
-        served = web or settings.Web(port=0)
+        served = web or settings.Web(listen="127.0.0.1:0")
         config = settings.Settings(
             models=(),
             web=served,

@@ -162,7 +162,7 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
 
 
 async def test_nothing_keeps_people_out_of_a_visit(serving_fake, browsing):
-    served = settings.Web(port=0, public_url="https://bot.example.org")
+    served = settings.Web(listen="127.0.0.1:0", public_url="https://bot.example.org")
     async with serving_fake({"show": _show}, web=served) as (bot, client), browsing() as browser:
         person, reply = requests.Person("U1", "Ada"), replies.Reply()
         request = requests.Request(key=OURS, person=person, text="show", id="1" * 16)

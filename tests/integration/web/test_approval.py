@@ -94,7 +94,7 @@ async def test_a_plan_is_asked_about_in_words(serving_fake, browsing):
 
 async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, browsing):
     seen = []
-    web = settings.Web(port=0, approval="plan")
+    web = settings.Web(listen="127.0.0.1:0", approval="plan")
     async with (
         serving_fake(_asking("x = 1", seen), web=web) as (_, client),
         browsing() as browser,

@@ -193,7 +193,7 @@ async def test_names_of_this_machine_are_served(serving_fake):
     [("bot.example", 401), ("BOT.example:1", 401), ("x.example:8443", 401), ("x.example", 421)],
 )
 async def test_an_operator_can_allow_other_names(serving_fake, host, status):
-    web = settings.Web(port=0, allowed_hosts=("bot.example", "x.example:8443"))
+    web = settings.Web(listen="127.0.0.1:0", allowed_hosts=("bot.example", "x.example:8443"))
     async with (
         serving_fake(web=web) as (_, client),
         client.get("/", headers={"Host": host}) as response,
@@ -261,7 +261,7 @@ async def test_the_token_is_in_no_log(serving_fake, caplog):
 
 async def test_a_port_that_is_taken_is_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        web = settings.Web(port=taken.getsockname()[1])
+        web = settings.Web(listen=f"127.0.0.1:{taken.getsockname()[1]}")
         async with conversations.opened(tmp_path) as bot:
             opening = server.serve(futures.completed_future(bot), web, tmp_path)
             with pytest.raises(errors.SettingsError, match="Is another bot running"):
@@ -288,7 +288,7 @@ async def test_a_page_of_another_scheme_is_another_page(serving_fake, forwarded,
 
 
 async def test_a_proxy_with_tls_need_not_say_so_at_a_name_that_the_operator_allows(serving_fake):
-    web = settings.Web(port=0, allowed_hosts=("bot.example",))
+    web = settings.Web(listen="127.0.0.1:0", allowed_hosts=("bot.example",))
     headers = {"Host": "bot.example", "Origin": "https://bot.example"}
     async with (
         serving_fake(web=web) as (_, client),

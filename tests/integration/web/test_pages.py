@@ -374,7 +374,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
     async def hello(turn):
         return "Hello again"
 
-    web = settings.Web(port=unused_tcp_port)
+    web = settings.Web(listen=f"127.0.0.1:{unused_tcp_port}")
     script = {"long": long, "hello": hello}
     async with browsing() as browser:
         async with serving_fake(script, web=web) as (bot, client):
@@ -698,7 +698,7 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
 @pytest.mark.gate
 async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing_as_people):
     html = "<p>Still.</p><script>parent.postMessage('ran', '*')</script>"
-    web = settings.Web(port=0, page_scripts=False)
+    web = settings.Web(listen="127.0.0.1:0", page_scripts=False)
     script = visits.make_script(values.Html(html=html.encode(), plain="page"))
     async with serving_fake(script, web=web) as (_, client), browsing_as_people() as browser:
         page = await visits.open_page(browser, client)

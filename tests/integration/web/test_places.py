@@ -22,7 +22,7 @@ NOTE = "Revenue is net of VAT. <img src=x onerror=alert(1)>"
 async def served(tmp_path, short_path, *script):
     """Serve real conversations with a scripted model."""
     await conversations.prepare_database(tmp_path / "data")
-    web = settings.Web(port=0)
+    web = settings.Web(listen="127.0.0.1:0")
     async with openai_server.Server(script) as model:
         config = settings.Settings(
             web=web,

@@ -16,7 +16,7 @@ from tests.integration.web import visits
 
 OURS = values.SessionKey("slack", "T1", "C1", "17.1")
 OTHERS = values.SessionKey("slack", "T1", "C2", "17.2")
-PUBLIC = settings.Web(port=0, public_url="https://bot.example.org")
+PUBLIC = settings.Web(listen="127.0.0.1:0", public_url="https://bot.example.org")
 TABLE = values.Table(
     columns=("", "n"),
     rows=(("a", "1"),),

@@ -34,10 +34,12 @@ async def test_a_person_logs_in_from_the_page_and_out_again(tmp_path, short_path
             kernels=settings.Kernels(spares=0),
         )
         service = await stack.enter_async_context(bot_startup.open_service(config, {}))
-        pages = login_pages.serve(service, settings.ToolLogins(port=0))
+        pages = login_pages.serve(service, settings.ToolLogins(listen="127.0.0.1:0"))
         await stack.enter_async_context(pages)
         address = await stack.enter_async_context(
-            server.serve(futures.completed_future(service), settings.Web(port=0), tmp_path)
+            server.serve(
+                futures.completed_future(service), settings.Web(listen="127.0.0.1:0"), tmp_path
+            )
         )
         browser = await stack.enter_async_context(browsing())
         page, other = await browser.page(width=900), await browser.page(width=420)

@@ -35,10 +35,10 @@ def refusal(tmp_path, monkeypatch, capsys):
     ("variable", "meant"),
     [
         ("INTERPRETER_BOT_DATA_DIRECTORY", "INTERPRETER_BOT_PATHS__DATA"),
-        ("INTERPRETER_BOT_WEB_PORT", "INTERPRETER_BOT_WEB__PORT"),
+        ("INTERPRETER_BOT_WEB_LISTEN", "INTERPRETER_BOT_WEB__LISTEN"),
         ("INTERPRETER_BOT_KERNEL__SPARES", "INTERPRETER_BOT_KERNELS__SPARES"),
         ("INTERPRETER_BOT_SLACK_BOT_TOKEN", "INTERPRETER_BOT_SLACK__BOT_TOKEN"),
-        ("interpreter_bot_web_port", "INTERPRETER_BOT_WEB__PORT"),
+        ("interpreter_bot_web_listen", "INTERPRETER_BOT_WEB__LISTEN"),
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(refusal, variable, meant):
@@ -54,7 +54,7 @@ def test_a_variable_like_no_other_is_refused_without_a_guess(refusal):
 @pytest.mark.parametrize(
     ("toml", "unknown", "meant"),
     [
-        ("[web]\nprot = 1", "web.prot", "web.port"),
+        ("[web]\nlisten_on = 1", "web.listen_on", "web.listen"),
         ("[kernel]\nspares = 1", "kernel", "kernels"),
         ('[[models]]\nnme = "gpt"', "models.0.nme", "models.name"),
     ],
@@ -65,8 +65,8 @@ def test_an_unknown_name_in_the_file_is_refused_with_the_one_meant(refusal, toml
 
 
 def test_a_wrong_value_is_named_and_not_repeated(refusal):
-    output = refusal(INTERPRETER_BOT_WEB__PORT="sk-secret")
-    assert output.startswith("interpreter-bot: The setting web.port is wrong: ")
+    output = refusal(INTERPRETER_BOT_WEB__LISTEN="sk-secret")
+    assert output.startswith("interpreter-bot: The setting web.listen is wrong: ")
     assert "sk-secret" not in output
 
 

@@ -82,7 +82,7 @@ async def test_missing_scopes_and_intents_are_named():
         scopes = [scope for scope in installations.SCOPES if not scope.startswith("files:")]
         slack.world.teams["T1"].scopes = ",".join(scopes)
         found = await findings(
-            slack=worlds.make_settings(slack, transport="http"),
+            slack=worlds.make_settings(slack, **worlds.HTTP),
             discord=settings.Discord(token=discord.token),
         )
         undemanding = settings.Discord(token=discord.token, message_content="off")
