@@ -1,9 +1,9 @@
 """Whether people are asked before the model's code runs: the strictest setting or choice.
 
-The operator decides for the whole bot (`sessions.approval`) and for a platform (which puts its
-own setting into `Request.approval`). Servers, channels and people choose under `PREFERENCE_NAME`,
-each in their own scope. Other choices replace that of a wider scope; this one can only be stricter,
-so a person cannot switch off an approval that the operator, the server or the channel demands.
+The operator chooses for everything or for some places (`[[place]]`), and for one command in the
+terminal (`Request.approval`). Servers, channels and people choose under `PREFERENCE_NAME`, each in
+their own scope. Other choices replace that of a wider scope; this one can only be stricter, so a
+person cannot switch off an approval that the operator, the server or the channel demands.
 
 Turns enforce the approval for every platform. Platforms only store choices under
 `PREFERENCE_NAME`, and show the approval in effect by `SessionReads.approval`.
@@ -31,18 +31,16 @@ def strictest_approval(*choices: object) -> requests.Approval:
     )
 
 
-def effective_approval(choices: preferences.Choices, *configured: object) -> requests.Approval:
-    """Return the strictest approval that the settings (`configured`) or any scope demand."""
-    return strictest_approval(
-        *configured, *(choice.value for choice in choices.of(PREFERENCE_NAME))
-    )
+def effective_approval(
+    choices: preferences.Choices, at_least: requests.Approval
+) -> requests.Approval:
+    """Return the strictest approval that any scope demands, but no milder one than `at_least`."""
+    return strictest_approval(at_least, *(choice.value for choice in choices.of(PREFERENCE_NAME)))
 
 
 def approval_for_request(
-    request: requests.Request, choices: preferences.Choices, bot_approval: requests.Approval
+    request: requests.Request, choices: preferences.Choices
 ) -> requests.Approval:
-    """Return the approval in effect for a request; `bot_approval` is that of the bot's settings."""
+    """Return the approval in effect for a request."""
     # A person who sends code has decided to run it.
-    return (
-        "never" if request.is_code else effective_approval(choices, bot_approval, request.approval)
-    )
+    return "never" if request.is_code else effective_approval(choices, request.approval)

@@ -96,8 +96,8 @@ class Request:
         resumed_turn_id: of the turn that this request began in a former bot; 0 for a new request.
             The reply first receives all recorded events of that turn.
         elapsed_seconds: time since that turn began.
-        approval: whether a person is asked before code runs, by the platform's settings; choices of
-            people may be stricter, see `approval_policy`.
+        approval: whether a person is asked before code runs, by an option of the command in
+            the terminal; places and people may be stricter, see `approval_policy`.
         is_attended: somebody can be asked; otherwise questions are declined at once.
         may_steer: the running turn of the same person may answer it, instead of its own turn.
         is_job: its turn follows code in the background; only with `resumed_turn_id`.

@@ -58,12 +58,10 @@ class Platform:
     Attributes:
         show: runs a request, and shows its turn in its session's place.
         find_owner_refusal: returns why the owner may no longer use the bot there, or nothing.
-        approval: of code, by the platform's settings.
     """
 
     show: suspended_turns.GoOn
     find_owner_refusal: FindOwnerRefusal
-    approval: requests.Approval
 
 
 class Schedules:
@@ -194,7 +192,7 @@ class Schedules:
                 return refusal
             if schedule.code:
                 await self._copy_files(schedule)
-            await platform.show(self._request(run, schedule, platform.approval))
+            await platform.show(self._request(run, schedule))
         except errors.StoreError:
             raise
         except errors.BotError as error:
@@ -221,7 +219,6 @@ class Schedules:
         self,
         run: records.ScheduleRun,
         schedule: records.Schedule,
-        approval: requests.Approval,
     ) -> requests.Request:
         is_late = self.now() - run.due > _LATE_AFTER
         planned_time = schedule_proposals.format_time(run.due, schedule.zone) if is_late else ""
@@ -233,7 +230,6 @@ class Schedules:
             id=questions.question_id(0, run.id, "schedule run", ""),
             schedule_run_id=run.id,
             model=schedule.model,
-            approval=approval,
             # Code was approved with the schedule, and its `input()` would wait for ever.
             is_attended=not schedule.code,
             notice=schedule_words.run_heading(schedule.id, schedule.task, planned_time),

@@ -361,8 +361,7 @@ class SessionReads:
         """Return the approval in effect in a scope, for display.
 
         Args:
-            at_least: the approval that the platform's settings demand.
+            at_least: the mildest approval that the command in the terminal allows.
         """
-        configured_approval = self._services.config.sessions.approval
         choices = await self._services.places.choices(scope)
-        return approval_policy.effective_approval(choices, configured_approval, at_least)
+        return approval_policy.effective_approval(choices, at_least)

@@ -229,9 +229,7 @@ class _Work:
                 lease=lease,
                 workspace=await services.hosts.workspace(key),
                 variables=variables,
-                approval=approval_policy.approval_for_request(
-                    self._request, self._choices, services.config.sessions.approval
-                ),
+                approval=approval_policy.approval_for_request(self._request, self._choices),
                 all_approvals=turn_approvals,
                 stop=stop,
                 turn_id=self._recorder.turn_id,

@@ -34,12 +34,14 @@ class Place(fields.Group):
     model: str = ""
     """The model that is used there if a conversation or a person has not chosen another."""
     approval: Literal["", "never", "plan", "every"] = ""
-    """Whether a person approves the model's code there. It can only make other settings
-    stricter."""
+    """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
+    or `every` time. The strictest of all that is set or chosen for a place counts."""
     threads: bool | None = None
-    """Answer a mention in a new thread. Only for Discord."""
+    """Answer a mention in a new thread, as by default. Otherwise by a reply in the channel. Only
+    for Discord."""
     follow_threads: bool | None = None
-    """Answer in the bot's threads without a mention while only one person writes there."""
+    """Answer in the bot's threads without a mention while only one person writes there, as by
+    default. On Discord this needs the message content intent."""
     show_code: bool | None = None
     """Keep code visible after it has run."""
 

@@ -13,8 +13,8 @@ from interpreter_bot.setting_groups import fields, header_values
 class Slack(fields.ServerGroup):
     """Slack. It is on if a token or, for many workspaces, a client id is set.
 
-    What workspace admins choose in the app's home tab (people, groups, channels, approval,
-    following threads) replaces these settings in their workspace.
+    What workspace admins choose in the app's home tab (people, groups, channels) replaces these
+    settings in their workspace.
     """
 
     bot_token: header_values.Token = pydantic.SecretStr("")
@@ -63,11 +63,6 @@ class Slack(fields.ServerGroup):
     """Use Slack's agent view: a status, a native Stop button, and streamed text in direct
     messages. Set it to `false` if your app was made without that feature; `manifest.yml` has it.
     """
-    follow_threads: bool = True
-    """Answer in the bot's threads without a mention while only one person writes there."""
-    approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
-    time. `sessions.approval` and channels can only make this stricter."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
     """At start, answer messages that were missed in this time, in channels and threads used in the
     last day. 0 means none."""
@@ -102,14 +97,6 @@ class Discord(fields.Group):
     direct_messages: bool = True
     """Answer direct messages. If `guilds`, `channels`, `roles` or `people` are set, only from
     members of such a server, holders of such a role, or listed people."""
-    threads: bool = True
-    """Answer a mention in a new thread. Otherwise by a reply in the channel."""
-    follow_threads: bool = True
-    """Answer in the bot's threads without a mention while only one person writes there. Needs the
-    message content intent."""
-    approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
-    time. `sessions.approval`, servers, channels and people can only make this stricter."""
     forum_channels: tuple[int, ...] = ()
     """Ids of forums where every post is answered, mentioned or not. Needs the message content
     intent."""
@@ -147,9 +134,6 @@ class Web(fields.ServerGroup):
     public_url: Annotated[str, pydantic.Field(pattern=r"^(https?://[^/?#@\s]+/?)?$")] = ""
     """Where people reach the page, such as `https://bot.example.org`. Lets people on Slack and
     Discord open a conversation there. Empty means that nobody can."""
-    approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person approves the model's code on the page: `never`, once per answer (`plan`), or
-    `every` time. People can choose a stricter level for themselves."""
     page_scripts: bool = True
     """Run the scripts of pages that code made, such as plotly charts, in a sandbox without
     network. In browsers that do not support `Connection-Allowlist`, such scripts can still send

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Self
 
 import pydantic
 import pydantic_core
@@ -22,10 +22,6 @@ class Sessions(fields.Group):
     """Most turns that run at a time, in all conversations. Further ones wait, and people take
     turns.
     """
-    approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
-    or `every` time. Applies to all platforms; servers, channels and people can only choose a
-    stricter level."""
     model_titles: bool = True
     """Let the model name a new conversation of the page after its first answer, by one short
     request. Otherwise its title is the start of the first message."""

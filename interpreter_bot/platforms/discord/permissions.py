@@ -153,15 +153,14 @@ def roles_of(user: Any) -> frozenset[int]:  # noqa: ANN401
     return frozenset(role.id for role in roles)
 
 
-def default_preferences(config: settings.Discord) -> Mapping[str, object]:
-    """Return the operator's values of the settings that people can choose."""
-    return {
-        preferences.APPROVAL: config.approval,
-        preferences.MODEL: "",
-        preferences.THREADS: config.threads,
-        preferences.FOLLOW_THREADS: config.follow_threads,
-        preferences.SHOW_CODE: False,
-    }
+DEFAULT_PREFERENCES: Final[Mapping[str, object]] = {
+    preferences.APPROVAL: "never",
+    preferences.MODEL: "",
+    preferences.THREADS: True,
+    preferences.FOLLOW_THREADS: True,
+    preferences.SHOW_CODE: False,
+}
+"""The defaults of the settings that people can choose."""
 
 
 def rules(config: settings.Discord) -> policies.Rules:

@@ -158,7 +158,6 @@ async def connected_platform(
             schedules.Platform(
                 client.in_flight.go_on,
                 permissions.Memberships(client, config, limits).find_owner_refusal,
-                config.approval,
             ),
         )
         service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
@@ -332,7 +331,7 @@ def _create_client(
     network = transport.DiscordTransport(client, limits, timing.edit_seconds)
     files = file_transfers.Attachments(session)
     client.in_flight = in_flight.RequestsInFlight(
-        service, network, markdown, permissions.default_preferences(config)
+        service, network, markdown, permissions.DEFAULT_PREFERENCES
     )
     client.message_events = message_events.MessageEvents(
         network, service, config, client.in_flight, files

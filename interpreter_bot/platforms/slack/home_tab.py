@@ -150,7 +150,7 @@ class HomeTab:
             sessions=await service.recent("slack", workspace.team, limit=_MAX_SESSIONS),
             rules=await self._permissions.rules(workspace),
             follows_threads=(await self._permissions.preferences(scope)).follow_threads,
-            approval=await service.queries.approval(scope, self._config.approval),
+            approval=await service.queries.approval(scope),
             feedback=await self._feedback.count_ratings(workspace.team),
             person=person,
             person_name=person_name,

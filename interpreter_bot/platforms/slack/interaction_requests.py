@@ -170,7 +170,6 @@ class InteractionRequests:
             files=tuple(content["files"]),
             is_code=bool(content["is_code"]),
             id=event_id,
-            approval=self._config.approval,
         )
         place = dataclasses.replace(place, thread=str(content["root"]))
         return await self._begin_answer(place, request)
@@ -197,7 +196,6 @@ class InteractionRequests:
             attachments=self._downloads.make_attachments(workspace, files),
             recent=(requests.RecentMessage(speaker=author_name, text=text, is_referred=True),),
             id=event_id,
-            approval=self._config.approval,
         )
         return await self._begin_answer(place, request, title=message_events.title_of(request.text))
 

@@ -337,7 +337,6 @@ class MessageEvents:
                 names,
                 limit=limit,
             ),
-            approval=self._dependencies.config.approval,
             may_steer=True,
         )
 

@@ -76,7 +76,7 @@ class Permissions:
     """Checks permissions.
 
     Attributes:
-        settings: the operator's values of the settings that people can choose.
+        settings: the defaults of the settings that people can choose.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Permissions:
         self._config = config
         self._service = service
         self.settings: Mapping[str, object] = {
-            preferences.APPROVAL: config.approval,
+            preferences.APPROVAL: "never",
             preferences.MODEL: "",
-            preferences.FOLLOW_THREADS: config.follow_threads,
+            preferences.FOLLOW_THREADS: True,
             preferences.SHOW_CODE: False,
         }
         self._profiles = cachetools.TTLCache[tuple[str, str], Profile](

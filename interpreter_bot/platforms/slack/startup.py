@@ -96,7 +96,7 @@ async def connected_platform(
             return await dependencies.permissions.find_owner_refusal(workspace, key, person)
 
         service.schedules.open_platform(
-            "slack", schedules.Platform(running_requests.go_on, find_owner_refusal, config.approval)
+            "slack", schedules.Platform(running_requests.go_on, find_owner_refusal)
         )
         bolt = app.build_app(
             workspaces, config.signing_secret.get_secret_value(), config.api_base_url

@@ -48,13 +48,16 @@ async def read_panel(
                 "model": await service.queries.find_model_title(key),
             }
         case "approval":
-            choices = await service.queries.choices(place.scope)
-            configured_policy = approval_policy.strictest_approval(*place.settings.values())
-            effective_policy = await service.queries.approval(place.scope, configured_policy)
-            chosen_policy = approval_policy.strictest_approval(
-                choices.get(approval_policy.PREFERENCE_NAME)
-            )
-            return {"chosen": chosen_policy, "effective": effective_policy}
+            choices = await service.places.choices(place.scope)
+            own_values = [
+                choice.value
+                for choice in choices.of(approval_policy.PREFERENCE_NAME)
+                if not choice.is_fixed
+            ]
+            return {
+                "chosen": approval_policy.strictest_approval(*own_values),
+                "effective": approval_policy.effective_approval(choices, "never"),
+            }
     command = command_table.commands_of("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)

@@ -61,10 +61,10 @@ class Routes:
             # The session's Python may have ended, which the list shows.
             hub.sessions_changed.set()
 
-        tabs = websocket_actions.TabConnections(service, hub, tasks, approval=config.approval)
+        tabs = websocket_actions.TabConnections(service, hub, tasks)
         service.notify_through("web", notify, go_on=tabs.run_request)
         service.schedules.open_platform(
-            "web", schedules.Platform(tabs.run_request, _find_owner_refusal, config.approval)
+            "web", schedules.Platform(tabs.run_request, _find_owner_refusal)
         )
         service.events.open_platform("web", tabs.handle_lost_event)
         self._tabs = tabs

@@ -48,12 +48,9 @@ class TabConnections:
         service: session_service.SessionService,
         hub: tab_hub.Hub,
         tasks: asyncio.TaskGroup,
-        *,
-        approval: requests.Approval = "never",
     ) -> None:
-        """Connect no tab yet; `approval` is the default policy of the page."""
+        """Connect no tab yet."""
         self._service = service
-        self._approval = approval
         self._hub = hub
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
@@ -213,7 +210,6 @@ class TabConnections:
             files=files,
             is_code=is_code,
             id=turn_id,
-            approval=self._approval,
             may_steer=not is_code,
         )
 
@@ -384,7 +380,7 @@ class TabConnections:
             key,
             person,
             validation.PAGE_SCOPE,
-            {preferences.APPROVAL: self._approval},
+            {preferences.APPROVAL: "never"},
             is_own=True,
             format_time=command_panels.format_utc,
         )

@@ -74,7 +74,7 @@ async def being_there(short_path, model, key, **environment):
 @pytest.mark.parametrize("answer", [CODE, "print('edited')", None])
 async def test_approval_survives_and_the_model_is_not_asked_again(short_path, way, answer):
     script = [openai_server.code(CODE), openai_server.text("Done.")]
-    every = {"INTERPRETER_BOT_SESSIONS__APPROVAL": "every"}
+    every = {"INTERPRETER_BOT_PLACE": '[{"approval": "every"}]'}
     async with openai_server.Server(script) as server:
         model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
         async with being_there(short_path, model, server.api_key, **every) as (_, person):

@@ -58,7 +58,8 @@ async def service(tmp_path):
 def connect(discord_server, lab, tmp_path):
     """Start a bot: `async with connect(script) as service`; by default with new conversations.
 
-    `pace_seconds` is the time between two edits of an answer; other keywords are settings.
+    `pace_seconds` is the time between two edits of an answer. `threads` and `follow_threads` are
+    settings of the place, other keywords those of Discord.
     """
     numbers = itertools.count()
 
@@ -69,10 +70,14 @@ def connect(discord_server, lab, tmp_path):
             server_seconds=0.3,
             closing_seconds=options.pop("closing_seconds", 10.0),
         )
+        names = options.keys() & {"threads", "follow_threads"}
+        place = settings.Place(places=("discord",), **{name: options.pop(name) for name in names})
         bot = settings.Discord(**options)
         async with contextlib.AsyncExitStack() as stack:
             if service is None:
-                opened = conversations.opened(tmp_path / f"{next(numbers)}", script, models=models)
+                opened = conversations.opened(
+                    tmp_path / f"{next(numbers)}", script, models=models, place=(place,)
+                )
                 service = await stack.enter_async_context(opened)
             running = startup.connected_platform(
                 service, bot, token=discord_server.token, timing=timing

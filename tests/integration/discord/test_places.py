@@ -24,18 +24,19 @@ def opened(connect, tmp_path, short_path):
     """Connect real conversations: `async with opened(*script) as (service, server)`."""
 
     @contextlib.asynccontextmanager
-    async def start(*script, **groups):
+    async def start(*script, place=()):
+        in_channels = settings.Place(places=("discord",), threads=False)
         async with openai_server.Server(script) as server:
             bot = settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
                 models=(settings.Model(name="scripted", base_url=server.base_url),),
-                **groups,
+                place=(in_channels, *place),
             )
             keys = {"OPENAI_API_KEY": server.api_key}
             async with (
                 bot_startup.open_service(bot, keys) as service,
-                connect(service=service, threads=False),
+                connect(service=service),
             ):
                 yield service, server
 

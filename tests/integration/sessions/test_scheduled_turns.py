@@ -30,7 +30,7 @@ class Calendar:
         self.schedules.now = lambda: self.now
         self.now = datetime.datetime.now(datetime.UTC)
         bot.service.notify_through("web", self._notify, go_on=self._show)
-        self.schedules.open_platform("web", schedules.Platform(self._show, self._check, "never"))
+        self.schedules.open_platform("web", schedules.Platform(self._show, self._check))
 
     async def _notify(self, key, sentence):
         self.notices.append(sentence)
@@ -262,7 +262,7 @@ async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(open_bot, shared_
         async def show(request):
             await bot.handle(request, running)
 
-        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
+        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check))
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
         calendar.now = schedule.due
         await calendar.schedules.fire()
@@ -313,7 +313,7 @@ async def test_what_its_owner_writes_meanwhile_is_answered_by_a_turn_of_its_own(
         async def show(request):
             await bot.handle(request, running)
 
-        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
+        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check))
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
         await calendar.schedules.run_now(schedule)
         await running.until("output")

@@ -47,7 +47,7 @@ class Bot:
         self.shown, self.notices, self.refusal = [], [], ""
         service.schedules.now = clock
         service.notify_through("slack", self._notify)
-        platform = schedules.Platform(self._show, self._check, "never")
+        platform = schedules.Platform(self._show, self._check)
         service.schedules.open_platform("slack", platform)
 
     async def _notify(self, key, sentence):
@@ -358,7 +358,7 @@ async def main():
             pass_moment()
             await service.handle(request, replies.Reply())
             pass_moment()
-        service.schedules.open_platform("slack", schedules.Platform(show, check, "never"))
+        service.schedules.open_platform("slack", schedules.Platform(show, check))
         while True:
             await service.schedules.fire()
             if not service.schedules.run_tasks:

@@ -338,15 +338,14 @@ async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(open_bot):
 @pytest.mark.parametrize("who", ["operator", "platform", "server", "channel", "person"])
 async def test_approval_is_the_strictest_that_anybody_chose(open_bot, who):
     scopes = {
-        "everywhere": values.Scope(),
         "server": values.Scope("web", workspace="w"),
         "channel": values.Scope("web", "w", "c"),
         "person": values.Scope("web", "w", person=ANNA.id),
         "person here": values.Scope("web", "w", "c", ANNA.id),
     }
-    sessions = settings.Sessions(approval="every" if who == "operator" else "never")
+    place = settings.Place(approval="every" if who == "operator" else "never")
     script = [openai_server.code("print(1)"), openai_server.text("No?")]
-    async with open_bot(*script, sessions=sessions) as bot:
+    async with open_bot(*script, place=(place,)) as bot:
         for name, scope in scopes.items():
             await bot.service.places.choose(scope, "approval", "every" if name == who else "never")
         key = values.SessionKey("web", "w", "c", "t")

@@ -315,7 +315,8 @@ async def approval(slack, channel, ts):
 )
 async def test_code_waits_for_leave(slack, service, button, ran, said):
     service.script = approving
-    async with connect_platform(slack, service, approval="every"):
+    await service.places.choose(values.Scope("slack"), "approval", "every")
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         assert "rm = 1" in question["blocks"][0]["text"]
@@ -352,7 +353,8 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
 
 async def test_code_can_be_edited_before_it_runs(slack, service):
     service.script = approving
-    async with connect_platform(slack, service, approval="every"):
+    await service.places.choose(values.Scope("slack"), "approval", "every")
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         slack.click("U1", "C1", question["ts"], "change")
@@ -366,7 +368,8 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
 
 async def test_an_admin_runs_code_of_another_only_as_it_is(slack, service):
     service.script = approving
-    async with connect_platform(slack, service, approval="every"):
+    await service.places.choose(values.Scope("slack"), "approval", "every")
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         slack.click("UADMIN", "C1", question["ts"], "change")
@@ -388,7 +391,8 @@ async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(
         service.ran = await turn.reply.approve(0, code)
 
     service.script = script
-    async with connect_platform(slack, service, approval="every"):
+    await service.places.choose(values.Scope("slack"), "approval", "every")
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         [file] = slack.world.batches[0]["files"]
@@ -406,7 +410,8 @@ async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack,
         service.ran = await turn.reply.approve(0, TROJAN)
 
     service.script = script
-    async with connect_platform(slack, service, approval="every"):
+    await service.places.choose(values.Scope("slack"), "approval", "every")
+    async with connect_platform(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         shown = question["blocks"][0]["text"]

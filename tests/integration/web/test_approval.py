@@ -14,7 +14,7 @@ def _asking(code, seen, *, words=""):
         if words:
             turn.reply.text(words)
         subject = "plan" if words else "code"
-        seen.append((turn.request.approval, await turn.reply.approve(0, code, subject=subject)))
+        seen.append((turn.approval, await turn.reply.approve(0, code, subject=subject)))
         return "Done."
 
     return {"go": play}
@@ -89,14 +89,14 @@ async def test_a_plan_is_asked_about_in_words(serving_fake, browsing):
         assert await page.text(".approval pre") == "x = 1"
         await page.click(".approval .strong")
         await visits.wait_for_turns(page)
-        assert seen == [("never", "x = 1")]
+        assert seen == [("plan", "x = 1")]
 
 
 async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, browsing):
     seen = []
-    web = settings.Web(listen="127.0.0.1:0", approval="plan")
+    place = (settings.Place(places=("web",), approval="plan"),)
     async with (
-        serving_fake(_asking("x = 1", seen), web=web) as (_, client),
+        serving_fake(_asking("x = 1", seen), place=place) as (_, client),
         browsing() as browser,
     ):
         page = await visits.open_page(browser, client)
@@ -117,7 +117,7 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
         assert "Run this code?" in await page.text(".approval")
         await page.click(".approval .strong")
         await visits.wait_for_turns(page)
-        assert seen == [("plan", "x = 1")]
+        assert seen == [("every", "x = 1")]
 
 
 async def test_the_model_is_answered_by_a_choice_or_by_words(serving_fake, browsing):
