@@ -178,7 +178,7 @@ async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) ->
     token = changes["DISCORD_TOKEN"]
     application = await startup.check_token(token)
     notes = operator_words.invitation(application.invitation)
-    if config.discord.message_content != "off" and not application.has_content:
+    if not application.has_content:
         notes = operator_words.NO_CONTENT_INTENT + notes
 
     async def send_hello(_: str) -> None:

@@ -59,15 +59,12 @@ async def _check_discord(config: settings.Discord) -> list[diagnosis.Finding]:
         application = await startup.check_token(config.token.get_secret_value())
     except errors.BotError as error:
         return [_refusal_finding(name, error)]
-    findings = [diagnosis.create_finding(name, True, doctor_words.logged_in_as(application.name))]
-    if config.message_content != "off":
-        is_granted = application.has_content
-        detail = doctor_words.CONTENT_GRANTED if is_granted else doctor_words.NO_CONTENT
-        check = "" if config.message_content == "auto" else "needed Discord messages"
-        findings.append(
-            diagnosis.create_finding("Discord messages", is_granted, detail, check=check)
-        )
-    return findings
+    is_granted = application.has_content
+    detail = doctor_words.CONTENT_GRANTED if is_granted else doctor_words.NO_CONTENT
+    return [
+        diagnosis.create_finding(name, True, doctor_words.logged_in_as(application.name)),
+        diagnosis.create_finding("Discord messages", is_granted, detail),
+    ]
 
 
 def _refusal_finding(name: str, error: errors.BotError) -> diagnosis.Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pydantic
 
@@ -59,14 +59,6 @@ class Slack(fields.ServerGroup):
     admins: tuple[str, ...] = ()
     """Ids of people who see and end everybody's sessions, besides the workspace's admins."""
 
-    agent_view: bool = True
-    """Use Slack's agent view: a status, a native Stop button, and streamed text in direct
-    messages. Set it to `false` if your app was made without that feature; `manifest.yml` has it.
-    """
-    look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
-    """At start, answer messages that were missed in this time, in channels and threads used in the
-    last day. 0 means none."""
-
     @property
     def uses_http(self) -> bool:
         """Whether Slack sends requests to the bot, instead of Socket Mode."""
@@ -100,15 +92,8 @@ class Discord(fields.Group):
     forum_channels: tuple[int, ...] = ()
     """Ids of forums where every post is answered, mentioned or not. Needs the message content
     intent."""
-    message_content: Literal["auto", "required", "off"] = "auto"
-    """Use of the privileged *Message Content Intent*. `auto`: use it if it is granted.
-    `required`: fail without it. `off`: do not request it. Without it the bot reads only direct
-    messages, mentions, replies and commands.
-    """
     sharding: bool = False
     """Open several connections, one per shard. Discord demands it from 2,500 servers on."""
-    look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
-    """At start, answer messages that were missed in this time. 0 means none."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
     """Most messages before a mention, back to the bot's last answer, that are shown to the
     model.

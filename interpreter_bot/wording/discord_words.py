@@ -25,8 +25,6 @@ CLOSE_REASONS: Final = {
     4010: "Discord does not accept the shards.",
     4011: "Discord requires sharding for this many servers: set discord.sharding.",
     4013: "Discord does not know the intents.",
-    4014: "Discord does not grant the message-content intent: switch it on in the developer "
-    "portal, or set discord.message_content to auto.",
 }
 """Discord's codes for why it closes a connection."""
 CLOSED_AT_ONCE: Final = "Discord closed the connection at once."

@@ -205,7 +205,6 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "threads none.",
         _FIX_CONTENT,
     ),
-    "needed Discord messages": (_NO_DISCORD, _FIX_CONTENT),
 }
 """By name of check: consequence and fix."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+from collections.abc import Collection
 from typing import Any, Final
 
 import cachetools
 import discord
 
-from interpreter_bot import settings
 from interpreter_bot.platforms.chat import inbox
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads
 from interpreter_bot.sessions import session_service
@@ -41,12 +41,15 @@ class MissedMessages:
         self,
         client: discord.Client,
         service: session_service.SessionService,
-        config: settings.Discord,
         messages: inbox.Inbox[discord.Message, Any],
+        *,
+        guilds: Collection[int],
+        look_back_seconds: float,
     ) -> None:
         self._client = client
         self._service = service
-        self._config = config
+        self._guilds = guilds
+        self._look_back_seconds = look_back_seconds
         self._inbox = messages
         self._has_included_downtime = False
         self._last_id = 0
@@ -81,14 +84,12 @@ class MissedMessages:
         if self._has_included_downtime:
             return
         self._has_included_downtime = True
-        if not self._config.look_back_seconds:
-            return
         for overview in reversed(
             await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT_SESSIONS)
         ):
             channel_id = channels_and_threads.channel_id_of(overview.record.key)
             self._direct_channels.setdefault(channel_id)
-        look_back = datetime.timedelta(seconds=self._config.look_back_seconds)
+        look_back = datetime.timedelta(seconds=self._look_back_seconds)
         since = discord.utils.time_snowflake(discord.utils.utcnow() - look_back)
         self._missed_since = since if self._missed_since is None else min(since, self._missed_since)
 
@@ -132,11 +133,10 @@ class MissedMessages:
 
     def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once per gateway session."""
-        listed_servers = self._config.guilds
         if (
             guild.id in self._read_servers
             or guild.unavailable
-            or (listed_servers and guild.id not in listed_servers)
+            or (self._guilds and guild.id not in self._guilds)
         ):
             return []
         self._read_servers.add(guild.id)

@@ -66,12 +66,14 @@ class Timing:
         server_seconds: without another server that becomes available, before the bot reads what it
             missed; later servers are read as they come.
         closing_seconds: to show the last answers when the bot stops.
+        look_back_seconds: messages that were missed in this time before a start are answered.
     """
 
     edit_seconds: float = 1.5
     login_seconds: float = 60.0
     server_seconds: float = 2.0
     closing_seconds: float = 30.0
+    look_back_seconds: float = 600.0
 
 
 _TIMING: Final = Timing()
@@ -132,7 +134,6 @@ async def connected_platform(
     logs.add_secrets((token,))
     if config.is_open:
         _log.warning(discord_words.OPEN_TO_ALL)
-    with_content = config.message_content != "off"
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_join_heartbeat_threads)
         session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -141,10 +142,8 @@ async def connected_platform(
             _connect, service, config, limits, session, token=token, timing=timing
         )
         try:
-            client, connection = await connect(with_content=with_content)
+            client, connection = await connect(with_content=True)
         except discord.PrivilegedIntentsRequired:
-            if config.message_content == "required":
-                raise api_errors.DiscordLoginError(discord_words.CLOSE_REASONS[4014]) from None
             _log.warning(discord_words.NO_CONTENT_INTENT)
             await asyncio.sleep(IDENTIFY_SECONDS)
             client, connection = await connect(with_content=False)
@@ -164,7 +163,7 @@ async def connected_platform(
         try:
             # Only the watch is in this group: running answers do not end with the connection.
             async with _task_group() as tasks:
-                watch_task = tasks.create_task(_watch(connection, config), name="discord watch")
+                watch_task = tasks.create_task(_watch(connection), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
                 watch_task.cancel()
         finally:
@@ -337,7 +336,9 @@ def _create_client(
         network, service, config, client.in_flight, files
     )
     inbox = client.message_events.inbox
-    client.missed_messages = missed_messages.MissedMessages(client, service, config, inbox)
+    client.missed_messages = missed_messages.MissedMessages(
+        client, service, inbox, guilds=config.guilds, look_back_seconds=timing.look_back_seconds
+    )
     client.handler = interactions.InteractionHandler(
         network, service, config, client.in_flight, inbox, files
     )
@@ -364,7 +365,7 @@ def _raise_early_end(connection: asyncio.Task[None]) -> None:
         raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE) from error
 
 
-async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> None:
+async def _watch(connection: asyncio.Task[None]) -> None:
     """Wait until the connection ends.
 
     Raises:
@@ -374,8 +375,6 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
         with _translate_errors():
             await asyncio.shield(connection)
     except discord.PrivilegedIntentsRequired as error:
-        if config.message_content == "required":
-            raise api_errors.DiscordError(discord_words.CLOSE_REASONS[4014]) from error
         raise api_errors.DiscordLostError(discord_words.NO_CONTENT_INTENT) from error
     raise api_errors.DiscordLostError(discord_words.CONNECTION_ENDED)
 

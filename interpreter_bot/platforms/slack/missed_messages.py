@@ -39,7 +39,7 @@ class MissedMessages:
         self._service = shared.service
         self._workspaces = shared.workspaces
         self._api = shared.api
-        self._look_back_seconds = shared.config.look_back_seconds
+        self._look_back_seconds = shared.api.timing.look_back_seconds
         self._inbox = messages.inbox
 
     async def catch_up(self) -> None:
@@ -48,8 +48,6 @@ class MissedMessages:
         Raises:
             StoreError: the recent sessions cannot be read.
         """
-        if not self._look_back_seconds:
-            return
         since = time.time() - self._look_back_seconds
         missed_messages: list[message_events.RawMessage] = []
         for key in await self._recent_places():

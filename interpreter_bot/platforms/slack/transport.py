@@ -174,7 +174,7 @@ class SlackTransport:
         return str(messages[0].get("thread_ts") or ts)
 
     def _has_sessions(self, location: transport.Location) -> bool:
-        return self._config.agent_view and bool(location.thread)
+        return bool(location.thread)
 
     @contextlib.asynccontextmanager
     async def show_working(self, location: transport.Location) -> AsyncIterator[None]:

@@ -115,6 +115,7 @@ class Timing:
         sharing_seconds: until an uploaded file that Slack does not show is sent again.
         ping_seconds: longest silence of the connection before it is replaced.
         drain_seconds: for running answers to finish when the bot stops.
+        look_back_seconds: messages that were missed in this time before a start are answered.
     """
 
     posting_seconds: float = 1.0
@@ -125,6 +126,7 @@ class Timing:
     sharing_seconds: float = 12.0
     ping_seconds: float = 5.0
     drain_seconds: float = 10.0
+    look_back_seconds: float = 3600.0
 
 
 TIMING: Final = Timing()

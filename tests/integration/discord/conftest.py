@@ -69,6 +69,7 @@ def connect(discord_server, lab, tmp_path):
             edit_seconds=options.pop("pace_seconds", 0.1),
             server_seconds=0.3,
             closing_seconds=options.pop("closing_seconds", 10.0),
+            look_back_seconds=options.pop("look_back_seconds", 600.0),
         )
         names = options.keys() & {"threads", "follow_threads"}
         place = settings.Place(places=("discord",), **{name: options.pop(name) for name in names})

@@ -87,16 +87,6 @@ async def test_without_the_content_intent_it_says_what_is_lost(
     assert [request.text for request in service.handled_requests] == ["hello", "readable"]
 
 
-async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, lab, connect):
-    async with connect(message_content="off"):
-        assert not discord_server.gateway.identifies[0]["intents"] & gateways.MESSAGE_CONTENT
-    await asyncio.sleep(discord_server.gateway.identify_seconds)
-    discord_server.gateway.refused_intents.add("message_content")
-    with pytest.raises(api_errors.DiscordLoginError, match="message-content intent"):
-        async with connect(message_content="required"):
-            pass
-
-
 async def test_shards(discord_server, lab, connect, until):
     discord_server.rest.shards = 2
     while (lab.id >> 22) % 2 == 0:

@@ -61,15 +61,6 @@ async def test_what_was_not_for_it_is_not_taken_at_a_later_start(
     assert [request.text for request in service.handled_requests] == ["plot", "while it was away"]
 
 
-async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
-    async with connect(look_back_seconds=0) as service:
-        discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
-        await steps.wait_for_answers(await steps.wait_for_thread(channel))
-    assert [request.text for request in service.handled_requests] == ["after"]
-
-
 async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     discord_server.say(alice, channel, f"{discord_server.bot.mention} before")

@@ -93,7 +93,7 @@ async def test_whom_slack_does_not_know_is_refused(slack, service):
 
 async def test_stranger_cannot_press_stop_or_run(slack, service):
     service.script = fake.echo
-    async with connect_platform(slack, service, agent_view=False, allowed_people=("U1",)):
+    async with connect_platform(slack, service, allowed_people=("U1",)):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: service.ends)
         slack.shortcut("U2", "run_message", "C1", ts)

@@ -35,12 +35,12 @@ async def test_what_was_sent_while_the_bot_was_away_is_answered_once(slack, serv
     assert sorted(request.text for request in service.requests[2:]) == expected
 
 
-async def test_nothing_is_looked_up_if_that_is_off(slack, service):
-    await begun(slack, service, look_back_seconds=0)
+async def test_messages_that_are_too_old_are_not_answered(slack, service):
+    await begun(slack, service, look_back_seconds=0.0)
     deliver, slack.event = slack.event, lambda *_, **__: None
     slack.say("U2", "C1", "<@UBOT> a mention")
     slack.event = deliver
-    async with connect_platform(slack, service, look_back_seconds=0):
+    async with connect_platform(slack, service, look_back_seconds=0.0):
         last = slack.say("U2", "C1", "<@UBOT> now")
         await slack.until(lambda: slack.answers("C1", last))
     assert [request.text for request in service.requests[2:]] == ["now"]

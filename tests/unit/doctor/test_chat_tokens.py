@@ -85,8 +85,6 @@ async def test_missing_scopes_and_intents_are_named():
             slack=worlds.make_settings(slack, **worlds.HTTP),
             discord=settings.Discord(token=discord.token),
         )
-        undemanding = settings.Discord(token=discord.token, message_content="off")
-        assert "Discord messages" not in await findings(discord=undemanding)
     assert "Slack app token" not in found
     assert found["Slack scopes"].detail == "missing: files:read, files:write"
     assert "manifest.yml" in found["Slack scopes"].fix
