@@ -48,8 +48,7 @@ class KeyRing:
     @classmethod
     def from_settings(cls, config: settings.Settings) -> KeyRing:
         """Return the key ring that the settings name."""
-        file = config.encryption.key_file or config.paths.data / "keys"
-        return cls(config.encryption.keys.get_secret_value(), file)
+        return cls(config.encryption.keys.get_secret_value(), config.paths.data / "keys")
 
     def encrypt(self, text: str) -> str:
         """Encrypt a text with the first key, which is created if there is none.

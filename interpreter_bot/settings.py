@@ -228,12 +228,10 @@ class Settings(pydantic_settings.BaseSettings):
             private=self.private_paths,
         )
         tls = self.host.tls and self.host.tls.absolute()
-        # A flag that turned off the sandbox is not passed on as a setting.
-        sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
             "limits": self.limits,
             "kernels": self._kernels_with_doors,
-            "sandbox": sandbox,
+            "sandbox": self.sandbox,
             "snapshots": self.snapshots,
             "retention": self.retention,
             "package_index": self.package_index,
@@ -259,7 +257,7 @@ class Settings(pydantic_settings.BaseSettings):
             },
             exclude={
                 "kernels": {"spares", "rest_seconds"},
-                "sandbox": {"enabled", "uid_count"},
+                "sandbox": {"uid_count"},
                 "retention": {"person_bytes", "total_bytes", "record_days"},
             },
         )
@@ -279,11 +277,9 @@ class Settings(pydantic_settings.BaseSettings):
         secret = [
             self.host.tls,
             self.web.token_file,
-            self.encryption.key_file,
             self.package_index.netrc_file,
         ]
         secret += [server.token_file for server in self.mcp_servers]
-        secret += [connection.address_file for connection in self.connections]
         paths += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             paths.append(pathlib.Path(self.store.url.partition(":///")[2]))

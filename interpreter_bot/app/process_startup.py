@@ -47,12 +47,8 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
     key_variables = tuple(model.api_key_variable for model in config.models)
     if sentences := header_values.variable_sentences(os.environ, key_variables):
         raise errors.SettingsError("\n".join(sentences))
-    if not config.sandbox.enabled:
-        raise errors.SettingsError(operator_words.SANDBOX_ONLY_BY_OPTION)
-    if not is_sandboxed:
-        sandbox = config.sandbox.model_copy(update={"enabled": False})
-        config = config.model_copy(update={"sandbox": sandbox})
-    return config
+    sandbox = config.sandbox.with_walls(enabled=is_sandboxed)
+    return config.model_copy(update={"sandbox": sandbox})
 
 
 def forbid_inspection() -> None:

@@ -99,24 +99,13 @@ def compile_rules(
 
 
 def _compile_rule(connection: settings.Connection, environment: Mapping[str, str]) -> Rule:
-    if connection.address_file is None:
-        texts = [connection.address]
-        address = _fill_variables(connection.name, connection.address, environment)
-    else:
-        texts = []
-        try:
-            address = connection.address_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.SettingsError(
-                data_words.unreadable_file(connection.name, connection.address_file)
-            ) from error
+    address = _fill_variables(connection.name, connection.address, environment)
     options = {
         name: _fill_variables(connection.name, text, environment)
         for name, text in connection.options.items()
     }
-    texts += connection.options.values()
+    texts = [connection.address, *connection.options.values()]
     secrets = {*_variable_values(texts, environment), *_passwords(address)}
-    secrets |= set() if connection.address_file is None else {address}
     return Rule(
         name=connection.name,
         kind=connection.kind,

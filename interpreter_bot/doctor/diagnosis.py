@@ -103,7 +103,8 @@ class Finding:
 def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     """Run all checks in about two seconds, in an event loop of its own.
 
-    The walls are tried even if `sandbox.enabled` is false. A missing wall is a finding, no error.
+    The walls are tried even with the option `--unsafe-no-sandbox`. A missing wall is a finding, no
+    error.
     """
     host_findings = (
         *(

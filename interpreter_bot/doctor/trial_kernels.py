@@ -112,7 +112,7 @@ def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settin
         "kernels": config.kernels.model_copy(
             update={"preload": (), "spares": 0, "concurrent": 2, "doors": True}
         ),
-        "sandbox": config.sandbox.model_copy(update={"enabled": True}),
+        "sandbox": config.sandbox.with_walls(enabled=True),
         "paths": settings.Paths(data=directory / "d", runtime=directory / "r"),
         "snapshots": config.snapshots.model_copy(update={"enabled": False}),
     }

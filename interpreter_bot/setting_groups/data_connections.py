@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Annotated, Literal
 
 import pydantic
@@ -17,11 +16,9 @@ class Connection(fields.Group):
     """Name of the connection, in code and in lists."""
     kind: Literal["postgresql", "sqlite", "duckdb", "snowflake", "flightsql", "sqlalchemy", "files"]
     """The protocol. `sqlalchemy` covers every database that SQLAlchemy has a dialect for."""
-    address: str = pydantic.Field(default="", repr=False)
+    address: Annotated[str, pydantic.Field(min_length=1, repr=False)]
     """A URL, or a path for `sqlite` and `duckdb`. `${NAME}` is replaced from the bot's environment,
     so that no secret has to be in a file."""
-    address_file: pathlib.Path | None = None
-    """A file that holds the address, instead of `address`."""
     options: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """Options for the driver or the bucket, such as keys and a region. `${NAME}` works as in
     `address`."""
@@ -40,9 +37,7 @@ class Connection(fields.Group):
     Server and Snowflake, are not queried until you set this."""
 
     @pydantic.model_validator(mode="after")
-    def _has_one_address(self) -> Connection:
-        if bool(self.address) == bool(self.address_file):
-            raise ValueError("a connection needs either `address` or `address_file`")
+    def _can_write(self) -> Connection:
         if self.writes and self.kind in ("duckdb", "files"):
             raise ValueError(f"a connection of kind {self.kind} cannot write")
         return self

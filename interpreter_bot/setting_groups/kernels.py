@@ -104,8 +104,6 @@ class Kernels(fields.Group):
 class Sandbox(fields.Group):
     """The walls around kernels."""
 
-    enabled: bool = True
-    """Always true. Only the command line option `--unsafe-no-sandbox` turns the sandbox off."""
     level: Literal["auto", "full", "standard", "container"] = "auto"
     """`full`: namespaces, and a control group for each session. `standard`: namespaces.
     `container`: neither, for an ordinary container; Landlock and user ids instead. `auto` takes the
@@ -114,11 +112,20 @@ class Sandbox(fields.Group):
     """First host user id for sessions and programs of MCP servers if the bot runs as root."""
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
     """Number of these user ids. Each session gets its own; the first 256 are for programs."""
-    subordinate_ids: Literal["auto", "off"] = "auto"
-    """`auto`: give each session a user id of its own if /etc/subuid and /etc/subgid grant some to
-    the bot's user. No effect for root."""
     cgroups: Literal["auto", "off"] = "auto"
     """`auto`: use control groups where they are writable."""
+    _is_enabled: bool = pydantic.PrivateAttr(default=True)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are walls; only the option `--unsafe-no-sandbox` turns them off."""
+        return self._is_enabled
+
+    def with_walls(self, *, enabled: bool) -> Sandbox:
+        """Return a copy with the walls on or off."""
+        sandbox = self.model_copy()
+        sandbox._is_enabled = enabled
+        return sandbox
 
 
 class Host(fields.Group):

@@ -56,10 +56,14 @@ class PackageIndex(fields.Group):
     report upload times. 0 accepts all."""
     own: PackageNames = ()
     """Names of packages that are exempt from `cooldown_days`, such as your own."""
-    unpacked_bytes: fields.Positive = 2 * fields.GIB
-    """Unpacked size of one installation."""
     cache_bytes: fields.Positive = 10 * fields.GIB
-    """Disk space for all installed packages. The least recently used are deleted."""
+    """Disk space for all installed packages. The least recently used are deleted. One installation
+    may have a fifth of it."""
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Unpacked size of one installation."""
+        return self.cache_bytes // 5
 
     @pydantic.field_validator("url")
     @classmethod

@@ -117,10 +117,8 @@ class Encryption(fields.Group):
 
     keys: pydantic.SecretStr = pydantic.SecretStr("")
     """Fernet keys (32 bytes in URL-safe base64), separated by spaces. The first encrypts, the
-    others still decrypt. Empty means `key_file`."""
-    key_file: pathlib.Path | None = None
-    """File with such keys, one per line, newest first. By default `keys` in the data directory,
-    created when needed."""
+    others still decrypt. Empty means the file `keys` in the data directory, one key per line,
+    newest first; it is created when needed."""
 
 
 def _default_data() -> pathlib.Path:

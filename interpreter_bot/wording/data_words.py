@@ -106,9 +106,5 @@ def listed_twice(name: str) -> str:
     return f"connections: {name} is listed twice."
 
 
-def unreadable_file(name: str, file: object) -> str:
-    return f"connections, {name}: {file} cannot be read."
-
-
 def invalid_setting(name: str, flaw: str) -> str:
     return f"connections, {name}: {flaw}."

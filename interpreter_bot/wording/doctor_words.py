@@ -33,10 +33,7 @@ DOCKER: Final = (
 _NO_SLACK: Final = "The bot does not answer on Slack."
 _NO_DISCORD: Final = "The bot does not answer on Discord."
 _NO_PACKAGES: Final = "People and models cannot install packages."
-_FIX_CONTENT: Final = (
-    "Switch Message Content Intent on, on the Bot page of discord.com/developers. Or set "
-    "discord.message_content to off."
-)
+_FIX_CONTENT: Final = "Switch Message Content Intent on, on the Bot page of discord.com/developers."
 FIX_SCOPES: Final = (
     "At api.slack.com/apps, replace the text under App Manifest with that of "
     f"{shipped_files.MANIFEST}, and install the app again."

@@ -9,9 +9,6 @@ from interpreter_bot import errors
 from interpreter_bot.text import quantities
 
 # Settings.
-SANDBOX_ONLY_BY_OPTION: Final = (
-    "The settings cannot turn the sandbox off. Only the option --unsafe-no-sandbox does."
-)
 
 # `run`.
 NOTHING_TO_RUN: Final = (

@@ -23,7 +23,7 @@ NOT_STORED: Final = "The packages could not be stored. The details are in the bo
 NOT_INSTALLED: Final = "The packages could not be installed."
 UNPACKED_TOO_LARGE: Final = (
     "These packages take more disk space than is allowed. Ask whoever runs this bot to raise "
-    "package_index.unpacked_bytes."
+    "package_index.cache_bytes."
 )
 TOO_SLOW: Final = "The installation took too long and was stopped."
 DOWNLOAD_TOO_SLOW: Final = "Downloading them took too long."

@@ -37,18 +37,6 @@ def test_each_session_has_an_id_of_its_own_and_the_doctor_says_which():
     assert found["user namespace"]["active"]
 
 
-def test_ids_are_left_alone_where_the_settings_say_so():
-    told = (
-        "from interpreter_bot import settings\n"
-        "from interpreter_bot.kernels.provisioning import subordinate_ids\n"
-        "for wanted in ('off', 'auto'):\n"
-        "    print(subordinate_ids.enter(settings.Sandbox(subordinate_ids=wanted)))\n"
-    )
-    out, _ = as_granted("-c", told)
-
-    assert out.split() == ["0", "65536"]
-
-
 _LEAVE = """
 import asyncio, json, os, pathlib, subprocess, sys
 place = pathlib.Path.home()

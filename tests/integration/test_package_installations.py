@@ -109,9 +109,7 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
     index.add("huge", overrides={"size": 10**12})
     index.add("bomb", files={"bomb.py": b"#" * 40_000_000})
     index.add("pieces", files={f"pieces/{n}.py": b"#" * 1_000_000 for n in range(40)})
-    config = bot(
-        deny=["unwanted"], allow=["*a*", "*o*", "huge", "pieces"], unpacked_bytes=20_000_000
-    )
+    config = bot(deny=["unwanted"], allow=["*a*", "*o*", "huge", "pieces"], cache_bytes=100_000_000)
     told = {
         "young": "Because ",
         "unwanted": "package_index.deny",
@@ -120,8 +118,8 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         "pandas<1": "cannot be replaced",
         "changed": "ash mismatch",
         "huge": "can be downloaded together",
-        "bomb": "package_index.unpacked_bytes",
-        "pieces": "package_index.unpacked_bytes",
+        "bomb": "package_index.cache_bytes",
+        "pieces": "package_index.cache_bytes",
         "zzz": "package_index.allow",
         "not-there-at-all": "Because not-there",
         "git+https://example.org/x": "package_index.url",

@@ -50,8 +50,12 @@ def join_output(reply):
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("walls", [{}, {"enabled": False, "cgroups": "off"}])
-async def test_code_calls_a_tool_and_uses_what_comes(open_bot, jira, tmp_path, walls):
+@pytest.mark.parametrize(
+    "sandbox",
+    [settings.Sandbox(), settings.Sandbox(cgroups="off").with_walls(enabled=False)],
+    ids=["walls", "no walls"],
+)
+async def test_code_calls_a_tool_and_uses_what_comes(open_bot, jira, tmp_path, sandbox):
     async def answer(context, name, arguments):
         return {"result": [arguments["query"], 2]}
 
@@ -60,7 +64,7 @@ async def test_code_calls_a_tool_and_uses_what_comes(open_bot, jira, tmp_path, w
         name="jira", url=jira.url, approval="never", headers={"X-Key": "${SECRET}"}
     )
     await accept(tmp_path / "data", entry.model_copy(update={"headers": {}}))
-    kept = {"mcp_servers": (entry,), "sandbox": settings.Sandbox(**walls)}
+    kept = {"mcp_servers": (entry,), "sandbox": sandbox}
     async with open_bot(keys={"SECRET": "hunter2"}, **kept) as bot:
         reply = await bot.run(
             "from tools.jira import search_issues\n"

@@ -27,7 +27,7 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
     config = settings.Settings(
         limits=settings.Limits(execution_seconds=7),
         kernels=settings.Kernels(spares=3, preload=("numpy",)),
-        sandbox=settings.Sandbox(enabled=False, cgroups="off"),
+        sandbox=settings.Sandbox(cgroups="off").with_walls(enabled=False),
         retention=settings.Retention(days=7),
         paths=settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r"),
         web=settings.Web(token_file=tmp_path / "token"),
