@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools
+from interpreter_bot.kernels import launchers, pools
 from tests.fakes import pools as fakes
 
 pytestmark = pytest.mark.kernel
@@ -77,14 +77,14 @@ async def test_a_kernel_lost_within_a_lease_is_replaced_and_announced(opened):
 
 
 async def test_a_refusal_comes_from_asking_and_asking_again_may_succeed(opened, monkeypatch):
-    async def refuse(*_):
+    async def refuse(*_, **__):
         raise errors.KernelStartError
 
     async with opened() as pool:
         if isinstance(pool, fakes.Pool):
             pool.refusals.append(errors.KernelStartError())
         else:
-            monkeypatch.setattr(pool._launcher, "launch", refuse)
+            monkeypatch.setattr(launchers, "launch", refuse)
         async with pool.lease("a") as lease:
             with pytest.raises(errors.KernelStartError):
                 await lease.kernel()
