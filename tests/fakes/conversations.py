@@ -243,12 +243,8 @@ class _Pool(pools.Pool):
         self.directory = directory
 
     async def release(self, key):
-        self._live.pop(key, None)
+        await super().release(key)
         self.kernels.pop(key, None)
-
-    async def forget(self, key):
-        await self.release(key)
-        await (await self.workspace(key)).remove()
 
     async def run_without_kernel(self, key, work):
         await self.release(key)

@@ -203,6 +203,13 @@ class Pool:
         self._start(key)
         return self._live[key]
 
+    async def release(self, key):
+        self._live.pop(key, None)
+
+    async def forget(self, key):
+        await self.release(key)
+        await (await self.workspace(key)).remove()
+
     def _start(self, key):
         former = self._live.get(key)
         if former is None or not former.is_alive:
