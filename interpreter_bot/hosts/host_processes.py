@@ -306,6 +306,7 @@ class HostStarter:
             async with _locked(directory / _LOCK_NAME):
                 pids = await asyncio.gather(*map(self._request_end, paths))
             await asyncio.gather(*map(_wait_for_end, filter(None, pids)))
+        self._reap_processes()
 
     def _reap_processes(self) -> None:
         # A child that has ended stays a zombie until it is polled.
