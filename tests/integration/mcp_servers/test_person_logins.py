@@ -350,7 +350,7 @@ async def test_who_gives_tokens_at_a_private_address_is_not_asked_unless_named(o
 
 async def test_a_bot_that_is_registered_by_hand_registers_nowhere(opening):
     async with opening(oauth={"client_id": "ours"}) as world:
-        page = f"{world.logins._logins.address}{login_pages.PATH}/back/jira"
+        page = f"{world.logins.person_logins.address}{login_pages.PATH}/back/jira"
         world.giver.clients["ours"] = {"redirect_uris": [page]}
         del world.giver.metadata["registration_endpoint"]
         await world.log_in()

@@ -13,6 +13,7 @@ from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import requests
+from interpreter_bot.text import file_names
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, attachment, make_request
 
@@ -549,9 +550,11 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(open_
     ["data (1).csv", "Q1 [final] 100%.csv", "Übersicht 'Mai'.csv", "写真 (2).csv", "a_b*c.csv"],
 )
 async def test_files_of_any_name_are_linked_by_their_real_name_and_exist(open_bot, name):
+    # The name that the model is told.
+    stored = file_names.safe_name(name)
     made = f"of {name}"
     answer = (
-        f"I read [{name}](sandbox:/mnt/data/{name}) and saved "
+        f"I read [{stored}](sandbox:/mnt/data/{stored}) and saved "
         f"[the rest](<sandbox:/mnt/data/{made}>) as `{made}`, see [it]({urllib.parse.quote(made)})."
     )
     script = [openai_server.code(f"open({made!r}, 'w').write('x')"), openai_server.text(answer)]
@@ -560,5 +563,5 @@ async def test_files_of_any_name_are_linked_by_their_real_name_and_exist(open_bo
     assert reply.contents("announcement") == []
     assert reply.files == {made: b"x"}
     assert reply.end.text == (
-        f"I read `{name}` and saved the rest (`{made}`) as `{made}`, see it (`{made}`)."
+        f"I read `{stored}` and saved the rest (`{made}`) as `{made}`, see it (`{made}`)."
     )
