@@ -20,6 +20,7 @@ PROXY_VARIABLES: Final = (
 )
 """Variables of the environment by which programs know a network's proxy."""
 
+_MIN_UNPACKED_BYTES: Final = 16 * fields.MIB
 _NAME_PATTERN: Final = re.compile(r"[a-z0-9*?]([a-z0-9*?._-]*[a-z0-9*?])?", re.IGNORECASE)
 
 
@@ -58,12 +59,12 @@ class PackageIndex(fields.Group):
     """Names of packages that are exempt from `cooldown_days`, such as your own."""
     cache_bytes: fields.Positive = 10 * fields.GIB
     """Disk space for all installed packages. The least recently used are deleted. One installation
-    may have a fifth of it."""
+    may have a fifth of it, but at least 16 MiB."""
 
     @property
     def unpacked_bytes(self) -> int:
         """Unpacked size of one installation."""
-        return self.cache_bytes // 5
+        return max(self.cache_bytes // 5, _MIN_UNPACKED_BYTES)
 
     @pydantic.field_validator("url")
     @classmethod
