@@ -103,7 +103,7 @@ async def start(short_path, url):
         bots.append(Bot(process, log))
         return bots[-1]
 
-    started.paths = place.paths
+    started.paths, started.host_pid = place.paths, place.host_pid
     yield started
     for bot in bots:
         await bot.end()
@@ -192,6 +192,10 @@ async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked
     assert await standby.process.wait() == 0
     for task in (*acting, *standing):
         task.cancel()
+    # The page is there before the host answers, and only a host that answers is found and ended.
+    async with asyncio.timeout(60):
+        while not await start.host_pid():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
