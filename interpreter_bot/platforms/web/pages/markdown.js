@@ -142,7 +142,9 @@ function drawLeaf(token, parent, linkFile) {
 
 function drawInline(text, parent, linkFile) {
   const item = parent.closest?.("li");
-  const task = item && !item.textContent ? /^\[([ xX])\] /.exec(text) : null;
+  // Looking at all text of the item would take quadratic time, as it may have many paragraphs.
+  const isFirst = item && (item.firstChild ?? parent) === parent && !parent.hasChildNodes();
+  const task = isFirst ? /^\[([ xX])\] /.exec(text) : null;
   const nodes = [...drawTokens(parseInline(task ? text.slice(task[0].length) : text), linkFile).childNodes];
   if (!task) return nodes;
   item.className = "task";
