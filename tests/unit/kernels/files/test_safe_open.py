@@ -157,18 +157,24 @@ def test_other_file_system_is_not_entered(place):
     assert done.stdout.split() == ["FileMissingError", "OSError"], done.stderr
 
 
-def _until(seconds, action):
-    """Repeat in a thread for so long, whatever goes wrong."""
+def _read_beside(action, read, *, is_enough):
+    """Read for at least a second, and until that is enough, while a thread repeats an action."""
+    is_over = threading.Event()
 
-    def run():
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def repeat():
+        while not is_over.is_set():
             with contextlib.suppress(OSError):
                 action()
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=repeat)
     thread.start()
-    return thread
+    try:
+        end = time.monotonic() + 1
+        while time.monotonic() < end or not is_enough():
+            read()
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @pytest.mark.usefixtures("_way")
@@ -182,10 +188,13 @@ def test_file_swapped_for_a_link_while_opened_never_yields_the_secret(place, roo
         os.rename(place / "file", place / "link")
         os.rename(place / "away", place / "file")
 
-    seen, thread = set(), _until(1, swap)
-    while thread.is_alive():
+    seen = set()
+
+    def read():
         with contextlib.suppress(errors.FileMissingError):
             seen.add(_read(root, b"file"))
+
+    _read_beside(swap, read, is_enough=lambda: seen)
     assert seen == {b"harmless"}
 
 
@@ -204,12 +213,15 @@ def test_directory_swapped_for_a_link_while_opened_never_yields_the_secret(place
         os.rename(place / "folder", place / "link")
         os.rename(place / "away", place / "folder")
 
-    seen, listed, thread = set(), set(), _until(1, swap)
-    while thread.is_alive():
+    seen, listed = set(), set()
+
+    def read():
         with contextlib.suppress(errors.FileMissingError):
             seen.add(_read(root, b"folder/file"))
-        listed |= {entry.info.size_bytes for entry in directory_contents.scan(root, 100).entries
-                   if not entry.refusal}  # fmt: skip
+        entries = directory_contents.scan(root, 100).entries
+        listed.update(entry.info.size_bytes for entry in entries if not entry.refusal)
+
+    _read_beside(swap, read, is_enough=lambda: seen and listed)
     assert seen == {b"harmless"}
     assert listed == {len(b"harmless")}
 
