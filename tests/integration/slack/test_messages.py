@@ -144,6 +144,19 @@ async def test_edited_message_is_answered_anew(slack, service, app):
     assert {request.key.thread for request in service.requests} == {ts}
 
 
+async def test_unfurls_are_not_answered(slack, service, app):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: service.ends)
+    slack.edit("C1", ts, "<@UBOT> one")
+    command = slack.say("U1", "C1", "<@UBOT> usage", thread=ts)
+    await slack.until(lambda: slack.world.ephemerals)
+    slack.edit("C1", command, "<@UBOT> usage")
+    slack.say("U1", "C1", "<@UBOT> two", thread=ts)
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["one", "two"]
+    assert len(slack.world.ephemerals) == 1
+
+
 async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, app):
     slack.say("UBOT", "DU1", "me", bot_id="BBOT")
     slack.say("U9", "C1", "<@UBOT> hi", bot_id="B9", subtype="bot_message")
