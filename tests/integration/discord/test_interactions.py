@@ -53,6 +53,22 @@ async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, c
     assert len(service.handled_requests) == 1
 
 
+async def test_of_two_bots_one_handles_an_interaction(discord_server, lab, connect, service, until):
+    # Both acknowledge it, Discord takes one, and the claim decides.
+    discord_server.expect(40060)
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        await asyncio.sleep(discord_server.gateway.identify_seconds)
+        async with connect(service=service):
+            assert len(discord_server.gateway.sessions) == 2
+            done = await discord_server.command(alice, channel, "py", {"code": "1"})
+            await steps.wait_for_final_text(done)
+            reset = await discord_server.command(alice, channel, "interpreter reset")
+            assert "history are cleared" in await steps.wait_for_final_text(reset)
+    assert [request.text for request in service.handled_requests] == ["1"]
+    assert [name for name, *_ in service.calls].count("reset") == 1
+
+
 async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(discord_server, lab, connect):
     discord_server.expect(50001)
     alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
