@@ -36,7 +36,7 @@ _MAX_MODALS: Final = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModalContext:
-    """What belongs to a request that is written in a modal, and the id of that cannot hold."""
+    """Files and quoted messages of a request that is written in a modal; its id has no room."""
 
     attachments: tuple[discord.Attachment, ...] = ()
     recent: tuple[requests.RecentMessage, ...] = ()
