@@ -61,6 +61,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_RATE_LIMIT_RETRIES: Final = 20
 # How long it waits for them in all, while other calls wait behind it.
 _MAX_RATE_LIMIT_SECONDS: Final = 900.0
+# If messages wait in more channels than this, one may get a second lane and post faster than Slack
+# allows. Its calls then wait for Slack's rate limit.
 _MAX_LANES: Final = 4096
 _MAX_REMEMBERED_POSTS: Final = 20_000
 # Slack may refuse a valid token by mistake, so the call is repeated after these pauses.
