@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 
 _METADATA_TYPE: Final = "interpreter_bot"
 _MAX_MESSAGES: Final = 100
+_MAX_PLAIN_CHARACTERS: Final = 3_500
+_MAX_ESCAPED_CHARACTERS: Final = 3_900
 
 Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
 
@@ -79,15 +81,22 @@ def make_content(text: str, blocks_below: Sequence[blocks.Block] = ()) -> dict[s
     return {"text": markdown.notification(text) or "…", "blocks": message_blocks}
 
 
+def make_plain_content(message_blocks: Sequence[blocks.Block]) -> dict[str, Any]:
+    """Make the content of a message without blocks, which has no buttons and holds less."""
+    text = markdown.escape_mrkdwn(blocks.plain_text(message_blocks)[:_MAX_PLAIN_CHARACTERS])
+    return {"text": text[:_MAX_ESCAPED_CHARACTERS] or "…", "blocks": []}
+
+
 async def _send_or_simplify(
     content: dict[str, Any], send: Callable[[dict[str, Any]], Awaitable[_T]]
 ) -> _T:
-    """Send a message, more plainly if Slack refuses it."""
-    try:
-        return await send(content)
-    except api_errors.ContentRefusedError as error:
-        _log.warning("a message is shown more plainly: %s", error)
-    return await send({**content, "blocks": blocks.simplify(content["blocks"])})
+    """Send a message; if Slack refuses it, in plain blocks, and at last without blocks."""
+    for attempt in (content, {**content, "blocks": blocks.simplify(content["blocks"])}):
+        try:
+            return await send(attempt)
+        except api_errors.ContentRefusedError as error:
+            _log.warning("a message is shown more plainly: %s", error)
+    return await send(make_plain_content(content["blocks"]))
 
 
 async def post(

@@ -33,8 +33,6 @@ _MAX_MESSAGES: Final = 8
 _MAX_FILES: Final = 40
 _MAX_FILE_BYTES: Final = 1024**3
 _MAX_MESSAGE_BYTES: Final = 8 * 1024**3
-_MAX_PLAIN_CHARACTERS: Final = 3_500
-_MAX_ESCAPED_CHARACTERS: Final = 3_900
 _PICTURE_BLOCKS_FEATURE: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
 _RATE_LIMIT_PAUSE_SECONDS: Final = 30.0
@@ -287,10 +285,8 @@ class SlackTransport:
         except api_errors.ContentRefusedError:
             if not is_plain:
                 raise
-        text = markdown.escape_mrkdwn(blocks.plain_text(content["blocks"])[:_MAX_PLAIN_CHARACTERS])
-        return await self._call(
-            location, method, text=text[:_MAX_ESCAPED_CHARACTERS] or "…", blocks=[], **arguments
-        )
+        plain_content = message_posting.make_plain_content(content["blocks"])
+        return await self._call(location, method, **plain_content, **arguments)
 
     def _content(self, location: transport.Location, draft: transport.Draft) -> dict[str, Any]:
         status = _status(draft)

@@ -92,6 +92,19 @@ async def test_answer_whose_form_is_always_refused_is_shown(slack, service, app,
     assert "Rome" in text or refuses == "all blocks"
 
 
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+async def test_message_of_which_all_blocks_are_refused_is_shown_as_text(
+    slack, service, app, channel
+):
+    slack.choose_fault = lambda _, arguments: (
+        Fault("error", error="invalid_blocks") if arguments.get("blocks") else None
+    )
+    ts = slack.say("U1", channel, "<@UBOT> limits")
+    [message] = await slack.until(lambda: slack.world.ephemerals or slack.replies(channel, ts))
+    assert "memory" in message["text"].lower()
+    assert not message.get("blocks")
+
+
 @pytest.mark.parametrize("is_refused", [False, True])
 async def test_answer_of_many_pieces_of_code_is_shown_whole(
     slack, service, app, caplog, is_refused
