@@ -95,7 +95,8 @@ class Maintenance:
             orphans: of `Turns.take_orphans`.
             unshown: of `Turns.list_unshown`; their messages are completed.
         """
-        database = self._services.database
+        database, questions = self._services.database, self._services.questions
+        await questions.load()
         notified_ids = set()
         for turn in orphans:
             session = await database.sessions.get(turn.session_id)
@@ -106,6 +107,7 @@ class Maintenance:
                 self._service.resumptions.add(progress.request(turn, session.key))
                 continue
             await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
+            questions.forget(turn.id)
             if await database.deliveries.list_for_request(session.platform, turn.request_id):
                 # The messages of the turn still show it as running.
                 await self._show_end(turn, session.key)
@@ -118,7 +120,6 @@ class Maintenance:
             session = await database.sessions.get(turn.session_id)
             if session is not None and session.id not in busy_sessions:
                 await self._show_end(turn, session.key)
-        await self._services.questions.load()
 
     async def _show_end(self, turn: records.Turn, key: values.SessionKey) -> None:
         """Complete the messages of a turn that has ended."""

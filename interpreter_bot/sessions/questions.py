@@ -11,6 +11,8 @@ import asyncio
 import dataclasses
 import hashlib
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,6 +73,8 @@ class Questions:
         self._table = table
         self._by_turn: dict[int, _Entry] = {}
         self._by_id: dict[str, _Entry] = {}
+        # Messages of these people that were sent before this time may hold a password.
+        self._lost_passwords: dict[tuple[values.SessionKey, str], float] = {}
 
     async def load(self) -> None:
         """Load the questions of turns that other bots began, so that people can answer them.
@@ -105,6 +109,20 @@ class Questions:
             if entry.answer is None
             and (entry.question.session, entry.question.person) == (session, person)
         )
+
+    def may_be_lost_password(
+        self, session: values.SessionKey, person: str, *, sent_at: float
+    ) -> bool:
+        """Return whether a message may answer a question for a password that a dead bot asked.
+
+        Its code has ended, but the person may have typed the password before they knew.
+        """
+        return sent_at < self._lost_passwords.get((session, person), 0.0)
+
+    def note_lost_password_refused(self, session: values.SessionKey, person: str) -> None:
+        """Record that a person was told; what they write from now on is no password."""
+        until = self._lost_passwords[session, person]
+        self._lost_passwords[session, person] = min(until, time.time())
 
     def require_answerable(
         self, question_id: str, person: str, *, is_admin: bool = False, is_edit: bool = False
@@ -273,6 +291,9 @@ class Questions:
         """Forget the question of a turn that has ended."""
         if (entry := self._by_turn.get(turn_id)) is not None:
             self._drop(entry)
+            if entry.is_secret and entry.waiter is None:
+                # A former bot asked, and this one did not ask again.
+                self._lost_passwords[entry.question.session, entry.question.person] = math.inf
 
     async def _replace(self, turn_id: int, entry: _Entry) -> None:
         """Replace the turn's former question, whose answer it has received."""

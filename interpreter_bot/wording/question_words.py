@@ -44,6 +44,10 @@ PASSWORD: Final = "This is a password: press Answer, so that nobody else reads i
 NO_PASSWORDS: Final = (
     "I don't take passwords from messages. Press Answer, and delete the message if it held one."
 )
+LOST_PASSWORD: Final = (
+    "I was restarted after code had asked you for a password, so I did not pass this message on. "
+    "Delete it if it held the password, else send it again."
+)
 WHOLE_CODE_IN_FILE: Final = "The file has the whole code, exactly as it will run."
 WHOLE_CODE: Final = "The whole code"
 TOO_LONG_TO_EDIT: Final = "The code is too long to edit here."

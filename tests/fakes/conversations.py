@@ -432,9 +432,12 @@ class Conversations(session_service.SessionService):
         turn = await self._start_lost_turn(key, text, person, request_id, progress.document())
         self.resumptions.add(progress.request(turn, key))
 
-    async def interrupt(self, key, text, *, person, request_id):
+    async def interrupt(self, key, text, *, person, request_id, question=None):
         """Take over a turn of a bot that is gone, with which no bot can go on."""
         turn = await self._start_lost_turn(key, text, person, request_id, None)
+        if question is not None:
+            document = questions.to_document(question)
+            await self.services.database.questions.put(turn.id, question.id, document)
         await maintenance.Maintenance(self.services, self).take_over((turn,))
 
     async def _start_lost_turn(self, key, text, person, request_id, progress):

@@ -127,6 +127,9 @@ class Network(Protocol[_RawContra, _T]):
     async def post_notice(self, message: Message[_T], sentence: str, /) -> None:
         """Post a sentence, which is not an answer, where a message stands."""
 
+    async def refuse_password(self, message: Message[_T], sentence: str, /) -> None:
+        """Post why a message is not passed on; it must not reach a model as context either."""
+
     async def refuse(self, message: Message[_T], sentence: str, /, *, is_private: bool) -> None:
         """Tell the author why a message is not answered; in private, if that is possible."""
 
@@ -166,7 +169,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             question = await self._find_question(message)
             if question is None and not await self._is_for_bot(message):
                 return
-            envelope = _envelope(message)
+            envelope = self._envelope(message)
             if question is not None:
                 # No content is stored, so that the next bot does not repeat the answer.
                 envelope = dataclasses.replace(envelope, content=None)
@@ -192,7 +195,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         async with contextlib.AsyncExitStack() as stack, self.lock_of(message.location.session):
             if not await self._is_for_bot(message, may_announce=False):
                 return
-            envelope = _envelope(message)
+            envelope = self._envelope(message)
             # If it was not for the bot before, it is a new message.
             is_edit = not await self.claim(envelope)
             if is_edit:
@@ -245,7 +248,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _answer_question(self, message: Message[_T], question: events.InputQuestion) -> bool:
         """Answer a question with a message; return False if the message is a request instead."""
         if question.is_password:
-            await self._network.post_notice(message, question_words.NO_PASSWORDS)
+            await self._network.refuse_password(message, question_words.NO_PASSWORDS)
             return True
         answer = events.TextAnswer(message.text)
         try:
@@ -256,6 +259,25 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             return False
         self._answered_ids[message.event_id] = None
         return True
+
+    def _may_be_password(self, message: Message[_T]) -> bool:
+        """Return whether a message may hold a password that code of a dead bot asked for."""
+        return not message.mentions_bot and self._service.questions.may_be_lost_password(
+            message.session, message.person.id, sent_at=message.sent_at
+        )
+
+    def _envelope(self, message: Message[_T]) -> claims.Envelope:
+        """Return the claim of a message, with its content if it may be handled again.
+
+        A command might be carried out twice, and passwords are stored nowhere.
+        """
+        is_repeatable = message.command is None and not self._may_be_password(message)
+        return claims.Envelope(
+            event_id=message.event_id,
+            key=message.location.session,
+            request_id=message.id,
+            content=message.content if is_repeatable else None,
+        )
 
     async def _is_for_bot(self, message: Message[_T], *, may_announce: bool = True) -> bool:
         """Return whether a message is for the bot; if it needs a mention, say so once a thread."""
@@ -292,6 +314,12 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         """Answer a question with a message, else prepare it, or tell its author why not."""
         async with self._refuse_on_error(message):
             if question is not None and await self._answer_question(message, question):
+                return None
+            if self._may_be_password(message):
+                await self._network.refuse_password(message, question_words.LOST_PASSWORD)
+                self._service.questions.note_lost_password_refused(
+                    message.session, message.person.id
+                )
                 return None
             message, code = await self._network.admit(message), ""
             if message.command is not None:
@@ -333,13 +361,3 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 run_words.error_sentence(error),
                 is_private=isinstance(error, policies.NotAllowedError),
             )
-
-
-def _envelope(message: Message[Any]) -> claims.Envelope:
-    """Return the claim of a message. A command has no content: it might be carried out twice."""
-    return claims.Envelope(
-        event_id=message.event_id,
-        key=message.location.session,
-        request_id=message.id,
-        content=message.content if message.command is None else None,
-    )

@@ -269,6 +269,11 @@ class MessageEvents:
     async def post_notice(self, message: _Message, sentence: str) -> None:
         await self._in_flight.post_notice(message.location, sentence)
 
+    async def refuse_password(self, message: _Message, sentence: str) -> None:
+        # The next bot gathers context from after the latest answer, and this refusal counts as one.
+        self._recent.hide(message.source.message.id)
+        await self.refuse(message, sentence, is_private=False)
+
     async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
         person = message.person.id
         await self._in_flight.refuse(message.location, person, sentence, is_private=is_private)

@@ -15,6 +15,7 @@ from interpreter_bot.platforms.discord import api_errors, markdown, rate_limits
 _log = logging.getLogger(__name__)
 
 _MAX_CHANNELS: Final = 300
+_MAX_HIDDEN_IDS: Final = 1000
 _READ_SECONDS: Final = 3.0
 
 
@@ -28,6 +29,7 @@ class RecentMessages:
         self._by_channel = cachetools.LRUCache[int, collections.deque[discord.Message]](
             _MAX_CHANNELS
         )
+        self._hidden_ids = cachetools.LRUCache[int, None](_MAX_HIDDEN_IDS)
 
     def follow(self, channel_id: int) -> None:
         """Keep the messages of a thread from its beginning."""
@@ -49,6 +51,10 @@ class RecentMessages:
         for messages in self._by_channel.values():
             for message in [earlier for earlier in messages if earlier.id == message_id]:
                 messages.remove(message)
+
+    def hide(self, message_id: int) -> None:
+        """Let a message be no context of later ones."""
+        self._hidden_ids[message_id] = None
 
     async def messages_before(
         self, message: discord.Message, channel: discord.abc.Messageable, bot_id: int
@@ -72,7 +78,7 @@ class RecentMessages:
             messages.append(message)
         earlier: list[discord.Message] = []
         for earlier_message in messages:
-            if earlier_message.id >= message.id:
+            if earlier_message.id >= message.id or earlier_message.id in self._hidden_ids:
                 continue
             if earlier_message.author.id == bot_id:
                 if not earlier_message.content.startswith(markdown.NOTICE):

@@ -220,6 +220,13 @@ class MessageEvents:
         payload = {message_posting.NO_ANSWER: True}
         await message_posting.post(self._dependencies.api, place, content, place.thread, payload)
 
+    async def refuse_password(self, message: _Message, sentence: str) -> None:
+        place = message.source.place
+        # The next bot gathers context from after the latest answer, and this refusal counts as one.
+        self._threads.mark_answered(place.workspace.team, message.source.message)
+        content = {"text": sentence, "blocks": [blocks.note(sentence)]}
+        await message_posting.post(self._dependencies.api, place, content, place.thread)
+
     async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
         await message_posting.whisper(self._dependencies.api, message.source.place, sentence)
 

@@ -157,6 +157,9 @@ class SocketChat:
     async def post_notice(self, message, sentence):
         await self.in_flight.post_notice(message.location, sentence)
 
+    async def refuse_password(self, message, sentence):
+        await self.refuse(message, sentence, is_private=False)
+
     async def refuse(self, message, sentence, *, is_private):
         person = message.person.id
         await self.in_flight.refuse(message.location, person, sentence, is_private=is_private)

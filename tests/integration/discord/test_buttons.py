@@ -358,7 +358,7 @@ async def test_a_password_is_taken_from_the_form_alone(
         await discord_server.submit(opened, {"text": "swordfish"})
         await until(lambda: any("Length 9." in m.content for m in place.bot_messages))
     assert not any("swordfish" in form for m in place.bot_messages for _, form in m.forms)
-    assert not {"hunter2", "hunter3"} & {request.text for request in service.handled_requests}
+    assert "hunter" not in str(service.requests)
 
 
 async def test_who_may_moderate_stops_by_words_what_others_run(discord_server, lab, connect, until):

@@ -18,7 +18,12 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connect_platform, has_button, make_settings
+from tests.integration.slack.worlds import (
+    connect_platform,
+    has_button,
+    make_settings,
+    recent_text,
+)
 
 
 async def endless(turn):
@@ -209,12 +214,18 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
     slack.click("U2", "C1", question["ts"], "answer")
     [told] = await slack.until(lambda: slack.world.responses)
     assert "Only the person who asked" in told["text"]
+    slack.say("U1", "C1", "hunter1", thread=ts)
+    slack.say("U1", "C1", "<@UBOT> what next?", thread=ts)
+    await slack.until(lambda: "don't take passwords" in str(slack.replies("C1", ts)))
     slack.click("U1", "C1", question["ts"], "answer")
     [view] = await slack.until(lambda: slack.world.modals)
+    service.script = fake.echo
     slack.submit("U1", view, field="hunter2")
-    await slack.until(lambda: service.ends)
+    await slack.until(lambda: len(service.ends) == 2)
     assert service.given == "hunter2"
     assert "hunter2" not in str(slack.world.messages)
+    assert [request.text for request in service.requests] == ["ask me", "what next?"]
+    assert "hunter" not in recent_text(service.requests[1])
 
 
 async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app):

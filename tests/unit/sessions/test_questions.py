@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import sqlite3
+import time
 
 import pytest
 
@@ -310,3 +311,20 @@ async def test_questions_end_with_their_turn_and_with_the_next_question(database
     assert (await registry_of(database)).list_open(KEY, "anna") == (APPROVAL,)
     await database.turns.finish(turn, values.TurnStatus.DONE)
     assert await database.questions.load() == ()
+
+
+@pytest.mark.parametrize("is_asked_again", [True, False])
+async def test_a_password_may_come_late_if_the_next_bot_did_not_ask_for_it(
+    database, is_asked_again
+):
+    turn = await begun(database)
+    async with asked(await registry_of(database), SECRET, turn_id=turn):
+        registry = await registry_of(database)
+    if is_asked_again:
+        async with asked(registry, SECRET, turn_id=turn, is_suspended=lambda: True):
+            pass
+    assert not registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
+    registry.forget(turn)
+    is_lost = not is_asked_again
+    assert registry.may_be_lost_password(KEY, "anna", sent_at=time.time()) == is_lost
+    assert not registry.may_be_lost_password(KEY, "ben", sent_at=time.time())

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.chat import drafts
 from interpreter_bot.wording import access_words, question_words, run_words
 from tests.fakes import conversations
@@ -334,10 +334,36 @@ async def test_a_secret_is_answered_by_a_form_alone(server, bot):
         server.say("alice", "@alice", "a secret")
         question = await asked(server, "@alice", "answer")
         server.say("alice", "@alice", "hunter2", answers=question.id)
-        await until(lambda: f"(🔹 {question_words.NO_PASSWORDS})" in texts(server, "@alice"))
+        await until(lambda: f"⚠️ {question_words.NO_PASSWORDS}" in texts(server, "@alice"))
         server.submit("alice", question.buttons[0], "hunter2")
         await until(lambda: "Hello hunter2." in "".join(texts(server, "@alice")))
         assert len(service.handled_requests) == 1
+
+
+async def test_a_password_that_a_killed_bot_asked_for_is_no_request(server, service):
+    key = values.SessionKey(chats.PLATFORM, "", "@alice")
+    question = events.InputQuestion(
+        id="1", session=key, person="alice", cell=0, prompt="Password:", is_password=True
+    )
+
+    def refusals():
+        return texts(server, "@alice").count(f"⚠️ {question_words.LOST_PASSWORD}")
+
+    async with service() as opened:
+        about = {"person": "alice", "request_id": "0", "question": question}
+        await opened.interrupt(key, "getpass()", **about)
+        password = server.say("alice", "@alice", "hunter2")
+        server.say("alice", "@alice", "is anybody there?")
+        async with chats.connect_platform(server.path, opened):
+            await until(lambda: refusals() == 2)
+            server.change(password, "hunter3")
+            await until(lambda: refusals() == 3)
+            server.say("bob", "@bob", "hello")
+            server.say("alice", "@alice", "start again")
+            await answered(server, "@alice", "You said: start again", count=4)
+            await answered(server, "@bob", "You said: hello")
+        assert {r.text for r in opened.handled_requests} == {"hello", "start again"}
+        assert not any("hunter" in str(fields) for _, fields in opened.claimed)
 
 
 async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(server, bot):
