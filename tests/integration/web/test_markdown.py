@@ -144,6 +144,9 @@ LONG = (
     "[" * 15_000 + "x" + "](sandbox:a)" * 15_000,
     "https://a.b " * 9000,
     "- a" + "\n\n  b" * 20_000,
+    "> #\na\n" * 15_000,
+    ("|a" * 250 + "|\n" + "|-" * 250 + "|\n" + "|\n" * 260) * 60,
+    "![" * 95 + "*a " * 30_000 + "](x)" * 95,
 )
 
 
@@ -164,6 +167,22 @@ async def test_no_text_keeps_the_page_busy(serving_fake, browsing):
             if milliseconds > 2000:
                 slow[text[:20]] = milliseconds
         assert slow == {}
+
+
+async def test_costly_text_is_drawn_as_it_was_written(drawing):
+    quotes = "> #\na\n" * 15_000
+    images = "![" * 95 + "*a " * 30_000 + "](x)" * 95
+    code, paragraph = await drawing(quotes, images)
+    assert code.startswith('<div class="code">')
+    assert code.count("&gt; #\na") == 15_000
+    assert paragraph == f"<p>{images}</p>"
+
+
+async def test_nesting_is_drawn_to_a_limit(drawing):
+    """A browser would take minutes to lay out what is nested a thousand times."""
+    (drawn,) = await drawing("*a " * 1000 + "b" + " a*" * 1000)
+    assert drawn.count("<em>") == 100
+    assert drawn.count("a") == 2000
 
 
 async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):

@@ -9,6 +9,7 @@ import { buttonWords, outputWords } from "./words.js";
 
 const MANY_BLOCKS = 100;
 const MAX_ADDRESS_CHARACTERS = 2000;
+const MAX_DEPTH = 100;
 const BARE_FILE = /(?<![\p{L}\p{N}])sandbox:\/{0,3}(?:mnt\/data\/)?([^\s()<>[\]"'`]{0,499}[^\s()<>[\]"'`.,;:!?*_])/gu;
 const TAGS = { s: "del" };
 const ALIGNMENTS = { "text-align:left": "start", "text-align:center": "center", "text-align:right": "end" };
@@ -99,8 +100,8 @@ function drawTokens(tokens, linkFile) {
     if (token.nesting < 0) parents.pop();
     else if (token.nesting === 0) parent.append(...[drawLeaf(token, parent, linkFile)].flat());
     else {
-      // In a tight list, the text of an item is no paragraph.
-      const element = token.hidden ? parent : openElement(token, tokens[index + 1]);
+      // In a tight list, the text of an item is no paragraph. Browsers take minutes to lay out deeply nested elements.
+      const element = token.hidden || parents.length > MAX_DEPTH ? parent : openElement(token, tokens[index + 1]);
       if (element !== parent) parent.append(token.tag === "table" ? makeScrollable(el("div", { class: "wide-table" }, element)) : element);
       parents.push(element);
     }

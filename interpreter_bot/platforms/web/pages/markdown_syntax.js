@@ -13,6 +13,9 @@ const MAX_FORMULA_LINES = 200;
 // Addresses of files in answers of models, which no browser can open.
 const HAS_FILES = /\]\(\s{0,9}<?(?:sandbox:|attachment:|file:|\/?mnt\/)/;
 const FILE_DESTINATION = /\(\s{0,9}<?(?:(?:sandbox|attachment):\/{0,3}(?:mnt\/data\/)?|(?:file:\/\/)?\/?mnt\/data\/)((?:[^()<>\n]|\([^()\n]{0,200}\)){1,500})>?\)/y;
+// Without limits, a few kilobytes could take the parser minutes, or become millions of cells.
+const MAX_STEPS = 400_000;
+const MAX_TOKENS = 250_000;
 
 const parser = new MarkdownIt({ breaks: true, linkify: true });
 // Lines that are indented are no code, a line of dashes is a rule, and no line is left out.
@@ -25,18 +28,40 @@ parser.inline.ruler.at("escape", escape);
 parser.inline.ruler.before("escape", "formula", formula);
 parser.inline.ruler.before("link", "file_link", fileLink);
 parser.block.ruler.before("fence", "formula", formulaBlock, { alt: ["paragraph", "blockquote", "list"] });
+// The first rules are called at each step.
+parser.block.ruler.before("table", "cost", checkCost, { alt: ["paragraph", "blockquote", "list"] });
+parser.inline.ruler.before("text", "cost", checkCost);
 
-/** Return the tokens of a text's blocks; those of what is in a block are parsed when it is drawn. */
+/** Steps since the last call of `parseBlocks`, with which each drawing begins. */
+let stepCount = 0;
+
+/** Return the tokens of a text's blocks; text in blocks is parsed when it is drawn. A text that takes too long becomes code. */
 export function parseBlocks(text) {
-  const tokens = [];
-  parser.block.parse(text, parser, {}, tokens);
-  return tokens;
+  stepCount = 0;
+  const code = Object.assign(new MarkdownIt.Token("fence", "code", 0), { content: text, map: [0, text.split("\n").length] });
+  return parseWith(parser.block, text, code);
 }
 
 export function parseInline(text) {
+  return parseWith(parser.inline, text, Object.assign(new MarkdownIt.Token("text", "", 0), { content: text }));
+}
+
+function parseWith(parserPart, text, unparsed) {
   const tokens = [];
-  parser.inline.parse(text, parser, {}, tokens);
+  try {
+    parserPart.parse(text, parser, {}, tokens);
+  } catch (error) {
+    if (!(error instanceof CostError)) throw error;
+    return [unparsed];
+  }
   return tokens;
+}
+
+class CostError extends Error {}
+
+function checkCost({ tokens }) {
+  if (++stepCount > MAX_STEPS || tokens.length > MAX_TOKENS) throw new CostError();
+  return false;
 }
 
 function matchAt(pattern, text, index) {
