@@ -37,11 +37,12 @@ class Place(fields.Group):
     """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
     or `every` time. The strictest of all that is set or chosen for a place counts."""
     threads: bool | None = None
-    """Answer a mention in a new thread, as by default. Otherwise by a reply in the channel. Only
-    for Discord."""
+    """`true`, as by default: answer a mention in a new thread. `false`: by a reply in the channel.
+    Only for Discord."""
     follow_threads: bool | None = None
-    """Answer in the bot's threads without a mention while only one person writes there, as by
-    default. On Discord this needs the message content intent."""
+    """`true`, as by default: answer in the bot's threads without a mention while only one person
+    writes there; on Discord this needs the message content intent. `false`: answer only mentions
+    there."""
     show_code: bool | None = None
     """Keep code visible after it has run."""
 
