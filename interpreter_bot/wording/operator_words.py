@@ -8,8 +8,6 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.text import quantities
 
-# Settings.
-
 # `run`.
 NOTHING_TO_RUN: Final = (
     "Nothing is set up to run. Set SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "

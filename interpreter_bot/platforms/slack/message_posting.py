@@ -203,7 +203,8 @@ async def whisper(
 
     Args:
         text: any Markdown.
-        blocks_below: blocks that follow it, as they are."""
+        blocks_below: blocks that follow it, as they are.
+    """
     content = make_content(text, blocks_below)
     if place.is_direct:
         await post(api, place, content, place.thread)
