@@ -10,8 +10,8 @@ from interpreter_bot.text import quantities
 
 # `run`.
 NOTHING_TO_RUN: Final = (
-    "Nothing is set up to run. Set SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "
-    "the web page on."
+    "Nothing is set up to run. Set SLACK_BOT_TOKEN with SLACK_APP_TOKEN or SLACK_SIGNING_SECRET, "
+    "or DISCORD_TOKEN, or leave the web page on."
 )
 BOT_STANDS_BY: Final = (
     "Another bot uses this database. This one stands by, and takes over when that one ends."

@@ -129,6 +129,18 @@ async def test_http_answers_slacks_challenge(slack, service):
 
 
 @pytest.mark.parametrize(
+    ("missing", "transport"),
+    [((), "socket"), (("signing_secret",), "socket"), (("app_token",), "http")],
+)
+async def test_secrets_decide_between_socket_mode_and_http(slack, service, missing, transport):
+    secrets = dict.fromkeys(missing, "")
+    async with connect_platform(slack, service, listen="127.0.0.1:0", **secrets) as address:
+        assert ("http" if address else "socket") == transport
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: slack.answers("C1", ts))
+
+
+@pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
         ({"bot_token": "xoxb-loopback-wrong"}, "SLACK_BOT_TOKEN.*not valid"),
