@@ -288,7 +288,12 @@ async def _find_form_values(place: command_types.Place, action: str) -> Mapping[
     """
     scope = _find_form_scope(place, action)
     choices = (await place.service.places.choices(scope)).entries
-    own_choices = {choice.name: choice for choice in choices if choice.scope == scope}
+    # People can choose a stricter approval beside the operator's.
+    own_choices = {
+        choice.name: choice
+        for choice in choices
+        if choice.scope == scope and not (choice.is_fixed and choice.name == preferences.APPROVAL)
+    }
     names = [
         name
         for name in (preferences.INSTRUCTIONS, *place.settings)

@@ -1,8 +1,9 @@
 """Places: choices and notes of a channel, of a server, or of a person of the page.
 
 Choices of people are stored for a scope. Choices in the operator's `place` settings replace them,
-and people cannot change those. Notes belong to a scope, too. A lookup by a scope finds the choices
-and notes of that scope and of the wider scopes around it, and none of a sibling.
+and people cannot change those; only of approvals both are kept, because the strictest one counts.
+Notes belong to a scope, too. A lookup by a scope finds the choices and notes of that scope and of
+the wider scopes around it, and none of a sibling.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import prompt_texts
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import approval_policy, requests
 from interpreter_bot.store import databases, preferences, records
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import place_words
@@ -46,13 +47,12 @@ class Places:
         operator_choices = [
             choice for choice in self._operator_choices if choice.scope.includes(scope)
         ]
-        replaced_keys = {(choice.name, choice.scope) for choice in operator_choices}
         people_choices = [
             choice
             for choice in (await self._database.choices.list_around(scope)).entries
-            if (choice.name, choice.scope) not in replaced_keys
+            if not self._is_fixed(choice.scope, choice.name)
         ]
-        return preferences.Choices.ordered([*people_choices, *operator_choices])
+        return preferences.Choices.ordered([*operator_choices, *people_choices])
 
     async def choose(
         self, scope: values.Scope, name: str, value: object | None, *, author: str = ""
@@ -65,12 +65,18 @@ class Places:
         if value is None:
             await self._database.choices.remove(scope, name)
             return
-        if any((choice.name, choice.scope) == (name, scope) for choice in self._operator_choices):
+        if self._is_fixed(scope, name):
             raise errors.BotError(place_words.FIXED_BY_OPERATOR)
         if name == INSTRUCTIONS:
             value = safe_text.sanitize(str(value)).strip()
             _check_length(value, settings.MAX_INSTRUCTION_CHARACTERS)
         await self._database.choices.put(scope, name, value, author[:_MAX_AUTHOR_CHARACTERS])
+
+    def _is_fixed(self, scope: values.Scope, name: str) -> bool:
+        """Return whether a choice of the operator replaces that of people for a scope."""
+        return name != approval_policy.PREFERENCE_NAME and any(
+            (choice.name, choice.scope) == (name, scope) for choice in self._operator_choices
+        )
 
     @property
     def max_notes(self) -> int:

@@ -23,8 +23,8 @@ def _check_places(places: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Place(fields.Group):
-    """What holds in some places. Nobody can change it there; what is left out here can be chosen
-    there."""
+    """What holds in some places. Nobody can change it there, except to a stricter approval; what is
+    left out here can be chosen there."""
 
     places: Annotated[tuple[str, ...], pydantic.AfterValidator(_check_places)] = ()
     """Where: `slack`, `slack/T024BE7LD`, `slack/T024BE7LD/C0123456789`, `discord/GUILD/CHANNEL`,

@@ -106,7 +106,9 @@ async def test_forms_of_notes_and_instructions(discord_server, lab, opened):
     anna = lab.person("anna")
     admin = lab.person("admin", lab.role("admins", "manage_guild"))
     channel, other = lab.channel("general"), lab.channel("other")
-    fixed = settings.Place(places=(f"discord/{lab.id}/{other.id}",), approval="plan")
+    fixed = settings.Place(
+        places=(f"discord/{lab.id}/{other.id}",), approval="plan", follow_threads=False
+    )
     async with opened(OK, OK, place=(fixed,)) as (service, server):
         form = await discord_server.command(anna, channel, "interpreter memory", {"action": "add"})
         sent = await discord_server.submit(form, {"note": "Ours."})
@@ -142,7 +144,7 @@ async def test_forms_of_notes_and_instructions(discord_server, lab, opened):
         assert "Use euros." not in text
         form = await discord_server.command(admin, other, "interpreter place", {"action": "edit"})
         names = [item["component"]["custom_id"] for item in form.modal["components"]]
-        assert "approval" not in names
+        assert names == ["instructions", "approval", "model", "threads", "show_code"]
 
         for place in (channel, other):
             await asked(discord_server, anna, place)

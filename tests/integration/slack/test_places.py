@@ -163,9 +163,18 @@ async def test_what_the_operator_set_is_read_only_in_chat(slack, tmp_path, short
         assert "Use euros. (set for this channel by whoever runs this bot)" in shown
         form = await opened_form(slack, "UADMIN", "C1", "place edit")
         names = {block["block_id"] for block in form["blocks"]}
-        assert names == {"model", "follow_threads", "show_code"}
-        slack.command("UADMIN", "C1", "/interpreter", "approval every channel")
+        assert names == {"approval", "model", "follow_threads", "show_code"}
+        slack.command("UADMIN", "C1", "/interpreter", "follow off workspace")
         assert "can't be changed here" in await told(slack, 2)
+        # Of approvals, the strictest counts.
+        slack.submit("UADMIN", form, approval="every")
+        assert "Saved: approval." in await whispered(slack, 1)
+        slack.command("U1", "C1", "/interpreter", "place")
+        assert "`approval`: every (set for this channel by Person UADMIN)" in await told(slack, 3)
+        slack.command("UADMIN", "C1", "/interpreter", "approval never channel")
+        shown = await told(slack, 4)
+        assert "weaker than another setting" in shown
+        assert "In effect for you here: plan." in shown
         # The home tab's form stores what was changed in it, and no more.
         slack.open_home("UADMIN")
         await slack.until(lambda: slack.world.homes.get("UADMIN"))
@@ -175,6 +184,6 @@ async def test_what_the_operator_set_is_read_only_in_chat(slack, tmp_path, short
         await slack.until(lambda: "<@U1>" in str(slack.world.homes["UADMIN"]))
         choices = await service.places.choices(values.Scope("slack", "T1"))
         assert [(one.name, one.is_fixed) for one in choices.entries] == [
-            ("allowed_people", False),
             ("follow_threads", True),
+            ("allowed_people", False),
         ]
