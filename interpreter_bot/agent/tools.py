@@ -294,7 +294,7 @@ def _read_code(arguments: object, text: str) -> RunCode | UnreadableCall:
 
 def _read_timeout(value: Any) -> float | None:  # noqa: ANN401 - of JSON.
     """Return how long code may run, if the value is a positive number."""
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
         seconds = float(value)
         return seconds if 0 < seconds < math.inf else None
     return None

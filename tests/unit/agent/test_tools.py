@@ -146,6 +146,7 @@ def test_a_question_that_nobody_would_read_is_not_asked(arguments):
     [
         *((600, 600.0), ("600", 600.0), (1e300, 1e300), (0, None), (-5, None), ("soon", None)),
         *((None, None), ([1], None), (float("nan"), None), (float("inf"), None), (True, 1.0)),
+        pytest.param(10**400, None, id="no float"),
     ],
 )
 def test_only_a_number_of_seconds_is_a_timeout(timeout, seconds):
