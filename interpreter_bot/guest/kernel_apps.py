@@ -191,7 +191,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
     ) -> Any:
         """Run a cell; displays and text belong to it, unless the code is the bot's own."""
         kernel_pid = os.getpid()
-        if not (self.has_entered_home or silent):
+        if not self.has_entered_home:
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.has_entered_home = True
@@ -200,7 +200,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             interpreter_state.record_initial_state()
             self.open_files = open_files.OpenFiles(self.home)
         parent = self.get_parent("shell")
-        is_bot_code = silent or not store_history
+        is_bot_code = not store_history
         if is_bot_code:
             _GuestSession.bot_thread = threading.get_ident()
             _GuestSession.remaining_displays = self.max_displays
