@@ -77,7 +77,7 @@ class Kernel:
         self.person = ""
         """Key of the person who used the kernel last; see `kernel_capacity`."""
         self.weight = 1.0
-        """The session's part of that person's share of the processor."""
+        """The session's part of that person's share of processor and disk."""
         self.layers: dict[str, lock_files.Lock] = {}
         """Packages installed for the session: the lock of each layer, by the layer's name."""
         self.last_used = time.monotonic()

@@ -195,7 +195,7 @@ async def _kill_largest_writer(monitors: Sequence[session_monitors.SessionMonito
 
 
 def share_among_people(awake_kernels: Collection[live_kernels.Kernel]) -> int:
-    """Divide the processor among people, and each person's share among their sessions.
+    """Divide processor and disk among people, and each person's share among their sessions.
 
     A person's busy sessions together weigh as much as one busy session of another person. An idle
     session, in which background code may run, weighs no more than a busy one. `awake_kernels`

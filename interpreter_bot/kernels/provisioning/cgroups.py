@@ -50,8 +50,15 @@ _EXTRA_PROCESSES: Final = 2
 """Room for the namespace's init, and for one process for clean-up."""
 _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
-_WEIGHTS: Final = {1: ("cpu.shares", 1024), 2: ("cpu.weight", 100)}
-"""Per version: the file of the processor's share, and the value of weight 1."""
+_WEIGHTS: Final = {
+    1: (
+        ("cpu", "cpu.shares", 1024),
+        ("blkio", "blkio.weight", 500),
+        ("blkio", "blkio.bfq.weight", 100),
+    ),
+    2: (("cpu", "cpu.weight", 100), ("io", "io.weight", 100), ("io", "io.bfq.weight", 100)),
+}
+"""Per version: controllers, their files, and the value of weight 1."""
 _MIN_WEIGHT: Final = 10
 _PROTECTED_BOT_BYTES: Final = 768 * settings.MIB
 _READINGS: Final = {
@@ -163,11 +170,12 @@ class Group:
         return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
 
     def set_weight(self, weight: float) -> None:
-        """Set the session's part, in (0, 1], of its person's share of the processor."""
-        file, full_weight = _WEIGHTS[self._version]
-        with contextlib.suppress(OSError):  # The cgroup was removed, or Linux lacks the file.
-            value = max(_MIN_WEIGHT, round(full_weight * weight))
-            write(self.directories_by_controller["cpu"], file, value)
+        """Set the session's part, in (0, 1], of its person's share of processor and disk."""
+        for controller, file, full_weight in _WEIGHTS[self._version]:
+            # The cgroup was removed, or Linux or its disk scheduler lacks the file.
+            with contextlib.suppress(OSError, KeyError):
+                value = max(_MIN_WEIGHT, round(full_weight * weight))
+                write(self.directories_by_controller[controller], file, value)
 
     def kill(self) -> None:
         """Kill all processes without waiting, and prevent new ones."""
@@ -232,8 +240,9 @@ class Cgroups:
             candidates.append((2, dict.fromkeys(_REQUIRED_CONTROLLERS, unified)))
         if all(name in hierarchies for name in _REQUIRED_CONTROLLERS):
             bases = {name: hierarchies[name] for name in _REQUIRED_CONTROLLERS}
-            if os.access(hierarchies.get("cpuacct", ""), os.W_OK):
-                bases["cpuacct"] = hierarchies["cpuacct"]
+            for name in ("cpuacct", "blkio"):
+                if os.access(hierarchies.get(name, ""), os.W_OK):
+                    bases[name] = hierarchies[name]
             if unified is not None and os.access(f"{unified}/cgroup.procs", os.W_OK):
                 candidates.append((1, bases | {_UNIFIED_KEY: unified}))
             candidates.append((1, bases))
@@ -247,9 +256,11 @@ class Cgroups:
     @classmethod
     def _try_version(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
-            bases = dict.fromkeys(
-                _REQUIRED_CONTROLLERS, claim(bases["memory"], _REQUIRED_CONTROLLERS)
-            )
+            base = claim(bases["memory"], _REQUIRED_CONTROLLERS)
+            bases = dict.fromkeys(_REQUIRED_CONTROLLERS, base)
+            with contextlib.suppress(OSError):  # Weights of disks are used if they are present.
+                enable(base, ["io"])
+                bases["io"] = base
         candidate = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):

@@ -265,6 +265,28 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     group.set_frozen(True)
 
 
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (1, {"cpu.shares": 512, "blkio.weight": 250, "blkio.bfq.weight": 50}),
+        (2, {"cpu.weight": 50, "io.weight": 50, "io.bfq.weight": 50}),
+    ],
+)
+def test_weights_are_of_processor_and_disk(tmp_path, version, expected):
+    for file in expected:
+        (tmp_path / file).touch()
+    directories = dict.fromkeys(("memory", "pids", "cpu", "blkio", "io"), str(tmp_path))
+    cgroups.Group(version, directories).set_weight(0.5)
+    assert {file: int((tmp_path / file).read_text()) for file in expected} == expected
+
+
+def test_disk_is_shared_if_its_hierarchy_can_be_written(groups):
+    _, hierarchies = cgroups.own_cgroups(pathlib.Path("/proc/self"))
+    if groups.version != 1 or not os.access(hierarchies.get("blkio", ""), os.W_OK):
+        pytest.skip("no hierarchy of version 1 for disks")
+    assert "blkio" in groups.bases
+
+
 def test_a_name_is_taken_once_and_leaves_nothing_behind_when_refused(groups):
     group = groups.create("one", limits())
     with pytest.raises(errors.KernelStartError):
