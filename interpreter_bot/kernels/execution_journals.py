@@ -353,13 +353,20 @@ class Journals:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
         for stored_journal in stored_journals:
-            self.begin(stored_journal.id).restore(stored_journal)
+            # An execution of the same id may have begun here; that one keeps its journal.
+            if self.find(stored_journal.id) is None:
+                self.begin(stored_journal.id).restore(stored_journal)
         self._make_room()
         return is_only_host
 
     async def sweep(self) -> None:
         """Delete old journals and those over the limits. For a periodic job."""
         self._make_room()
+        if self._database is not None:
+            try:
+                await cancellation.in_thread(self._database.shrink_file)
+            except sqlite3.Error:
+                _log.exception("the database of journals cannot shrink")
 
     def _make_room(self) -> None:
         ended_journals = [

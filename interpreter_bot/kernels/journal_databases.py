@@ -28,6 +28,7 @@ BUSY_SECONDS: Final = 10.0
 _FILE_NAME: Final = "journals.sqlite"
 _DAMAGED_FILE_NAME: Final = "journals.damaged"
 _LOCK_SUFFIX: Final = ".lock"
+_MAX_FREED_PAGES: Final = 4096
 _MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS executions (
@@ -179,8 +180,9 @@ class JournalDatabase:
             " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at",
             (change.id, self._host, change.began_at, change.size_bytes, change.ended_at),
         )
+        # A write that seemed to fail may have succeeded, and is then repeated.
         connection.executemany(
-            "INSERT INTO events VALUES (?, ?, ?)",
+            "INSERT OR REPLACE INTO events VALUES (?, ?, ?)",
             ((change.id, number, record) for number, record in change.events),
         )
         connection.executemany(
@@ -208,6 +210,16 @@ class JournalDatabase:
                 events.append((number, record))
                 size_bytes += len(record)
         return events
+
+    def shrink_file(self) -> None:
+        """Shrink the file by some of the pages of deleted events.
+
+        Raises:
+            sqlite3.Error: the disk refuses.
+        """
+        with self._write_lock:
+            # Some pages at a time, as other hosts wait for the lock. `execute` would free only one.
+            self._writer.executescript(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})")
 
     def replace_damaged_file(self) -> None:
         """Set a damaged file aside and create another; its executions are lost.
@@ -240,9 +252,10 @@ def _connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
             stack.callback(connection.close)
-            # The file shrinks by deleted events. This must precede the first table; later it has no
-            # effect.
-            connection.execute("PRAGMA auto_vacuum = FULL")
+            # `shrink_file` shrinks the file. FULL would move all pages of deleted events in the
+            # transaction that deletes them: for a gigabyte, other hosts would wait too long. A file
+            # that has tables already can only change between these two.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             # A killed process loses nothing; a crash of the machine may lose the last moment.
             connection.execute("PRAGMA synchronous = NORMAL")

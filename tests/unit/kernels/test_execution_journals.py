@@ -347,6 +347,57 @@ async def test_write_that_fails_for_another_reason_than_the_disk_is_tried_again(
     await _written(journal)
 
 
+async def test_event_that_is_there_already_does_not_stop_later_writes(journals, tmp_path):
+    journal = journals.begin("one")
+    with contextlib.closing(sqlite3.connect(tmp_path / "journals.sqlite")) as database, database:
+        database.execute("INSERT INTO events VALUES ('one', 1, 'of a write that seemed to fail')")
+    journal.append(b"first")
+    other = journals.begin("other")
+    for one in (journal, other):
+        one.append(b"end", is_end=True)
+        await _written(one)
+    assert [one.record for one in await _all(journal)] == [b"first", b"end"]
+
+
+async def test_execution_of_an_id_that_runs_here_does_not_lose_the_others(journals, tmp_path):
+    here = journals.begin("a")
+    with contextlib.closing(sqlite3.connect(tmp_path / "journals.sqlite")) as database, database:
+        for id in "ab":
+            database.execute("INSERT INTO executions VALUES (?, 'dead', 0, 0, NULL)", (id,))
+            database.execute("INSERT INTO events VALUES (?, 1, ?)", (id, b"of the dead host"))
+    assert await journals.take_over()
+    assert journals.find("a") is here
+    left = journals.find("b")
+    for journal in (here, left):
+        journal.append(b"end", is_end=True)
+        await _written(journal)
+    assert [one.record for one in await _all(here)] == [b"end"]
+    assert [one.record for one in await _all(left)] == [b"of the dead host", b"end"]
+
+
+async def test_file_shrinks_by_some_pages_at_a_time(tmp_path):
+    def free_pages():
+        ((count,),) = rows(tmp_path, "PRAGMA freelist_count")
+        return count
+
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        journal = journals.begin("one")
+        for _ in range(3):
+            journal.append(bytes(8192 * KIB))
+        journal.append(b"end", is_end=True)
+        await _written(journal)
+        journals.remove("one")
+        async with asyncio.timeout(30):
+            while rows(tmp_path, STORED):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        before = free_pages()
+        assert before * 4096 > 24 * 1024 * KIB, "the deletion moved pages, too"
+        await journals.sweep()
+        assert before - free_pages() == 4096
+        await journals.sweep()
+        assert free_pages() == 0
+
+
 async def test_removed_and_old_journals_leave_nothing(tmp_path):
     bounds = execution_journals.Bounds(keep_seconds=0.5)
     async with execution_journals.Journals.open(tmp_path, bounds) as journals:
