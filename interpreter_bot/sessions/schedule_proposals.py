@@ -131,7 +131,7 @@ class Proposals:
 
     async def _find_model(self) -> str:
         """Return the title of the model that the session uses."""
-        choices = await self._services.database.choices.list_around(self._request.scope)
+        choices = await self._services.places.choices(self._request.scope)
         titles = self._services.catalogue.titles
         title = self._request.model or turn_inputs.choose_session_model(
             self._session, choices, titles

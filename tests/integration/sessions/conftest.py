@@ -74,8 +74,8 @@ def open_bot(tmp_path, short_path):
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
             )
             config = settings.Settings(
-                models=(model_settings,) if has_model else (),
                 **{
+                    "models": (model_settings,) if has_model else (),
                     "kernels": settings.Kernels(preload=(), spares=0),
                     "paths": settings.Paths(data=tmp_path / "data", runtime=short_path),
                     **groups,

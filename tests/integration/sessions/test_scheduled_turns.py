@@ -180,6 +180,17 @@ async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confir
         assert await calendar.propose("daily 9:00 UTC: refresh", None) == "No schedule was set up."
 
 
+async def test_a_schedule_asks_the_model_of_its_place(open_bot):
+    models = [
+        settings.Model(name=name, base_url="http://127.0.0.1:9/v1") for name in ("first", "second")
+    ]
+    async with open_bot(models=tuple(models), place=(settings.Place(model="second"),)) as bot:
+        calendar = Calendar(bot)
+        await calendar.propose("daily 9:00 UTC: say hello")
+        (schedule,) = await calendar.schedules.visible(KEY, "u1")
+        assert schedule.model == "second"
+
+
 async def test_what_cannot_be_set_up_is_a_sentence(open_bot):
     limits = settings.Schedules(per_person=1)
     async with open_bot(has_model=False, schedules=limits) as bot:
