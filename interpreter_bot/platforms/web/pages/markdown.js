@@ -132,7 +132,7 @@ function drawLeaf(token, parent, linkFile) {
     case "file_link":
       return fileNode(token.content, linkFile, token.meta.label);
     case "image":
-      return linkNode(token.attrGet("src"), [...drawTokens(token.children, linkFile).childNodes]);
+      return linkNode(token.attrGet("src"), drawTokens(token.children, linkFile));
     case "text":
       // The names of files are the odd parts.
       return token.content.split(BARE_FILE).map((part, index) => (index % 2 ? fileNode(part, linkFile) : part));
@@ -146,11 +146,13 @@ function drawInline(text, parent, linkFile) {
   // Looking at all text of the item would take quadratic time, as it may have many paragraphs.
   const isFirst = item && (item.firstChild ?? parent) === parent && !parent.hasChildNodes();
   const task = isFirst ? /^\[([ xX])\] /.exec(text) : null;
-  const nodes = [...drawTokens(parseInline(task ? text.slice(task[0].length) : text), linkFile).childNodes];
-  if (!task) return nodes;
+  // Not an array: a text can have more lines than a call can have arguments.
+  const fragment = drawTokens(parseInline(task ? text.slice(task[0].length) : text), linkFile);
+  if (!task) return fragment;
   item.className = "task";
   const isDone = task[1] !== " ";
-  return [el("input", { type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? outputWords.done : outputWords.toDo }), ...nodes];
+  fragment.prepend(el("input", { type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? outputWords.done : outputWords.toDo }));
+  return fragment;
 }
 
 /** Name a file of the conversation, as the bot does in the last words: behind a label that says something else. */
