@@ -5,8 +5,9 @@
     async with Interpreter(model="gpt-5", files=["sales.csv"]) as session:
         answer = await session.ask("Plot units by region")
 
-It runs the same as the command `ask`, and ends with the context. `SyncInterpreter` is the same
-without `await`. Importing this module is fast, as the rest of the bot is imported on opening.
+It does what the command `ask` does. The conversation ends with the `async with` block.
+`SyncInterpreter` is the same without `await`. Importing this module is fast, as the rest of the bot
+is imported on opening.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class _Options:
 
     Attributes:
         model: its name; empty for the first one of the settings or the environment.
-        api_key: of the model's server; empty takes `OPENAI_API_KEY`, or for `claude-…`
-            `ANTHROPIC_API_KEY`, from the environment.
+        api_key: of the model's server; empty takes `ANTHROPIC_API_KEY` from the environment for
+            models named `claude…`, else `OPENAI_API_KEY`.
         base_url: address of that server; empty takes `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`.
         files: to be put into /mnt/data at the beginning.
         settings_file: by default `interpreter-bot.toml` in the working directory.
@@ -315,8 +316,8 @@ def _make_blocking(
 class SyncInterpreter(_Options):
     """`Interpreter` without `await`, on an event loop in a thread, so it works in notebooks too.
 
-    Ctrl-C stops the running code, and keeps variables. Use `with`, or `open` and `close`. `stop` is
-    called from another thread than the waiting one.
+    Ctrl-C stops the running code, and keeps variables. Use `with`, or `open` and `close`. While a
+    call waits, call `stop` from another thread.
     """
 
     _opened_session: Interpreter | None = None

@@ -140,7 +140,8 @@ class ModelCall:
     async def _stream_reply(
         self, prompt: chat_messages.Prompt, estimate: int
     ) -> tuple[chat_messages.ModelReply, bool]:
-        """Stream a reply; return it and whether it is cut. Its cost is charged in any case."""
+        """Stream a reply; return it and whether it is cut. What arrived is charged even if the call
+        fails."""
         is_cut = False
         self._output_tokens = 0
         try:
@@ -165,7 +166,7 @@ class ModelCall:
         self._emit(events.UsageChanged(self._budget.charge(usage, is_step=is_step)))
 
     def _room_for_answer(self, estimate: int) -> int:
-        """Return the tokens that the window leaves for an answer, as some servers refuse more."""
+        """Return how many tokens the window leaves for an answer; some servers refuse more."""
         window = self._model.context_tokens
         return max(window - estimate, window // 8)
 
@@ -265,7 +266,8 @@ def _usage_or_estimate(
     Args:
         reply: the reply.
         estimated_input_tokens: the estimate of the prompt.
-        estimated_output_tokens: the estimate of the reply, including unusable calls.
+        estimated_output_tokens: the estimate of all that was streamed, also of calls that could not
+            be read.
     """
     if reply.usage is not None and reply.usage.tokens:
         return reply.usage

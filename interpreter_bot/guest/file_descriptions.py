@@ -79,7 +79,7 @@ def _describe(path: str) -> str:
     if kind in describers:
         return describers[kind]()
     if kind == "text" and extension in _TABLE_EXTENSIONS:
-        return _describe_lines(path, name)
+        return _describe_delimited_text(path, name)
     if kind == "text":
         return _describe_beginning(path) if extension in _TEXT_EXTENSIONS else " "
     if extension in ("parquet", "pq"):
@@ -108,7 +108,7 @@ def _describe_beginning(path: str) -> str:
     return f"Its beginning{encoding_note}:\n{text}"
 
 
-def _describe_lines(path: str, name: str) -> str:
+def _describe_delimited_text(path: str, name: str) -> str:
     layout = delimited_text.find_layout(path)
     warning = (
         "" if _extension(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "

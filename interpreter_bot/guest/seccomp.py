@@ -334,12 +334,12 @@ def _fail_if_in(values: tuple[int, ...], error: int = errno.EPERM) -> bytes:
     return b"".join(_if_equal(value, _fail(error)) for value in values) + _ALLOW
 
 
-def _dispatch(rules: Mapping[_CallNumbers, bytes], column: int) -> bytes:
+def _dispatch(rules: Mapping[_CallNumbers, bytes], architecture_index: int) -> bytes:
     """Run the rule of the loaded call number, if it has one."""
-    return b"".join(_if_equal(numbers[column], rule) for numbers, rule in rules.items())
+    return b"".join(_if_equal(numbers[architecture_index], rule) for numbers, rule in rules.items())
 
 
-def _common_rules(column: int) -> bytes:
+def _common_rules(architecture_index: int) -> bytes:
     """Build the rules that check arguments in every session."""
     fcntl = _load(_SECOND_ARGUMENT) + _if_equal(_F_NOTIFY, _DENY)
     close_range = _load(_THIRD_ARGUMENT) + _if_any_bit(_CLOSE_RANGE_UNSHARE, _DENY)
@@ -355,7 +355,7 @@ def _common_rules(column: int) -> bytes:
         **{numbers: _socket_rule() for numbers in _SOCKET_CALLS},
         **{numbers: _send_rule(offset) for numbers, offset in _SEND_CALLS.items()},
     }
-    return _dispatch(rules, column)
+    return _dispatch(rules, architecture_index)
 
 
 def _clone_rule() -> bytes:
@@ -372,12 +372,16 @@ def _ioctl_rule() -> bytes:
     return rule + _fail_if_in((_TIOCSTI, _TIOCLINUX, *_FILE_ATTRIBUTES))
 
 
-def _rules_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
+def _rules_without_namespaces(
+    architecture_index: int, *, has_doors: bool, has_network: bool
+) -> bytes:
     """Build the rules that replace namespaces."""
     network_rules = (
         _rules_with_network() if has_network else _rules_without_network(has_doors=has_doors)
     )
-    return _dispatch(_pinned_descriptor_rules() | _priority_rules() | network_rules, column)
+    return _dispatch(
+        _pinned_descriptor_rules() | _priority_rules() | network_rules, architecture_index
+    )
 
 
 def _pinned_descriptor_rules() -> dict[_CallNumbers, bytes]:
@@ -446,7 +450,7 @@ def _socket_rule_without_namespaces(*, has_doors: bool) -> bytes:
     return rule + _fail(errno.EAFNOSUPPORT)
 
 
-def _rules_with_shared_id(column: int) -> bytes:
+def _rules_with_shared_id(architecture_index: int) -> bytes:
     """Build the rules against changes of the bot's files that need no write access."""
     # utimensat is allowed for open files: then its path is null, in both halves of the address.
     high_half = _load(_SECOND_ARGUMENT + _HIGH_HALF) + _if_equal(0, _ALLOW) + _IGNORE
@@ -459,7 +463,7 @@ def _rules_with_shared_id(column: int) -> bytes:
         (_UTIMENSAT, utimensat),
         (_FCNTL, deny_lease + _CONTINUE),
     ]
-    return _dispatch(dict(rules), column)
+    return _dispatch(dict(rules), architecture_index)
 
 
 def _send_rule(offset: int) -> bytes:
@@ -535,19 +539,23 @@ def build(
     machine = os.uname().machine
     if machine not in _AUDIT_ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
-    column = 0 if machine == "x86_64" else 1
+    architecture_index = 0 if machine == "x86_64" else 1
     program = _load(_ARCHITECTURE)
     program += _instruction(_JUMP_EQUAL, _AUDIT_ARCHITECTURES[machine], 1, 0)
     program += _instruction(_RETURN, _RETURN_KILL)
     program += _load(_NUMBER)
     # This includes the numbers of x86-64's x32 table, which are far larger.
     program += _if_at_least(_LAST_REVIEWED_NUMBER + 1, _fail(errno.ENOSYS))
-    program += _dispatch(dict.fromkeys(_ABSENT_CALLS.values(), _fail(errno.ENOSYS)), column)
-    program += _dispatch(dict.fromkeys(_DENIED_CALLS.values(), _DENY), column)
+    program += _dispatch(
+        dict.fromkeys(_ABSENT_CALLS.values(), _fail(errno.ENOSYS)), architecture_index
+    )
+    program += _dispatch(dict.fromkeys(_DENIED_CALLS.values(), _DENY), architecture_index)
     if not has_namespaces:
         denied_calls = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _DENY)
-        program += _dispatch(denied_calls, column)
-        program += _rules_without_namespaces(column, has_doors=has_doors, has_network=has_network)
+        program += _dispatch(denied_calls, architecture_index)
+        program += _rules_without_namespaces(
+            architecture_index, has_doors=has_doors, has_network=has_network
+        )
     if has_shared_id:
-        program += _rules_with_shared_id(column)
-    return program + _common_rules(column) + _ALLOW
+        program += _rules_with_shared_id(architecture_index)
+    return program + _common_rules(architecture_index) + _ALLOW

@@ -1,10 +1,10 @@
 """Archives of sessions in a store that all machines share, so that a session can move.
 
 A session's archive is a manifest with names, sizes and digests of its files and current variables,
-signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces all
-of earlier epochs, whatever their times, so a machine that was away overwrites nothing. A session is
-archived in the background after each save and each change of its files. Another machine fetches all
-of it before its first use there.
+signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces
+every earlier epoch's, whatever their times, so a machine that was away overwrites nothing. A
+session is archived in the background after each save and each change of its files. Another machine
+fetches the whole session before it is first used there.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _MAX_SPARSE_FACTOR: Final = 4
 
 _Digests: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
-"""Identity and manifest entry of each file as last archived, by its path in `f/` or `v/`."""
+"""Each file's identity and manifest entry when it was last archived, by its path in `f/` (files) or
+`v/` (variables)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _SessionState:
-    """Content of a session: files, variables, and the texts that a manifest has of it."""
+    """Content of a session, as its manifest will list it."""
 
     files: Collection[directory_contents.Entry]
     variables: Collection[directory_contents.Entry]
@@ -81,7 +82,7 @@ class SessionArchives:
         self._store = store
         self._key = key
         self._epochs: dict[str, int] = {}
-        # By session: the content of each file when it was last archived.
+        # By session: the digest of each file when it was last archived.
         self._digests: cachetools.LRUCache[str, _Digests] = cachetools.LRUCache(
             _MAX_STORED_DIGESTS, lambda digests: min(len(digests), _MAX_STORED_DIGESTS)
         )
@@ -98,7 +99,7 @@ class SessionArchives:
         store: shared_object_stores.SharedStore,
         key: snapshot_generations.SnapshotKey,
     ) -> AsyncIterator[SessionArchives]:
-        """Archive sessions of a pool, once their epochs are known, while the context is open."""
+        """While the context is open, archive the sessions of a pool whose epochs are known."""
         archives = cls(pool, store, key)
         pool.snapshots.on_saved = archives._archive_soon
         sweep = functools.partial(archive_manifests.sweep, store)

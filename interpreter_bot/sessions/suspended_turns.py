@@ -255,7 +255,7 @@ async def _load_display(
     return values.Image(mime=display.mime, data=data, **display_fields)
 
 
-def record_progress(
+def provide_progress(
     hosts: host_ports.Hosts,
     recorder: turn_recording.Recorder,
     environment: turn_environments.SessionEnvironment,

@@ -44,7 +44,7 @@ class _Batch:
     artifacts: list[values.Artifact]
     output_numbers: Mapping[int, int]
     used: values.Usage
-    kernel: Mapping[str, Any] | None
+    kernel_hints: Mapping[str, Any] | None
     progress: Mapping[str, Any] | None
     acknowledgeable_count: int
 
@@ -95,7 +95,7 @@ class Recorder:
         self._artifacts: list[values.Artifact] = []
         self._usage = self._written_usage = values.Usage()
         self._session: records.Session | None = None
-        self._kernel: Mapping[str, Any] | None = None
+        self._kernel_hints: Mapping[str, Any] | None = None
         self._is_urgent = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
@@ -333,7 +333,7 @@ class Recorder:
 
     def record_kernel(self, hints: Mapping[str, Any]) -> None:
         """Record what is known of the session's kernel, see `variable_losses`."""
-        self._kernel = hints
+        self._kernel_hints = hints
         self._is_urgent.set()
 
     def note_cpu(self, cpu_seconds: float) -> None:
@@ -356,7 +356,7 @@ class Recorder:
             or self._artifacts
             or self._usage != self._written_usage
         )
-        return bool(has_records) or self._kernel is not None or self._progress is not None
+        return bool(has_records) or self._kernel_hints is not None or self._progress is not None
 
     async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Write the next batch and then `work`, in one transaction.
@@ -387,7 +387,7 @@ class Recorder:
             artifacts=self._artifacts,
             output_numbers=dict(self._output_numbers),
             used=self._usage,
-            kernel=self._kernel,
+            kernel_hints=self._kernel_hints,
             progress=self._progress,
             acknowledgeable_count=self._acknowledgeable_count,
         )
@@ -403,8 +403,8 @@ class Recorder:
         if batch.used != self._written_usage:
             increase = usage.subtract(batch.used, self._written_usage)
             await database.usage.add(turn_id, increase, model=self.model)
-        if batch.kernel is not None and self._session is not None:
-            await database.sessions.note_kernel(self._session.id, batch.kernel)
+        if batch.kernel_hints is not None and self._session is not None:
+            await database.sessions.note_kernel(self._session.id, batch.kernel_hints)
         if batch.progress is not None:
             await database.turns.note_progress(turn_id, batch.progress)
 
@@ -416,8 +416,8 @@ class Recorder:
             pair for pair in batch.output_numbers.items() if pair[0] != self._execution_id
         }
         self._output_numbers = dict(self._output_numbers.items() - written_counts)
-        if self._kernel is batch.kernel:
-            self._kernel = None
+        if self._kernel_hints is batch.kernel_hints:
+            self._kernel_hints = None
         if batch.progress is not None:
             self._acknowledge_all(batch.acknowledgeable_count)
             if self._progress is batch.progress:

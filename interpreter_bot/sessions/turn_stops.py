@@ -66,9 +66,9 @@ class TurnStops:
 
     def __init__(self, all_lanes: lanes.Lanes, all_jobs: jobs.Jobs) -> None:
         self._lanes = all_lanes
-        self._all_jobs = all_jobs
-        self._running: dict[values.SessionKey, StopSignal] = {}
-        self._jobs: dict[values.SessionKey, StopSignal] = {}
+        self._jobs = all_jobs
+        self._turn_signals: dict[values.SessionKey, StopSignal] = {}
+        self._job_signals: dict[values.SessionKey, StopSignal] = {}
         self._expected: dict[tuple[values.SessionKey, str], StopSignal] = {}
 
     @contextlib.contextmanager
@@ -87,7 +87,7 @@ class TurnStops:
         self, key: values.SessionKey, stop: StopSignal, *, is_job: bool = False
     ) -> Iterator[None]:
         """Register the signal of a session's running turn, or of its job's turn."""
-        signals = self._jobs if is_job else self._running
+        signals = self._job_signals if is_job else self._turn_signals
         signals[key] = stop
         try:
             yield
@@ -96,17 +96,17 @@ class TurnStops:
 
     def all_running(self) -> Collection[StopSignal]:
         """Return the signals of all running turns."""
-        return [*self._running.values(), *self._jobs.values()]
+        return [*self._turn_signals.values(), *self._job_signals.values()]
 
     def stop(self, key: values.SessionKey) -> bool:
         """Stop a session's running turn, or else its job; return whether there was one."""
-        return _stop_turn(self._running.get(key)) or self.stop_job(key)
+        return _stop_turn(self._turn_signals.get(key)) or self.stop_job(key)
 
     def stop_job(self, key: values.SessionKey) -> bool:
         """Stop the job of a session; return whether there was one."""
-        if (stop := self._jobs.get(key)) is not None:
+        if (stop := self._job_signals.get(key)) is not None:
             return _stop_turn(stop)
-        job = self._all_jobs.find(key)
+        job = self._jobs.find(key)
         if job is None or job.is_stopped:
             return False
         job.is_stopped = True

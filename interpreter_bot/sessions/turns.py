@@ -460,7 +460,7 @@ class _Work:
     ) -> events.TurnEnded:
         """Run the person's own code, without a model."""
         is_job = self._request.is_job
-        suspended_turns.record_progress(
+        suspended_turns.provide_progress(
             self._services.hosts, self._recorder, environment, None, is_job=is_job
         )
         job = self._services.jobs.find(self._request.key) if is_job else None
@@ -509,7 +509,7 @@ class _Work:
         """Let a model answer."""
         services = self._services
         self._recorder.model = model.title
-        suspended_turns.record_progress(services.hosts, self._recorder, environment, memory)
+        suspended_turns.provide_progress(services.hosts, self._recorder, environment, memory)
         default_limits = services.config.allowance_on(self._request.key.platform)
         reservation = services.daily_usage.open(
             self._recorder.turn_id,

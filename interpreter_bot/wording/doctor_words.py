@@ -100,11 +100,11 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
     "core dumps": (
         "A crash starts the host's own handler, as root and outside of every limit.",
         "Run `sudo sysctl kernel.core_pattern=core`. If the pattern begins with `|`, you can "
-        "instead start the bot with a hard limit of core files above 0 (systemd: "
+        "instead start the bot with a hard limit above 0 on the size of core files (systemd: "
         "`LimitCORE=infinity`).",
     ),
     "memory of the machine": (
-        "Memory that counts for no session may use up the machine's memory.",
+        "Memory that is charged to no session can use up the machine's.",
         "Set limits.memory_reserve_bytes to less than what is available, and more than 0. Or give "
         "the machine more memory, or stop other programs.",
     ),
@@ -198,8 +198,8 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "Reset the token on the Bot page of discord.com/developers, and set DISCORD_TOKEN to it.",
     ),
     "Discord messages": (
-        "In channels the bot reads only messages that mention it or reply to it, and in its "
-        "threads none.",
+        "In channels and in its own threads, the bot reads only messages that mention it or reply "
+        "to it.",
         _FIX_CONTENT,
     ),
 }
@@ -227,9 +227,9 @@ NAMESPACES_FORBIDDEN: Final = (
     f"SystemCallFilter= out of the unit (see {shipped_files.DEPLOY}/interpreter-bot.service)."
 )
 NOT_AS_ROOT: Final = (
-    "Without namespaces, a bot that is root gives each session a user id of its own. Let other "
-    "users enter the directory of the kernels' Python (`chmod o+x`) or move that Python elsewhere, "
-    "and leave the container the capabilities CHOWN, SETGID and SETUID."
+    "Without namespaces, only a bot that is root gives each session a user id of its own. Let "
+    "other users enter the directory of the kernels' Python (`chmod o+x`) or move that Python "
+    "elsewhere, and leave the container the capabilities CHOWN, SETGID and SETUID."
 )
 NO_USER_NAMESPACES: Final = "This kernel has no user namespaces. Use one with CONFIG_USER_NS=y."
 APPARMOR: Final = (
@@ -280,7 +280,7 @@ TRIAL_PACKAGE: Final = "six"
 """Every copy of the public index has it, and it has no dependencies."""
 TRIAL_NOT_FOUND: Final = f"{TRIAL_PACKAGE} was not found"
 INDEX_ANSWERED: Final = "answered"
-INDEX_LACKS_TRIAL: Final = f"answered, without a usable {TRIAL_PACKAGE},"
+INDEX_LACKS_TRIAL: Final = f"answered, but has no usable package {TRIAL_PACKAGE},"
 
 # Hosts of a fleet.
 EMPTY_FLEET: Final = "host.fleet names no host"

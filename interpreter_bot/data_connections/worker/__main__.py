@@ -77,7 +77,10 @@ class Worker:
                 return _bound_tables(self._database.tables())
             case "probe" if self._database is not None:
                 database = self._database
-                return {"writable": database.find_writable(), "effects": database.find_effects()}
+                return {
+                    "writable": database.find_writable(),
+                    "effects": database.find_functions_with_effects(),
+                }
             case "list" if self._files is not None:
                 files = self._files.list(request["prefix"], _MAX_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(file)) for file in files)

@@ -191,7 +191,7 @@ class AdbcDatabase(ports.Database):
             ((answer,),) = cursor.fetchall()
         return str(answer)
 
-    def find_effects(self) -> list[str]:
+    def find_functions_with_effects(self) -> list[str]:
         if not self._is_postgresql:
             return []
         with self._open(_MAX_CATALOGUE_SECONDS, is_read_only=True) as cursor:

@@ -90,7 +90,7 @@ class Database(Protocol):
         """
         return ""
 
-    def find_effects(self) -> list[str]:
+    def find_functions_with_effects(self) -> list[str]:
         """Return functions with effects that this login may call, as far as known."""
         return []
 

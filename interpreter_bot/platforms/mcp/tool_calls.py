@@ -1,7 +1,7 @@
 """Calls of tools. Each is handled in a session of its client, like the request of a person.
 
-A session is found by its handle together with its client, so no client can use the handle of
-another one. If a client cancels a call or disconnects, the code of the call is stopped.
+A handle finds a session only for the client that owns it. If a client cancels a call or
+disconnects, the code of the call is stopped.
 """
 
 from __future__ import annotations
@@ -93,14 +93,16 @@ class ToolCalls:
             is_attended=False,
         )
         reply = replies.RunReply()
-        # In its own task, because the SDK cancels a call at every await.
+        # In a task of its own: after a cancellation, the SDK cancels each later await of the call,
+        # too.
         turn_task = asyncio.create_task(self._service.handle(request, reply), name="mcp: a run")
         self._turn_tasks.add(turn_task)
         turn_task.add_done_callback(self._turn_tasks.discard)
         try:
             await _report_until_done(turn_task, reply, report)
         except asyncio.CancelledError:
-            # Neither way to cancel waits. A run that has not begun is unknown to the service.
+            # Both ways to cancel return at once. The service does not know a run that has not
+            # begun, so its task is cancelled.
             if not await self._service.cancel(request.key, request.id):
                 turn_task.cancel()
             raise
@@ -140,7 +142,8 @@ class ToolCalls:
             data = (parameters.text or "").encode("utf-8", "replace")
         key = await self._find_or_make_key(client, parameters.session)
         if not parameters.session:
-            # A file needs a session with an owner, and the first run records both.
+            # A file can be put only into a recorded session with an owner; an empty run records
+            # both.
             log = await self._run_to_end(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)

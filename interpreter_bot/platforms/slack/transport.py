@@ -34,7 +34,7 @@ _MAX_FILES: Final = 40
 _MAX_FILE_BYTES: Final = 1024**3
 _MAX_MESSAGE_BYTES: Final = 8 * 1024**3
 _PICTURE_BLOCKS_FEATURE: Final = "pictures in messages"
-_LACKING_SECONDS: Final = 600.0
+_FEATURE_RETRY_SECONDS: Final = 600.0
 _RATE_LIMIT_PAUSE_SECONDS: Final = 30.0
 # Slack's clock may be behind ours by this much.
 _CLOCK_SKEW_SECONDS: Final = 30.0
@@ -471,7 +471,7 @@ class SlackTransport:
                 raise
             except api_errors.SlackError as error:
                 _log.info("pictures are sent as files for a while: %s", error)
-                self._api.note_lacking(team, _PICTURE_BLOCKS_FEATURE, _LACKING_SECONDS)
+                self._api.note_lacking(team, _PICTURE_BLOCKS_FEATURE, _FEATURE_RETRY_SECONDS)
         return await self._post_files(location, draft, key)
 
     async def _post_pictures(

@@ -28,7 +28,7 @@ from interpreter_bot.wording import slack_words
 _log = logging.getLogger(__name__)
 
 Answer: TypeAlias = dict[str, Any]
-Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
+FindEffect: TypeAlias = Callable[[], Awaitable[Answer | None]]
 """Looks for the effect of a call whose response was lost; None if it had none."""
 
 _POSTING_METHODS: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"})
@@ -50,7 +50,7 @@ _OPTIONAL_METHODS: Final = frozenset(
         "conversations.members",
     }
 )
-_LACKING_SECONDS: Final = 3600.0
+_FEATURE_RETRY_SECONDS: Final = 3600.0
 _MAX_BURST_MESSAGES: Final = 3
 # A waiting message checks again after this share of the pause between two messages.
 _LANE_CHECK_SHARE: Final = 0.02
@@ -183,7 +183,7 @@ class WebApi:
         workspace: installations.InstalledWorkspace,
         method: str,
         *,
-        find: Find | None = None,
+        find: FindEffect | None = None,
         max_seconds: float = MAX_OUTAGE_SECONDS,
         is_first_sign: bool = False,
         **arguments: Any,
@@ -193,7 +193,7 @@ class WebApi:
         Args:
             workspace: of the token.
             method: such as `chat.postMessage`.
-            find: looks for the effect, if the call must not be repeated; see `Find`.
+            find: looks for the effect, if the call must not be repeated; see `FindEffect`.
             max_seconds: how long it is repeated while Slack cannot be reached; if less than the
                 default, it does not wait for Slack's rate limits either.
             is_first_sign: it is posted before other messages that wait.
@@ -236,7 +236,7 @@ class WebApi:
         workspace: installations.InstalledWorkspace,
         method: str,
         arguments: dict[str, Any],
-        find: Find | None,
+        find: FindEffect | None,
         max_seconds: float,
     ) -> Answer:
         max_pause = self.timing.max_pause_seconds
@@ -316,7 +316,7 @@ class WebApi:
             _log.info("Slack refused %s: %s", method, code)
         if method in _OPTIONAL_METHODS and code in api_errors.MISSING_FEATURE_CODES:
             # Tried again after a while, as the plan may change, or the app be installed again.
-            self.note_lacking(team, method, _LACKING_SECONDS)
+            self.note_lacking(team, method, _FEATURE_RETRY_SECONDS)
         return refusal
 
     def _client(

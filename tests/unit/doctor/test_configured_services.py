@@ -15,7 +15,7 @@ def test_an_index_that_can_be_used_is_told_from_one_that_cannot(tmp_path):
         index.add("six")
         there, _ = configured_services.check(bot, {}, None)
     assert [without.is_active, there.is_active, broken.is_active] == [True, True, False]
-    assert "without a usable six" in without.detail
+    assert "no usable package six" in without.detail
     assert "all names but nvidia-* may be installed, at least 7 days old" in there.detail
     assert "missing imports: say" in there.detail
     assert "unheard-of" in broken.detail
