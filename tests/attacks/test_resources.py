@@ -309,7 +309,7 @@ async def test_many_processes_have_the_cores_of_one_session(bot, run, session_ke
                 while True: pass
         time.sleep(2)
         """),
-        seconds=5,
+        seconds=60,
     )
 
     assert ran.ending is Ending.OK
