@@ -179,8 +179,10 @@ async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
         await visits.send_message(page, "/undo")
         await page.until("!document.body.innerText.includes('echo: more')")
         await page.until("document.body.innerText.includes('echo: hello')")
-        # It says what it did, and the question can be written anew.
-        await page.until("document.body.innerText.includes('are back to before “more”')")
+        # It says what it did, also to screen readers, and the question can be written anew.
+        for place in "turns", "spoken":
+            words = f"document.getElementById('{place}').textContent"
+            await page.until(f"{words}.includes('are back to before “more”')")
         assert await page.value("document.getElementById('message').value") == "more"
         await page.value("document.getElementById('message').value = ''")
         await visits.send_message(page, "/again")

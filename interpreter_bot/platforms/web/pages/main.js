@@ -189,6 +189,7 @@ const handlers = {
   },
   notice({ text }) {
     conversation.showNotice(text);
+    announce(text);
   },
   model({ model }) {
     $("model").value = model;
