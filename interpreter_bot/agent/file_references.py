@@ -198,7 +198,9 @@ def _read_reference(state: rules_inline.StateInline, silent: bool) -> bool:
     if match is None:
         return False
     name, exists, end = match
-    if "](" in label:
+    # Not in a silent call, which only looks ahead: a label inside a label is parsed once more, so
+    # that each level would double the work.
+    if "](" in label and not silent:
         label = replace_links(label, files.names)
     _push_token(state, _Reference(state.pos, end, label, name, exists), silent=silent)
     return True

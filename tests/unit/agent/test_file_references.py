@@ -186,3 +186,11 @@ def test_hostile_text_takes_no_longer_however_long_it_is(piece):
     short = seconds(20_000)
     assert seconds(200_000) < 4 * short + 0.05
     assert short < 1.5
+
+
+@pytest.mark.parametrize("depth", [2, 10, 50])
+def test_pictures_inside_pictures_take_no_time(depth):
+    text = "![" * depth + "x" + "](a.csv)" * depth
+    began = time.thread_time()
+    assert "`a.csv`" in file_references.replace_links(text, EXISTING)
+    assert time.thread_time() - began < 1.5
