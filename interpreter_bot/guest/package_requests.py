@@ -21,9 +21,13 @@ from IPython import display
 _INSTALLERS = ("pip", "conda", "mamba", "micromamba")
 _PYTHON = re.compile(r"python[\d.]*")
 _PIP = re.compile(r"pip[\d.]*")
-# People write these after a command, so that it prints less.
+# No installation is longer. The next pattern takes quadratic time.
+_MAX_COMMAND_CHARACTERS = 4000
+# People write these after a command, so that it prints less. No text matches in two ways, which
+# would take exponential time with a text such as "<b>a</b>".
 _OUTPUT_REDIRECTION = re.compile(
-    r"(\s*(&?[12]?>>?(?!=)\s*\S+|\|\s*(tail|head|grep|cat)\b[^|;&]*))+\s*$"
+    r"(?:\s*(?:&?[12]?>>?(?!=)\s*(?:&[12]|[^\s;&|>]++)"
+    r"|\|\s*(?:tail|head|grep|cat)\b[^;&|>]*+))+\s*$"
 )
 _MAX_REPEATS = 10
 _MAX_FILES = 50_000
@@ -38,6 +42,8 @@ _MODULE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 def parse_install_command(command: str) -> list[str] | None:
     """Return the arguments after `install`; None if the command does anything else."""
+    if len(command) > _MAX_COMMAND_CHARACTERS:
+        return None
     bare_command = _OUTPUT_REDIRECTION.sub("", command)
     if "\n" in bare_command.strip() or re.search(r"[;&|`]|\$\(", bare_command):
         return None

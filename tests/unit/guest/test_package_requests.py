@@ -1,6 +1,7 @@
 """Recognition of commands and imports for which packages are requested."""
 
 import shutil
+import time
 import types
 
 import pytest
@@ -18,6 +19,8 @@ from interpreter_bot.guest import package_requests
         ("conda install -y x", ["-y", "x"]),
         ("pip -q install x 2>/dev/null", ["x"]),
         ("pip install x > /dev/null 2>&1", ["x"]),
+        ("pip install x >a >>b 2>&1|tail -n 5 2>&1", ["x"]),
+        ("pip install x | grep -v y &>z", ["x"]),
         ("pip install x | tail -n 1", ["x"]),
     ],
 )
@@ -30,11 +33,20 @@ def test_an_installation_is_recognised(command, arguments):
     [
         *("pip list", "pip uninstall x", "uv venv", "ls", "", "echo pip install x", "python -m x"),
         *("pip install x && ls", "pip install x; ls", "pip install $(cat r)", "pip install 'x"),
-        *("pip install x\nls", "pip install x | sh"),
+        *("pip install x\nls", "pip install x | sh", "pip install x >y;ls"),
     ],
 )
 def test_other_commands_are_left_to_the_shell(command):
     assert package_requests.parse_install_command(command) is None
+
+
+@pytest.mark.parametrize("piece", ["<li>a</li>", "| cat a ", "> a > ", "2>&1 "])
+@pytest.mark.parametrize("characters", [3900, 1_000_000])
+def test_no_command_takes_long(piece, characters):
+    command = "echo " + (piece * characters)[:characters] + "; x"
+    began = time.thread_time()
+    assert package_requests.parse_install_command(command) is None
+    assert time.thread_time() - began < 1.5
 
 
 @pytest.mark.parametrize(
