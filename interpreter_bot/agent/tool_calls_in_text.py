@@ -19,7 +19,8 @@ from interpreter_bot.agent import written_calls
 _PYTHON_LANGUAGES: Final = frozenset({"python", "py", "python3", "ipython", "ipython3"})
 # Languages of blocks that may hold a call.
 _CALL_LANGUAGES: Final = frozenset({"", "json", "xml", "tool_call", "tool_code"})
-_FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*\{?\.?([^\s`{}~]*)\}?[^`\n]*\n?\Z")
+# With possessive repeats, which keep the time linear.
+_FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*+\{?\.?([^\s`{}~]*+)\}?[^`\n]*+\n?\Z")
 # In Markdown nothing may follow a closing fence, but models write their special tokens there.
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\r?\n?\Z")
 _PARTIAL_FENCE: Final = re.compile(r"[ \t]*(?:`*|~*|`{3,}[^`]*|~{3,}[^`]*)\Z")

@@ -440,3 +440,12 @@ def test_a_call_that_is_nested_too_deeply_is_no_call():
         text = "<tool_call>" + '{"function":' * depth + "1" + "}" * depth
         pieces = in_pieces(text, [], takes_python=False)
         assert not any(isinstance(piece, tool_calls_in_text.ParsedCall) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "line", ["```" + "a" * 100_000 + "`\n", "```" + " " * 100_000 + "`\n"], ids=["word", "blanks"]
+)
+def test_a_long_line_that_is_no_fence_takes_no_time(line):
+    began = time.process_time()
+    assert split(line) == [tool_calls_in_text.Words(line)]
+    assert time.process_time() - began < 3
