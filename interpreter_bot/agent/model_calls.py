@@ -236,22 +236,27 @@ async def write_short_text(
         system: the task.
         text: the input.
         answer_tokens: limit of the answer.
-        charge: called with the cost, also if the text is cut.
+        charge: called with the cost, also if the text is cut or the call is cancelled.
     """
-    prompt = chat_messages.Prompt(
-        system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
-    )
     estimate = context_windows.estimate_text_tokens(text) + context_windows.estimate_text_tokens(
         system
     )
     allotment = await budget.allot(estimate)
     if isinstance(allotment, budgets.Refusal) or allotment.is_last:
         return ""
+    prompt = chat_messages.Prompt(
+        system=system,
+        messages=(chat_messages.UserMessage(text),),
+        answer_tokens=min(answer_tokens, allotment.answer_tokens),
+    )
     try:
         reply = await llm.reply(prompt, emit=events.discard)
     except model_errors.IncompleteReplyError as error:
         charge(_usage_or_estimate(error.partial, estimate, 0))
         return ""
+    except asyncio.CancelledError:
+        charge(values.Usage(estimate, is_estimated=True))
+        raise
     except model_errors.ModelError:
         return ""
     charge(_usage_or_estimate(reply, estimate, 0))
