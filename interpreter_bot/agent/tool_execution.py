@@ -6,12 +6,15 @@ the same error, and calls that cannot be read.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages, observations, picture_selection, ports, tools
 from interpreter_bot.text import output_screens
+
+_log = logging.getLogger(__name__)
 
 MAX_OUTPUT_CHARACTERS: Final = 8000
 """Limit of one execution's output for the model, which gets its start and its end."""
@@ -87,6 +90,10 @@ class RepetitionDetector:
     def record_unreadable_call(self) -> None:
         """Count a call that could not be read."""
         self.unreadable_calls += 1
+        self.setbacks += 1
+
+    def record_setback(self) -> None:
+        """Count a call that could be read, but not carried out."""
         self.setbacks += 1
 
     def record_run(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
@@ -184,7 +191,7 @@ class ToolRunner:
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            self._repetition_detector.record_unreadable_call()
+            self._repetition_detector.record_setback()
             return f"[This could not be done: {error}]", ()
         raise AssertionError("unreachable")
 
@@ -200,12 +207,13 @@ class ToolRunner:
     async def _run_code(self, code: str, seconds: float | None) -> tuple[str, _Pictures]:
         if refusal := self._repetition_detector.refuse_repeat(code):
             return refusal, ()
-        screen = self._screen = output_screens.Screen()
+        screen = output_screens.Screen()
         approved_code = code
         decline_note: chat_messages.Note | None = None
         try:
             if self._approve is not None:
                 approved_code = await self._approve(code)
+            self._screen = screen
             finished = await self._environment.run(approved_code, show=screen.show, seconds=seconds)
         except errors.StoreError:
             raise
@@ -214,13 +222,13 @@ class ToolRunner:
             decline_note = error.model_note
         except errors.BotError as error:
             finished = self._refuse_code(error)
-        self._screen = None
         if decline_note is not None:
             self._repetition_detector.record_declined()
             return decline_note.text, ()
         outputs = screen.outputs
         self._repetition_detector.record_run(code, finished, observations.find_error(outputs))
         pictures = await self._pictures_for_model(outputs, finished)
+        self._screen = None
         text = observations.describe_execution(outputs, finished, MAX_OUTPUT_CHARACTERS)
         return (
             text if approved_code == code else f"{_CODE_EDITED.format(code=approved_code)}\n{text}",
@@ -263,7 +271,14 @@ class ToolRunner:
             content for content, small in zip(contents, pictures, strict=True) if small is None
         ]
         if large_contents and not finished.kernel_lost:
-            scaled_pictures = iter(await self._environment.scale_pictures(large_contents))
+            try:
+                scaled_pictures = iter(await self._environment.scale_pictures(large_contents))
+            except errors.StoreError:
+                raise
+            except errors.BotError as error:
+                # The kernel may be lost since. The model must get the output all the same.
+                _log.info("pictures could not be scaled", exc_info=error)
+                return tuple(filter(None, pictures))
             pictures = [small or next(scaled_pictures, None) for small in pictures]
         return tuple(filter(None, pictures))
 

@@ -8,7 +8,14 @@ import pydantic
 import pytest
 
 from interpreter_bot import errors, events, settings, values
-from interpreter_bot.agent import chat_messages, model_errors, ports, transcripts
+from interpreter_bot.agent import (
+    budgets,
+    chat_messages,
+    model_calls,
+    model_errors,
+    ports,
+    transcripts,
+)
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
@@ -164,6 +171,14 @@ async def test_unreadable_calls_end_the_turn():
         outcome = await turn.run()
     assert outcome.kind is OutcomeKind.MALFORMED
     assert outcome.sentence
+
+
+async def test_calls_that_fail_are_not_taken_for_unreadable_ones():
+    replies = [server.call("view_image", {"name": f"{n}.png"}) for n in range(8)]
+    async with scripts.open_turn([*replies[:5], server.text("I see none.")]) as turn:
+        assert (await turn.run()).kind is OutcomeKind.ANSWERED
+    async with scripts.open_turn(replies) as turn:
+        assert (await turn.run()).kind is OutcomeKind.STUCK
 
 
 async def test_identical_repeat_is_refused_and_then_an_answer_demanded():
@@ -632,6 +647,33 @@ async def test_summary_that_breaks_off_is_paid_for():
     assert outcome.usage.input_tokens > 500
 
 
+async def test_a_short_text_keeps_to_the_budget_and_is_paid_for_if_it_is_stopped():
+    class Llm:
+        def __init__(self):
+            self.prompts = asyncio.Queue()
+
+        async def reply(self, prompt, *, emit):
+            self.prompts.put_nowait(prompt)
+            await asyncio.Event().wait()
+
+    model = settings.Model(name="m", base_url="http://127.0.0.1")
+    budget = budgets.Budget(settings.TurnLimits(tokens=200), model)
+    llm, charged = Llm(), []
+    writing = asyncio.create_task(
+        model_calls.write_short_text(
+            llm, budget, system="Sum up.", text="x" * 32, answer_tokens=400, charge=charged.append
+        )
+    )
+    prompt = await llm.prompts.get()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    (usage,) = charged
+    assert usage.is_estimated
+    assert usage.input_tokens > 10
+    assert prompt.answer_tokens == 200 - usage.input_tokens
+
+
 async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown():
     calls = [("run_code", '{"code": "1"}'), ("run_code", '{"code": "2"}')]
     replies = [server.Reply(calls=calls, finish="tool_calls")]
@@ -644,6 +686,18 @@ async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown(
     ran, waited = turn.transcript.entries[-2:]
     assert "half" in ran.text
     assert waited.text == "[This was not run: the turn was over before.]"
+
+
+async def test_code_that_waited_for_approval_is_said_not_to_have_run():
+    stop = asyncio.Event()
+
+    async def stop_instead(code):
+        stop.set()
+        await asyncio.Event().wait()
+
+    async with scripts.open_turn([server.code("1")]) as turn:
+        assert (await turn.run(stop=stop, approve=stop_instead)).kind is OutcomeKind.STOPPED
+    assert turn.transcript.entries[-1].text == "[This was not run: the turn was over before.]"
 
 
 async def test_endless_answer_is_cut():

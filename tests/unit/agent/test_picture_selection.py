@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.agent import chat_messages, picture_selection, transcripts
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
@@ -202,6 +202,22 @@ async def test_large_plots_are_scaled_down_elsewhere_and_the_others_left_alone()
         seen = server.decode_pictures(turn.server.requests[-1].body)
     assert turn.environment.scaled_pictures == [shown[0].data, shown[2].data, shown[3].data]
     assert seen == [scripts.JPEG, shown[1].data, scripts.JPEG, scripts.JPEG]
+
+
+async def test_pictures_that_cannot_be_scaled_cost_no_output():
+    shown = [values.Text("stdout", "forty-two"), drawn(1, size=(9000, 9000)), drawn(2)]
+    async with scripts.open_turn(
+        [server.code("1"), server.text("ok")], (shown, scripts.OK)
+    ) as turn:
+
+        async def refuse(contents):
+            raise errors.KernelLostError
+
+        turn.environment.scale_pictures = refuse
+        await turn.run()
+        request = turn.server.requests[-1]
+    assert "forty-two" in json.dumps(request.messages)
+    assert server.decode_pictures(request.body) == [shown[2].data]
 
 
 def test_only_the_last_pictures_of_an_execution_are_shown_and_none_that_is_none():
