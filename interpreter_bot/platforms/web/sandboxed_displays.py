@@ -57,7 +57,7 @@ _MIME_BY_SUFFIX: Final = {
     "svg": "image/svg+xml",
 }
 _PAGE_START_PATTERN: Final = re.compile(
-    rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL
+    rb"(?:\s|<!--.*?-->)*+<(!doctype|html)\b", re.IGNORECASE | re.DOTALL
 )
 _DOCTYPE: Final = b"<!doctype html>"
 _FRAGMENT_HEAD: Final = b"""<!doctype html><meta charset="utf-8">

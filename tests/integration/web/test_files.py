@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import time
 import urllib.parse
 import zipfile
 
@@ -177,6 +178,17 @@ async def test_a_page_runs_behind_walls_and_only_in_a_frame(serving_fake):
         async with client.get(where, headers=headers, allow_redirects=False) as response:
             assert response.status == 303
             assert response.headers["Location"] == f"/view?sha256={event['sha256']}"
+
+
+async def test_a_page_with_many_comments_is_shown_at_once(serving_fake):
+    page = values.Html(html=b"<!---->" * 27 + b"x", plain="x")
+    async with serving_fake(_showing(page)) as (_, client):
+        event = await _show(client, page)
+        headers = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "iframe"}
+        started = time.process_time()
+        async with client.get(f"/frame?sha256={event['sha256']}", headers=headers) as response:
+            assert page.html in await response.read()
+        assert time.process_time() - started < 3
 
 
 async def test_a_page_is_saved_as_it_is(serving_fake):
