@@ -120,7 +120,7 @@ class UploadSpool:
         if artifact.size_bytes <= self._max_file_bytes:
             return self._upload_of_path(artifact.name, path, artifact.size_bytes)
         if path is None:
-            return self._upload_of_path(f"{artifact.name}.zip", None, self._max_file_bytes)
+            return self._upload_of_path(artifact.name, None, self._max_file_bytes, ".zip")
         zip_path = path.with_suffix(".zip")
         try:
             await asyncio.to_thread(
@@ -131,22 +131,23 @@ class UploadSpool:
             return self._refusal_line(artifact, chat_words.NOT_PACKED)
         zip_bytes = zip_path.stat().st_size
         if zip_bytes <= self._max_file_bytes:
-            return self._upload_of_path(f"{artifact.name}.zip", zip_path, zip_bytes)
+            return self._upload_of_path(artifact.name, zip_path, zip_bytes, ".zip")
         zip_path.unlink()
         return self._refusal_line(
             artifact, file_words.compressed_too_large(zip_bytes, self._max_file_bytes)
         )
 
     def _upload_of_path(
-        self, name: str, path: pathlib.Path | None, size_bytes: int
+        self, name: str, path: pathlib.Path | None, size_bytes: int, suffix: str = ""
     ) -> transport.Upload:
+        # The id is that of the file: if its compressed form is refused, the file is.
         return transport.Upload(
             id=_upload_id(name),
             version=0,
-            name=self._markdown.file_name(_base_name(name)),
+            name=self._markdown.file_name(_base_name(name + suffix)),
             size_bytes=size_bytes,
             content=path or b"",
-            alt=_alt_text(name),
+            alt=_alt_text(name + suffix),
             is_gone=path is None,
         )
 
