@@ -134,8 +134,10 @@ class Answer(ports.Reply):
                 self.refusal = "" if was_sent else str(error)
         except Exception:
             _log.exception("an answer could not be shown")
-            await self._sync.close(f"⚠️ {run_words.BOT_FAULT}")
-            await cancel()
+            try:
+                await self._sync.close(f"⚠️ {run_words.BOT_FAULT}")
+            finally:
+                await cancel()
         finally:
             self._sync.has_posted.set()
             self.uploads.close()
