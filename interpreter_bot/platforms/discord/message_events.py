@@ -137,12 +137,16 @@ class MessageEvents:
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
         channel_id = event.content["channel"]
-        channel = self._client.get_channel(channel_id) or await self._client.fetch_channel(
-            channel_id
-        )
-        if not isinstance(channel, discord.abc.Messageable):
+        try:
+            channel = self._client.get_channel(channel_id) or await self._client.fetch_channel(
+                channel_id
+            )
+            if not isinstance(channel, discord.abc.Messageable):
+                return None
+            message = await channel.fetch_message(event.content["message"])
+        except discord.NotFound:
             return None
-        return await self.parse(await channel.fetch_message(event.content["message"]))
+        return await self.parse(message)
 
     async def may_answer(self, message: _Message, question: events.InputQuestion) -> bool:
         channel = message.source.channel

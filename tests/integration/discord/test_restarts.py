@@ -297,6 +297,19 @@ async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_w
     assert service.handled_requests[2].id == service.handled_requests[3].id
 
 
+async def test_a_lost_message_that_is_gone_is_passed_over(discord_server, lab, connect, service):
+    discord_server.expect(10008)
+    alice = lab.person("alice")
+    direct = discord_server.direct(alice)
+    async with connect(service=service):
+        message = discord_server.say(alice, direct, "hello")
+        await steps.wait_for_answers(direct)
+        discord_server.delete(message)
+        await service.die_before_beginning()
+        await asyncio.sleep(0.5)
+    assert len(service.handled_requests) == 1
+
+
 async def test_a_job_shows_how_it_goes_and_its_end_notifies(
     discord_server, lab, connect, service, until
 ):
