@@ -491,3 +491,19 @@ async def test_a_long_line_of_code_hides_no_other(serving_fake, browsing):
         scroller = "document.querySelector('#code').shadowRoot.querySelector('.cm-scroller')"
         await page.until(f"{scroller}.innerText.includes('word word')")
         assert await page.value(f"{scroller}.scrollWidth <= {scroller}.clientWidth")
+
+
+async def test_enter_that_chooses_a_word_does_not_confirm_a_dialog(serving_fake, browsing):
+    field = "document.querySelector('.small-dialog input')"
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await page.value(
+            "import('/dialogs.js').then(dialogs => void dialogs.askForText("
+            "'Rename', {label: 'Name', value: 'x', action: 'Rename'}))"
+        )
+        await page.until(f"{field} !== null")
+        press = "dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true, "
+        await page.value(f"{field}.{press}isComposing: true}}))")
+        assert await page.value("document.querySelector('.small-dialog').open")
+        await page.value(f"{field}.{press}}}))")
+        await page.until(f"{field} === null")

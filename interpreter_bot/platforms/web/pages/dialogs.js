@@ -25,7 +25,7 @@ function makeDialog(title, content, { action, isDestructive = false }) {
   const dialog = el("dialog", { class: "small-dialog" }, form);
   // Enter in a field is the first button, which would be to cancel.
   form.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.target.tagName !== "INPUT" || event.target.type === "checkbox") return;
+    if (event.key !== "Enter" || event.isComposing || event.target.tagName !== "INPUT" || event.target.type === "checkbox") return;
     event.preventDefault();
     dialog.close("yes");
   });
