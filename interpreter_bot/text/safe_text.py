@@ -244,5 +244,7 @@ def _is_symbol(letter: str) -> bool:
 def _warning(count: int) -> str:
     if not count:
         return ""
-    subject = "a character" if count == 1 else f"{count:,} characters"
-    return f"This code holds {subject} that nobody can see or that reorder text, shown as ⟨U+…⟩."
+    subject, reorder = "a character", "reorders"
+    if count > 1:
+        subject, reorder = f"{count:,} characters", "reorder"
+    return f"This code holds {subject} that nobody can see or that {reorder} text, shown as ⟨U+…⟩."

@@ -188,3 +188,14 @@ def test_colours_are_kept_where_they_are_wanted_and_nothing_that_hides_text():
     assert safe_text.clean(kept) == "red x hidden blink"
     long = "\x1b[" + "1;" * 100_000 + "1m"
     assert "\x1b" not in safe_text.Cleaner(keeps_colours=True).feed(long)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("a\u202eb", "a character that nobody can see or that reorders text"),
+        ("a\u202eb\u202ec", "2 characters that nobody can see or that reorder text"),
+    ],
+)
+def test_the_warning_agrees_with_how_many_there_are(code, words):
+    assert words in safe_text.reveal_hidden(code).warning

@@ -130,7 +130,7 @@ export function formatSize(bytes) {
       const amount = bytes / factor;
       return `${amount >= 100 ? Math.round(amount).toLocaleString("en") : Number(amount.toPrecision(3))} ${unit}`;
     }
-  return bytes === 1 ? "1 byte" : `${bytes} bytes`;
+  return bytes === 1 ? "1 byte" : `${bytes.toLocaleString("en")} bytes`;
 }
 
 /** Return a duration as the server's `text/quantities` writes it. */
