@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 _THREADS: Final = 4
 _FULL_DISK_CHECK_SECONDS: Final = 1.0
 _MIN_KILLED_BYTES: Final = 64 * settings.MIB
+# How much this process may grow while kernels run. It is not counted from zero, because the process
+# may belong to another program, which has data of its own.
+_MAX_GROWTH_BYTES: Final = 640 * settings.MIB
 _RECOVERY_SECONDS: Final = 1.0
 
 
@@ -81,6 +84,7 @@ async def watch(
     """Watch all live kernels for ever; `kernels` and `starts` are read again at each tick."""
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
     memory_guard, was_disk_full = machine_exhaustion.MemoryGuard(config.limits), False
+    max_resident_bytes = _resident_bytes() + _MAX_GROWTH_BYTES
 
     async def monitor_session(key: str, kernel: live_kernels.Kernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(
@@ -125,7 +129,7 @@ async def watch(
                         tasks.create_task(monitor_session(key, kernel), name=f"monitor of {key}")
                 monitors = list(monitors_by_session.values())
                 await memory_guard.end_culprit(monitors)
-                if _resident_bytes() > config.limits.bot_memory_bytes:
+                if _resident_bytes() > max_resident_bytes:
                     await _kill_largest_writer(monitors)
                 if is_disk_full := _is_disk_full(config.paths.data, config.limits):
                     await _kill_largest_disk_user(monitors)

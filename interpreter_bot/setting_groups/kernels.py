@@ -40,8 +40,6 @@ class Limits(fields.Group):
     )
     """Available memory of the machine. Below it, the session that took most of it is ended. Inside
     the bot's own control group, at most a sixteenth of the group's limit is kept free."""
-    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * fields.MIB)] = 768 * fields.MIB
-    """Memory of the bot process. Above it, the session that sends most output is ended."""
     upload_bytes: fields.Positive = 512 * fields.MIB
     """Size of one file that a person sends."""
     temporary_bytes: fields.Positive = 256 * fields.MIB

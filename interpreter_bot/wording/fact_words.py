@@ -32,10 +32,6 @@ LIMITS_OF_HOST: Final = {
         "Available memory of the host",
         "If less is available, the session that uses most is ended.",
     ),
-    "bot_memory_bytes": (
-        "Memory of the bot itself",
-        "If it uses more, the session that sends the most output is ended.",
-    ),
 }
 """The same, for the operator only."""
 SESSION_LIMIT_LABEL: Final = "Your conversations with Python running"

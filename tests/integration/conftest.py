@@ -4,7 +4,6 @@ import functools
 
 import pytest
 
-from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import python_environments
 from tests import forkserver_copies
 
@@ -18,12 +17,6 @@ def _template():
 @pytest.fixture(scope="session")
 def _inspect_environment():
     return functools.cache(python_environments.inspect_environment)
-
-
-@pytest.fixture(autouse=True)
-def _room_for_many_bots(monkeypatch):
-    """The process that a bot is bounded by is here that of hundreds, one after the other."""
-    monkeypatch.setenv("INTERPRETER_BOT_LIMITS__BOT_MEMORY_BYTES", str(4 * settings.GIB))
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,6 @@ LIMITS = settings.Limits(
     memory_bytes=512 * MIB,
     workspace_bytes=64 * MIB,
     workspace_files=100,
-    bot_memory_bytes=1 << 60,
     disk_reserve_bytes=1,
 )
 QUICK = session_monitors.Pace(tick_seconds=0.01)
