@@ -181,7 +181,7 @@ class Settings(pydantic_settings.BaseSettings):
     local: EmbeddedModel = EmbeddedModel()
     """The embedded model."""
     sessions: Sessions = Sessions()
-    """Conversations: how many at once, and how they end."""
+    """Conversations: how many at once, and their titles."""
     jobs: Jobs = Jobs()
     """Code that runs for long."""
     schedules: Schedules = Schedules()

@@ -68,6 +68,7 @@ class SessionService:
         deliveries: the messages that show answers.
         resumptions: turns of dead bots that go on here.
         schedules: the schedules of people.
+        closing_seconds: for turns to finish when the bot stops and its kernels end with it.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class SessionService:
             maxlen=_MAX_UNSENT_NOTICES
         )
         self._model_notice = model_notice
+        self.closing_seconds = 20.0
 
     @property
     def model_notice(self) -> str:
@@ -409,10 +411,7 @@ class SessionService:
         `drain` returns.
         """
         self._lanes.close()
-        hosts, closing_seconds = (
-            self.services.hosts,
-            self.services.config.sessions.closing_seconds,
-        )
+        hosts, closing_seconds = self.services.hosts, self.closing_seconds
         goes_on = not hosts.ends_with_bot
         if goes_on:
             closing_seconds = min(closing_seconds, _HAND_OVER_SECONDS)

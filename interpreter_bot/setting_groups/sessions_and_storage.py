@@ -16,7 +16,7 @@ WARNING_DAYS: Final = 3
 
 
 class Sessions(fields.Group):
-    """Conversations: how many at a time, and how they end."""
+    """Conversations: how many at a time, and their titles."""
 
     concurrent_turns: Annotated[int, pydantic.Field(ge=1)] = 32
     """Most turns that run at a time, in all conversations. Further ones wait, and people take
@@ -25,9 +25,6 @@ class Sessions(fields.Group):
     model_titles: bool = True
     """Let the model name a new conversation of the page after its first answer, by one short
     request. Otherwise its title is the start of the first message."""
-    closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
-    """Time for turns to finish when the bot stops and its kernels end with it. Then they are
-    stopped."""
 
 
 class Jobs(fields.Group):

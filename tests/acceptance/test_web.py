@@ -354,9 +354,8 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
 
 
 async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(running, browsing):
-    seconds = {"INTERPRETER_BOT_SESSIONS__CLOSING_SECONDS": "0.2"}
     async with openai_server.Server([]) as server, browsing() as browser:
-        async with running(server, **seconds) as bot:
+        async with running(server) as bot:
             page = await browser.page()
             page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
             await _open(page, bot)

@@ -70,9 +70,9 @@ async def _real(tmp_path, short_path):
             paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             models=tuple(models),
             kernels=settings.Kernels(preload=(), spares=0),
-            sessions=settings.Sessions(closing_seconds=0.5),
         )
         async with bot_startup.open_service(bot, {"OPENAI_API_KEY": server.api_key}) as service:
+            service.closing_seconds = 0.5
             yield _conversation(service, "slack")
 
 

@@ -522,7 +522,7 @@ async def opened(
     config = settings.Settings(
         paths=settings.Paths(data=data),
         models=tuple(settings.Model(name=name, base_url="http://127.0.0.1:9") for name in models),
-        **{"sessions": settings.Sessions(closing_seconds=0.5, model_titles=False), **groups},
+        **{"sessions": settings.Sessions(model_titles=False), **groups},
     )
     catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
     url = await prepare_database(data)
@@ -540,6 +540,7 @@ async def opened(
             tools=tools,
             skills=accepted_skills.AcceptedSkills(config.skills.directories, data),
         )
+        service.closing_seconds = 0.5
         with mock.patch.object(turns, "_Work", _ScriptedWork):
             try:
                 yield service

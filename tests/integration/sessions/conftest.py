@@ -66,7 +66,13 @@ def open_bot(tmp_path, short_path):
 
     @contextlib.asynccontextmanager
     async def open_on_test_data(
-        *script, model=None, has_model=True, server_options=None, keys=None, **groups
+        *script,
+        model=None,
+        has_model=True,
+        server_options=None,
+        keys=None,
+        closing_seconds=None,
+        **groups,
     ):
         await conversations.prepare_database(tmp_path / "data")
         async with openai_server.Server(script, **(server_options or {})) as server:
@@ -85,6 +91,8 @@ def open_bot(tmp_path, short_path):
             async with bot_startup.open_service(
                 config, environment if has_model else {}
             ) as service:
+                if closing_seconds is not None:
+                    service.closing_seconds = closing_seconds
                 yield Bot(service, server)
         # Memory of a bot is limited, and this process runs many bots, one after another.
         gc.collect()

@@ -110,8 +110,7 @@ async def test_a_notebook_holds_everything_and_is_valid(open_bot):
 
 
 async def test_closing_lets_a_turn_end_by_itself(open_bot):
-    sessions = settings.Sessions(closing_seconds=20)
-    async with open_bot(sessions=sessions) as bot:
+    async with open_bot() as bot:
         reply = replies.Reply()
         turn_task = asyncio.create_task(
             bot.run("import time; time.sleep(1); print('whole')", reply)
@@ -123,8 +122,7 @@ async def test_closing_lets_a_turn_end_by_itself(open_bot):
 
 
 async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(open_bot):
-    sessions = settings.Sessions(closing_seconds=0.1)
-    async with open_bot(sessions=sessions) as bot:
+    async with open_bot(closing_seconds=0.1) as bot:
         reply, waiting = replies.Reply(), replies.Reply()
         turn_task = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")
@@ -159,7 +157,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
 
 
 async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(open_bot):
-    async with open_bot(sessions=settings.Sessions(closing_seconds=20)) as bot:
+    async with open_bot() as bot:
         reply, waiting = replies.Reply(), replies.Reply()
         turn_task = asyncio.create_task(bot.run("print(1)\nwhile True: pass", reply))
         await reply.until("output")

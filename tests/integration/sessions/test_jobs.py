@@ -10,7 +10,7 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.wording import job_words, session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY
-from tests.integration.sessions.test_restarts import BRIEF, list_printed_lines, open_after_kill
+from tests.integration.sessions.test_restarts import list_printed_lines, open_after_kill
 
 pytestmark = pytest.mark.kernel
 
@@ -272,7 +272,7 @@ async def test_an_approved_job_is_not_approved_again(open_bot, shared_host):
 
 async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(open_bot, shared_host):
     async with open_bot(
-        make_code_call(), openai_server.text("It runs."), sessions=BRIEF, **SHORT
+        make_code_call(), openai_server.text("It runs."), closing_seconds=0.0, **SHORT
     ) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
@@ -308,7 +308,9 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
     jobs = JOBS if moment != "waiting" else JOBS.model_copy(update={"patience_seconds": 3.0})
     answer = openai_server.text("It runs.", **({} if moment == "answered" else {"fault": "stall"}))
     async with contextlib.AsyncExitStack() as stack:
-        opening = open_bot(make_code_call(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
+        opening = open_bot(
+            make_code_call(24), answer, closing_seconds=0.0, limits=LIMITS, jobs=jobs
+        )
         bot = await stack.enter_async_context(opening)
         job_replies, reply = JobReplies(bot), replies.Reply()
         turn_task = asyncio.create_task(bot.ask("Compute", reply))
@@ -344,7 +346,7 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
 
 async def test_a_job_whose_host_is_lost_is_told_of_as_lost(open_bot, shared_host):
     script = [make_code_call(100), openai_server.text("It runs.")]
-    async with open_bot(*script, sessions=BRIEF, **SHORT) as bot:
+    async with open_bot(*script, closing_seconds=0.0, **SHORT) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
         await (await jobs.wait_for_first()).until("output")

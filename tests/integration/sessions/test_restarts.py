@@ -16,7 +16,6 @@ from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
 
-BRIEF = settings.Sessions(closing_seconds=0.0)
 TICKS = """
 import time
 kept = 'here'
@@ -101,7 +100,7 @@ def copy_data(data, copy):
 
 
 async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, shared_host):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         turn_task, reply = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
     assert (reply.end.status, reply.end.sentence) == (
@@ -123,7 +122,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(open_bot, sh
 
 @pytest.mark.slow
 async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(open_bot, shared_host):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
     async with open_bot() as bot:
@@ -139,10 +138,10 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(open_bot, sha
 async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded(
     open_bot, shared_host
 ):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
     await turn_task
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         first = resume_in_reply(bot)
         await first.until("announcement")
         await first.until("output")
@@ -160,7 +159,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
     open_bot, shared_host
 ):
     script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
-    async with open_bot(script[0], sessions=BRIEF) as bot:
+    async with open_bot(script[0], closing_seconds=0.0) as bot:
         turn_task, reply = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
     await turn_task
     async with open_bot(script[1]) as bot:
@@ -186,7 +185,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(
 ):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     script = [openai_server.code("count = 1\nprint(count)"), slow]
-    async with open_bot(*script, sessions=BRIEF) as bot:
+    async with open_bot(*script, closing_seconds=0.0) as bot:
         reply = replies.Reply()
         turn_task = asyncio.create_task(bot.ask("Count!", reply))
         await reply.until("step", 2)
@@ -208,7 +207,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(
 
 
 async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         reply = replies.Reply(is_answering=False, answers=["never"])
         turn_task = asyncio.create_task(bot.run("print('Hello', input('Who?'))", reply))
         await reply.until("ask")
@@ -224,7 +223,7 @@ async def test_a_question_waits_for_the_next_bot(open_bot, shared_host):
 @pytest.mark.slow
 async def test_a_killed_bot_leaves_as_much_to_the_next_one(open_bot, shared_host, tmp_path):
     script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
-    async with open_bot(*script, sessions=BRIEF) as bot:
+    async with open_bot(*script, closing_seconds=0.0) as bot:
         turn_task, first = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
         await first.until("output", 3)
         async with open_after_kill(open_bot, tmp_path, openai_server.text("Six ticks.")) as after:
@@ -240,7 +239,7 @@ async def test_a_killed_bot_leaves_as_much_to_the_next_one(open_bot, shared_host
 async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(
     open_bot, shared_host
 ):
-    async with open_bot(openai_server.code(TICKS), sessions=BRIEF) as bot:
+    async with open_bot(openai_server.code(TICKS), closing_seconds=0.0) as bot:
         turn_task, _ = await begin_turn(bot, lambda reply: bot.ask("Tick!", reply))
     await turn_task
     await shared_host.replace()
@@ -257,7 +256,7 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
 @pytest.mark.slow
 async def test_files_that_were_made_meanwhile_are_given_back(open_bot, shared_host):
     code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         turn_task, reply = await begin_turn(bot, lambda reply: bot.run(code, reply))
     await turn_task
     assert reply.contents("artifact") == []
@@ -300,7 +299,7 @@ for name in ('made', 'changed', 'deleted'):
 
 @pytest.mark.slow
 async def test_progress_of_another_release_is_told_as_an_interruption(open_bot, shared_host):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         turn_task, _ = await begin_turn(bot, lambda reply: bot.run(TICKS, reply))
         turns = bot.service.services.database.turns
         (turn,) = await turns.list_for_session(1)

@@ -11,7 +11,6 @@ from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
 from tests.integration.sessions.test_restarts import (
     ALL,
-    BRIEF,
     TICKS,
     open_after_kill,
     resume_in_reply,
@@ -236,7 +235,7 @@ async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(open_bot)
 @pytest.mark.parametrize("is_killed", [True, False])
 async def test_a_card_is_confirmed_in_the_next_bot(open_bot, shared_host, tmp_path, is_killed):
     former = replies.Reply(is_answering=False, approvals=[True])
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         proposing = asyncio.create_task(bot.run("/schedule daily 9:00 UTC: look", former))
         await former.until("approve")
         if is_killed:
@@ -264,7 +263,7 @@ async def confirm_card(bot, former):
 
 
 async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(open_bot, shared_host):
-    async with open_bot(sessions=BRIEF) as bot:
+    async with open_bot(closing_seconds=0.0) as bot:
         calendar = Calendar(bot)
         await bot.run(TICKS)
         await calendar.propose("daily 9:00 UTC: refresh it")

@@ -9,7 +9,6 @@ from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
 from tests.integration.sessions.test_restarts import (
-    BRIEF,
     copy_data,
     load_last_turn,
     resume_in_reply,
@@ -97,7 +96,7 @@ async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(open_bot
 
 async def test_the_next_bot_tells_the_model_what_steered_the_turn(open_bot, shared_host):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
-    async with open_bot(openai_server.code(WAIT), slow, sessions=BRIEF) as bot:
+    async with open_bot(openai_server.code(WAIT), slow, closing_seconds=0.0) as bot:
         first, steering = replies.Reply(), replies.Reply()
         turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
@@ -131,7 +130,7 @@ async def test_a_kill_after_steering_keeps_the_words_of_the_step_before(
             super()._show(event)
 
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
-    async with open_bot(openai_server.code(WAIT, "I wait."), slow, sessions=BRIEF) as bot:
+    async with open_bot(openai_server.code(WAIT, "I wait."), slow, closing_seconds=0.0) as bot:
         first, steering = Reply(), replies.Reply()
         turn_tasks = [asyncio.create_task(bot.ask("Read a.csv", first, id="1"))]
         await first.until("output")
