@@ -138,7 +138,7 @@ async def open_conversations(
             hosts=kernels,
             database=database,
             questions=questions.Questions(database.questions),
-            jobs=session_jobs.Jobs(config.jobs),
+            jobs=session_jobs.Jobs(config),
             catalogue=catalogue,
             skills=skills,
             tools=tools,

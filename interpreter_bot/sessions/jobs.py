@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -25,6 +26,9 @@ _LAST_CHARACTERS: Final = 1500
 _RECORDING_SECONDS: Final = 10.0
 # Of a turn: more pieces of code than any turn runs.
 _MAX_CELLS: Final = 300
+# One in so many turns that may run at a time, and one in so many of a person's kernels.
+_TURNS_PER_JOB: Final = 8
+_KERNELS_PER_JOB: Final = 2
 # Part of the turn's time that is reserved for the model's answer.
 _ANSWER_SECONDS: Final = 10.0
 
@@ -83,9 +87,13 @@ class Jobs:
         platforms: the platforms that can show the end of a job.
     """
 
-    def __init__(self, config: settings.Jobs) -> None:
+    def __init__(self, config: settings.Settings) -> None:
         self.platforms: set[str] = set()
-        self._config = config
+        self._max_seconds = config.jobs.seconds
+        self._patience_seconds = config.limits.execution_seconds
+        self._max_jobs = max(config.sessions.concurrent_turns // _TURNS_PER_JOB, 1)
+        max_kernels = config.kernels.per_person
+        self._max_own_jobs = max(max_kernels // _KERNELS_PER_JOB, 1) if max_kernels else sys.maxsize
         self._jobs: dict[values.SessionKey, Job] = {}
         self._follower_count = 0
         self._is_idle = asyncio.Event()
@@ -93,11 +101,11 @@ class Jobs:
 
     def max_seconds(self, key: values.SessionKey) -> float:
         """Return how long code of a session may run in the background; 0 if it may not."""
-        return self._config.seconds if key.platform in self.platforms else 0.0
+        return self._max_seconds if key.platform in self.platforms else 0.0
 
     def remaining_patience_seconds(self, began: float, seconds_left: float) -> float:
         """Return how many seconds a turn still waits for code that began at a wall-clock time."""
-        remaining = self._config.patience_seconds - (time.time() - began)
+        remaining = self._patience_seconds - (time.time() - began)
         return max(min(remaining, seconds_left - _ANSWER_SECONDS), 0.0)
 
     @contextlib.contextmanager
@@ -107,11 +115,11 @@ class Jobs:
         Raises:
             BotError: too many run.
         """
-        if is_new and len(self._jobs) >= self._config.at_once:
-            raise errors.BotError(job_words.too_many_jobs(self._config.at_once))
+        if is_new and len(self._jobs) >= self._max_jobs:
+            raise errors.BotError(job_words.too_many_jobs(self._max_jobs))
         own_count = sum(job.person_key == person_key for job in self._jobs.values())
-        if is_new and own_count >= self._config.per_person:
-            raise errors.BotError(job_words.too_many_own_jobs(self._config.per_person))
+        if is_new and own_count >= self._max_own_jobs:
+            raise errors.BotError(job_words.too_many_own_jobs(self._max_own_jobs))
         job = self._jobs[key] = Job(person_key, time.time())
         try:
             yield

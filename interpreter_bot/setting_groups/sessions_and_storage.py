@@ -32,12 +32,6 @@ class Jobs(fields.Group):
 
     seconds: Annotated[float, pydantic.Field(ge=0, le=7 * 86_400)] = 3600.0
     """Longest run. 0 means that all code ends with its answer."""
-    patience_seconds: fields.Seconds = 60.0
-    """How long an answer waits for such code. Then it goes on in the background."""
-    at_once: fields.Positive = 4
-    """Most such runs at a time, in all conversations. One conversation has at most one."""
-    per_person: fields.Positive = 2
-    """Most such runs of one person at a time."""
 
 
 class Schedules(fields.Group):

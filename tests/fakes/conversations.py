@@ -535,7 +535,7 @@ async def opened(
             hosts=local_host.LocalHost(pool, doorkeeper=doorkeeper),
             database=database,
             questions=questions.Questions(database.questions),
-            jobs=jobs.Jobs(config.jobs),
+            jobs=jobs.Jobs(config),
             catalogue=catalogue,
             tools=tools,
             skills=accepted_skills.AcceptedSkills(config.skills.directories, data),

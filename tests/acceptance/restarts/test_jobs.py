@@ -21,10 +21,7 @@ for i in range({COUNT}):
     time.sleep(0.2)
 pathlib.Path("made.txt").write_text("made")
 """
-SHORT = {
-    "INTERPRETER_BOT_LIMITS__EXECUTION_SECONDS": "2",
-    "INTERPRETER_BOT_JOBS__PATIENCE_SECONDS": "1",
-}
+SHORT = {"INTERPRETER_BOT_LIMITS__EXECUTION_SECONDS": "1"}
 
 
 def is_over(shown):

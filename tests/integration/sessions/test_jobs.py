@@ -15,8 +15,7 @@ from tests.integration.sessions.test_restarts import list_printed_lines, open_af
 pytestmark = pytest.mark.kernel
 
 LIMITS = settings.Limits(execution_seconds=1.0)
-JOBS = settings.Jobs(seconds=60, patience_seconds=0.5, at_once=2)
-SHORT = {"limits": LIMITS, "jobs": JOBS}
+SHORT = {"limits": LIMITS, "jobs": settings.Jobs(seconds=60)}
 LONG = """
 import pathlib, time
 for i in range({count}):
@@ -183,7 +182,7 @@ async def test_a_job_is_stopped(open_bot, shared_host, stop):
 
 
 async def test_a_job_ends_at_its_limit(open_bot, shared_host):
-    jobs = JOBS.model_copy(update={"seconds": 2.0})
+    jobs = settings.Jobs(seconds=2.0)
     async with open_bot(
         make_code_call(100, timeout=900), openai_server.text("Go."), limits=LIMITS, jobs=jobs
     ) as bot:
@@ -201,7 +200,8 @@ async def test_a_job_ends_at_its_limit(open_bot, shared_host):
 async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_host):
     script = [reply for _ in range(2) for reply in (make_code_call(12), openai_server.text("Go."))]
     script += [make_code_call(12), openai_server.text("Full.")]
-    async with open_bot(*script, **SHORT) as bot:
+    sessions = settings.Sessions(concurrent_turns=16)
+    async with open_bot(*script, **SHORT, sessions=sessions) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
         await bot.ask("Compute", key=OTHER)
@@ -214,7 +214,7 @@ async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_
 
 
 async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared_host):
-    jobs = JOBS.model_copy(update={"per_person": 1})
+    kernels = settings.Kernels(preload=(), spares=0, per_person=2)
     script = [
         make_code_call(12),
         openai_server.text("Go."),
@@ -222,7 +222,7 @@ async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared
         openai_server.text("Full."),
     ]
     script += [make_code_call(12), openai_server.text("Go.")]
-    async with open_bot(*script, limits=LIMITS, jobs=jobs) as bot:
+    async with open_bot(*script, **SHORT, kernels=kernels) as bot:
         job_replies = JobReplies(bot)
         await bot.ask("Compute")
         second = await bot.ask("Compute", key=OTHER)
@@ -250,7 +250,7 @@ async def test_a_flood_is_bounded_and_its_end_is_told(open_bot, shared_host):
 
 
 async def test_a_job_may_ask_and_take_the_answer(open_bot, shared_host):
-    code = "import time\ntime.sleep(1)\nprint('hi', input('name? '))"
+    code = "import time\ntime.sleep(2)\nprint('hi', input('name? '))"
     async with open_bot(make_code_call(code=code), openai_server.text("Go."), **SHORT) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
@@ -305,12 +305,11 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
     open_bot, shared_host, tmp_path, moment
 ):
     """It is killed while the turn waits for the code, or is told, or has ended."""
-    jobs = JOBS if moment != "waiting" else JOBS.model_copy(update={"patience_seconds": 3.0})
+    seconds = {"limits": settings.Limits(execution_seconds=3.0)} if moment == "waiting" else {}
+    groups = SHORT | seconds
     answer = openai_server.text("It runs.", **({} if moment == "answered" else {"fault": "stall"}))
     async with contextlib.AsyncExitStack() as stack:
-        opening = open_bot(
-            make_code_call(24), answer, closing_seconds=0.0, limits=LIMITS, jobs=jobs
-        )
+        opening = open_bot(make_code_call(24), answer, closing_seconds=0.0, **groups)
         bot = await stack.enter_async_context(opening)
         job_replies, reply = JobReplies(bot), replies.Reply()
         turn_task = asyncio.create_task(bot.ask("Compute", reply))
@@ -322,7 +321,7 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
             await (await job_replies.wait_for_first()).until("output")
         again = [] if moment == "answered" else [openai_server.text("It runs on.")]
         after = await stack.enter_async_context(
-            open_after_kill(open_bot, tmp_path, *again, limits=LIMITS, jobs=jobs)
+            open_after_kill(open_bot, tmp_path, *again, **groups)
         )
         next_job_replies = JobReplies(after)
         await asyncio.wait_for(next_job_replies.arrival.wait(), 30)
@@ -399,7 +398,7 @@ async def test_a_job_is_stopped_while_its_turn_still_answers(open_bot, shared_ho
 
 async def test_a_job_is_undone_with_the_turn_that_began_it(open_bot, shared_host):
     script = [openai_server.code("kept = 1"), openai_server.text("One.")]
-    script += [make_code_call(4), openai_server.text("It runs.")]
+    script += [make_code_call(), openai_server.text("It runs.")]
     await shared_host.replace(snapshots=settings.Snapshots(enabled=True))
     async with open_bot(*script, **SHORT) as bot:
         jobs = JobReplies(bot)
