@@ -229,7 +229,10 @@ class _GuestKernel(ipkernel.IPythonKernel):
                 _GuestSession.bot_thread = 0
             else:
                 self._restore_streams()
-                self.open_files.end()
+                with contextlib.suppress(Exception):
+                    # Code may have used up all descriptors, or replaced a function that this uses.
+                    # The reply must be sent all the same, or the bot would wait for it.
+                    self.open_files.end()
                 self.session.end()
         with contextlib.suppress(Exception):
             # Any exception, because code may have replaced anything; the reply then has no names.

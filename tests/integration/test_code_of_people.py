@@ -391,6 +391,17 @@ async def test_unclosed_files_are_written_and_what_is_not_whole_is_said(run, poo
     assert (await run("print(1)")).stderr == ""
 
 
+async def test_code_that_leaves_no_descriptor_has_a_reply(run):
+    ran = await run(
+        """
+        files = []
+        while True: files.append(open("/dev/null"))
+        """,
+        "print(len(files) > 500); del files",
+    )
+    assert (ran.ending, ran.stdout) == (values.Ending.OK, "True\n")
+
+
 async def test_files_that_are_not_given_back_are_said_once(run):
     ran = await run("""
         import os, tempfile
