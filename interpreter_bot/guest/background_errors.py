@@ -34,7 +34,10 @@ def _schedule_check(task: Any) -> None:
 def _print_task_error(task: Any) -> None:
     """Print an error that no code has taken; Python would only when the task is deleted."""
     if task._log_traceback:
-        _print(f"Exception in the task {task.get_coro().__qualname__}:", task.exception())
+        coroutine = task.get_coro()
+        # An awaitable object of a library, such as a request of aiohttp, has no name of its own.
+        name = getattr(coroutine, "__qualname__", type(coroutine).__qualname__)
+        _print(f"Exception in the task {name}:", task.exception())
 
 
 def _print_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

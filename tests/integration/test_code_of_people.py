@@ -230,6 +230,21 @@ async def test_errors_of_threads_and_tasks_are_shown_by_the_cell_that_runs(run):
     assert ran.stderr.count("ZeroDivisionError") == 1
 
 
+async def test_an_error_of_a_task_without_a_name_is_shown(run):
+    ran = await run("""
+        import asyncio, collections.abc
+        class Request(collections.abc.Coroutine):
+            def send(self, value): raise KeyError("of a request")
+            def throw(self, *error): raise error[0]
+            def __await__(self): return self
+        task = asyncio.create_task(Request())
+        await asyncio.sleep(0.5)
+    """)
+    assert ran.stderr.startswith("Exception in the task Request:\n")
+    assert "AttributeError" not in ran.stderr
+    assert ran.stderr.count("KeyError: 'of a request'\n") == 1
+
+
 async def test_a_task_that_exits_ends_itself_alone(run):
     ran = await run("""
         import asyncio, sys
