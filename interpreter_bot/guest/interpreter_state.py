@@ -118,8 +118,8 @@ def restore(state: State) -> None:
     """Restore the state that `collect` returned, in a process that has just started.
 
     Raises:
-        Exception: a library rejects a value that an earlier release accepted; items before it
-            are restored.
+        Exception: a library rejects a value that an earlier release accepted, or the working
+            directory is gone; the other items are restored, except for options after the value.
     """
     os.environ.update(state.get("environment", {}))
     for name in state.get("unset", ()):
@@ -127,18 +127,20 @@ def restore(state: State) -> None:
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
     if "random" in state:
         random.setstate(state["random"])
-    if "directory" in state:
-        os.chdir(state["directory"])
     if "numpy" in state:
         import numpy
 
         numpy.random.set_state(state["numpy"])
-    if state.get("matplotlib"):
-        import matplotlib
+    try:
+        if state.get("matplotlib"):
+            import matplotlib
 
-        matplotlib.rcParams.update(state["matplotlib"])
-    if state.get("pandas"):
-        import pandas
+            matplotlib.rcParams.update(state["matplotlib"])
+        if state.get("pandas"):
+            import pandas
 
-        for name, value in state["pandas"].items():
-            pandas.set_option(name, value)
+            for name, value in state["pandas"].items():
+                pandas.set_option(name, value)
+    finally:
+        if "directory" in state:
+            os.chdir(state["directory"])

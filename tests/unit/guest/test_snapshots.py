@@ -1449,6 +1449,28 @@ def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, m
     assert saved.restored()["x"] == 1
 
 
+def test_a_working_directory_that_went_later_costs_nothing_else(session, tmp_path, monkeypatch):
+    from interpreter_bot.guest import interpreter_state
+
+    monkeypatch.chdir(tmp_path)
+    interpreter_state.record_initial_state()
+    interpreter_state.record_pandas_options(pandas)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    saved = session("x = 1")
+    with pandas.option_context("display.max_rows", 7):
+        os.chdir(gone)
+        assert saved.save()["lost"] == {}
+    os.chdir(tmp_path)
+    gone.rmdir()
+    try:
+        assert saved.restored()["x"] == 1
+        assert list(saved.failed) == ["process state"]
+        assert pandas.get_option("display.max_rows") == 7
+    finally:
+        pandas.reset_option("display.max_rows")
+
+
 def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(session, monkeypatch):
     from interpreter_bot.guest import interpreter_state
 
