@@ -177,12 +177,13 @@ class _Answer(io.RawIOBase):
     """Stream over the data frames of an answer; `result` is the content of its last frame."""
 
     def __init__(self, path: str, request: dict[str, Any]) -> None:
-        if _refusal:
-            raise QueryError(_refusal)
         self.result: dict[str, Any] = {}
         self._remaining_bytes = 0
         self._has_ended = False
         self._connection = http.client.HTTPConnection("127.0.0.1", _port)
+        # Once there is a connection, because Python calls `close` even if this raises.
+        if _refusal:
+            raise QueryError(_refusal)
         body = json.dumps(request).encode()
         self._connection.request("POST", f"/connections/{path}", body)
         self._response = self._connection.getresponse()
