@@ -27,7 +27,13 @@ def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
     `work` must not import modules: a forked child could wait for an import lock for ever.
     """
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        # Code has as many processes and threads as it may have.
+        os.close(reader)
+        os.close(writer)
+        raise
     if not child:
         try:
             _limit_resources(seconds)

@@ -52,3 +52,14 @@ def test_work_that_hangs_is_ended():
     start_time = time.monotonic()
     assert bounded_children.run(lambda: time.sleep(60), seconds=0.5, max_bytes=100) == b""
     assert time.monotonic() - start_time < 30
+
+
+def test_a_child_that_cannot_be_forked_leaves_no_descriptor_open(monkeypatch):
+    def refuse():
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(BlockingIOError):
+        bounded_children.run(lambda: b"", seconds=1.0, max_bytes=1)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
