@@ -28,6 +28,7 @@ DIRECTORY: Final = "skills"
 """Directory of copies in the data directory; kernels see it at `skill_catalogue.MOUNT_POINT`."""
 MODULE_LINKS: Final = ".python"
 """Directory in `DIRECTORY` with links to all modules; see `guest.rootfs.SKILL_MODULES`."""
+_OLD_COPY_PREFIX: Final = ".old-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +90,9 @@ class AcceptedSkills:
         ]
         with _translate_errors():
             make_directory(self._copies_directory)
+            # A process that was killed may have left some, which kernels could still read.
+            for old_copy in self._copies_directory.glob(f"{_OLD_COPY_PREFIX}*"):
+                shutil.rmtree(old_copy, ignore_errors=True)
             for name in self._copy_names() - {skill.name for skill in skills}:
                 _log.warning("the skill %s is off: it was changed, removed or refused", name)
                 _remove(self._copies_directory / name)
@@ -232,7 +236,7 @@ def _write(skill: skill_files.Skill, directory: pathlib.Path) -> None:
 def _remove(directory: pathlib.Path) -> None:
     """Remove a copy, if it exists; for readers it disappears at once."""
     if directory.is_dir():
-        old_copy = directory.with_name(f".old-{secrets.token_hex(8)}")
+        old_copy = directory.with_name(f"{_OLD_COPY_PREFIX}{secrets.token_hex(8)}")
         directory.rename(old_copy)
         shutil.rmtree(old_copy, ignore_errors=True)
 

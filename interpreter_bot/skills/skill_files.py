@@ -173,7 +173,11 @@ def _read_front_matter(content: bytes) -> tuple[str, str, str]:
 
     try:
         fields = yaml.safe_load(front_matter)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # The last four: the library raises them for some tags, such as `!!bool maybe`.
+    except (
+        *(yaml.YAMLError, ValueError, RecursionError),
+        *(LookupError, AttributeError, TypeError, OverflowError),
+    ) as error:
         raise SkillError(skill_words.not_yaml(HEAD_FILE)) from error
     if not isinstance(fields, dict):
         raise SkillError(skill_words.no_fields(HEAD_FILE))

@@ -110,6 +110,14 @@ def test_a_skill_that_is_gone_or_refused_is_off(skills, sources, shown, tmp_path
         skills.refuse("../sources")
 
 
+def test_a_copy_that_a_killed_process_left_is_removed(skills, sources, shown):
+    write(sources)
+    accept(skills, "acme")
+    (shown / "acme").rename(shown / ".old-1")
+    skills.refuse("acme")
+    assert [path.name for path in shown.iterdir()] == [accepted_skills.MODULE_LINKS]
+
+
 def test_modules_can_be_imported_as_long_as_their_skill_is_on(skills, sources, shown):
     write(
         sources,
@@ -206,6 +214,10 @@ def test_what_is_no_plain_file_or_too_much_is_refused(skills, sources, shown, sp
         "---\nname: acme\ndescription: !!python/object/apply:os.system [ls]\n---\n",
         "---\nname: acme\ndescription: 2024-99-99\n---\n",
         "---\nname: acme\ndescription: *x\n---\n",
+        *(
+            f"---\nname: acme\ndescription: {value}\n---\n"
+            for value in ("!!bool maybe", "!!int ''", "!!timestamp now")
+        ),
         "---\nname: acme\n" + "x: y\n" * 10_000 + "description: d\n---\n",
     ],
 )
