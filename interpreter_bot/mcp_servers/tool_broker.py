@@ -200,7 +200,9 @@ class ToolBroker:
     async def _close_idle_personal_connections(self) -> None:
         """Close connections of people that no call has used for a while."""
         for account, connection in list(self._personal_connections.items()):
-            if connection.is_idle:
+            # The person may have logged out, and in again, while another connection was closed.
+            is_current = self._personal_connections.get(account) is connection
+            if is_current and connection.is_idle:
                 del self._personal_connections[account]
                 await connection.close()
 

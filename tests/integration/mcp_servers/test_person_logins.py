@@ -12,7 +12,7 @@ import cryptography.fernet
 import pytest
 
 from interpreter_bot import encryption, errors, settings, values
-from interpreter_bot.mcp_servers import tool_broker
+from interpreter_bot.mcp_servers import server_connections, tool_broker
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.sessions import requests, tool_logins
 from interpreter_bot.store import databases
@@ -201,6 +201,18 @@ async def test_what_was_learned_with_a_former_login_is_learned_anew(opening):
             "jira", tool_logins.make_account(KEY, ANNA.id, "jira")
         )
         assert [*listing.tools] == ["of_bert"]
+
+
+async def test_who_leaves_while_idle_connections_are_closed_disturbs_nobody(opening, monkeypatch):
+    async with opening() as world:
+        await world.log_in()
+        await world.log_in(BERT, "bert")
+        await accept(world)
+        await asyncio.gather(world.call(), world.call(BERT))
+        monkeypatch.setattr(server_connections, "_IDLE_SECONDS", -1.0)
+        bert = tool_logins.make_account(KEY, BERT.id, "jira")
+        await asyncio.gather(world.broker.refresh_all(), world.broker.disconnect(bert))
+        assert (await world.call(BERT)).startswith("bert ")
 
 
 async def test_who_leaves_is_told_so_though_the_token_cannot_be_revoked(opening):
