@@ -20,7 +20,8 @@ from interpreter_bot.egress import host_names
 from interpreter_bot.hosts import certificate_authorities
 
 _MAX_HOSTS: Final = 256
-_VALID_DAYS: Final = 30
+# A kernel gets the authority's certificate once, and lives as long as it is used.
+_VALID_DAYS: Final = 10 * 365
 _KEY_BYTES: Final = 48
 # Of the curve P-256.
 _CURVE_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
