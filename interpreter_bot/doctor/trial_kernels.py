@@ -106,6 +106,7 @@ async def probe(config: settings.Settings) -> ProbeResults:
 
 
 def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
+    """Return the settings of the trial kernels, which keep all files below a directory."""
     limits: dict[str, object] = {"execution_seconds": _MAX_CHECK_SECONDS, "disk_reserve_bytes": 0}
     changes = {
         "limits": config.limits.model_copy(update=limits),
@@ -115,6 +116,8 @@ def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settin
         "sandbox": config.sandbox.with_walls(enabled=True),
         "paths": settings.Paths(data=directory / "d", runtime=directory / "r"),
         "snapshots": config.snapshots.model_copy(update={"enabled": False}),
+        # Each kernel would wait for the download of a channel's packages.
+        "packages": (),
     }
     return config.model_copy(update=changes)
 

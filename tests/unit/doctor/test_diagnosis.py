@@ -296,6 +296,13 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
             assert all(wrong.values()), wrong
 
 
+def test_trial_kernels_wait_for_no_packages_of_channels(tmp_path):
+    packages = (settings.ChannelPackages(names=("humanize",)),)
+    index = settings.PackageIndex(url="http://127.0.0.1:9/simple")
+    bot = settings.Settings(package_index=index, packages=packages)
+    assert not trial_kernels.trial_settings(bot, tmp_path).packages
+
+
 def test_probe_leaves_the_environment_as_it_was(tmp_path):
     before = dict(os.environ)
     bot = settings.Settings()
