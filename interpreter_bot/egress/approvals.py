@@ -58,6 +58,9 @@ class Approvals:
             Refusal: the person declined, or nobody could be asked.
         """
         grant = _make_grant(contact)
+        if grant in self._grants:
+            # Without the lock, which is held while a person is asked about another request.
+            return
         async with self._lock:
             if grant in self._grants:
                 return
