@@ -85,14 +85,16 @@ class Dialler:
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
     async def _connect_first(self, allowed_addresses: Addresses) -> socket.socket:
-        """Connect to the first address that answers."""
+        """Connect to the first address that answers; each gets an equal part of the time."""
+        max_seconds = _MAX_CONNECTING_SECONDS / len(allowed_addresses)
         error: OSError = ConnectionError("no address")
         for family, kind, protocol, _, address in allowed_addresses:
             endpoint = socket.socket(family, kind, protocol)
             try:
                 endpoint.setblocking(False)
-                await asyncio.get_running_loop().sock_connect(endpoint, address)
-            except OSError as connect_error:
+                async with asyncio.timeout(max_seconds):
+                    await asyncio.get_running_loop().sock_connect(endpoint, address)
+            except OSError as connect_error:  # TimeoutError is one.
                 endpoint.close()
                 error = connect_error
             except BaseException:

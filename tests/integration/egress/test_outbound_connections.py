@@ -1,4 +1,4 @@
-"""Looking up of names, where it takes for ever."""
+"""Looking up of names that takes for ever, and addresses that do not answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 import socket
 import threading
 
-from interpreter_bot.egress import outbound_connections
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.egress import outbound_connections, policies
 
 
 async def test_one_session_cannot_use_all_threads_for_names(monkeypatch):
@@ -33,3 +36,26 @@ async def test_one_session_cannot_use_all_threads_for_names(monkeypatch):
     finally:
         held.set()
         names.close()
+
+
+@pytest.mark.looptime
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next():
+    loop = asyncio.get_running_loop()
+    with socket.socket() as full, socket.socket() as listener, socket.socket() as queued:
+        for server, backlog in ((full, 0), (listener, 1)):
+            server.bind(("127.0.0.1", 0))
+            server.listen(backlog)
+        # The queue is full now: Linux drops what comes next.
+        queued.connect(full.getsockname())
+
+        async def resolve(host, port):
+            kind = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+            return [(*kind, full.getsockname()), (*kind, listener.getsockname())]
+
+        (rule,) = policies.compile_rules(
+            [settings.Egress(host="example.org", addresses=("127.0.0.1",))], {}
+        )
+        started_at = loop.time()
+        with await outbound_connections.Dialler(resolve).dial("example.org", 443, rule) as client:
+            assert client.getpeername() == listener.getsockname()
+        assert loop.time() - started_at > 1, "the first one did not answer"
