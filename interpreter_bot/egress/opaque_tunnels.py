@@ -141,7 +141,7 @@ async def relay(
     """Pass on data both ways until both sides have ended, or one breaks off.
 
     Raises:
-        Refusal: a limit is exceeded.
+        Refusal: a limit is exceeded, or the time is over.
         OSError: a side has disconnected.
     """
     loop = asyncio.get_running_loop()
@@ -163,7 +163,11 @@ async def relay(
         async with asyncio.timeout(MAX_REQUEST_SECONDS), idle_timeout:
             await asyncio.gather(*copy_tasks)
     except TimeoutError as error:
-        raise policies.Refusal(network_words.idle_too_long(idle_seconds)) from error
+        is_idle = idle_timeout.expired()
+        sentence = (
+            network_words.idle_too_long(idle_seconds) if is_idle else network_words.TOOK_TOO_LONG
+        )
+        raise policies.Refusal(sentence) from error
     finally:
         for task in copy_tasks:
             task.cancel()
