@@ -60,7 +60,7 @@ async def launch(
     except BaseException as error:
         if provisioner.has_process:
             await _kill_and_clean_up(provisioner, connection)
-        if isinstance(error, TimeoutError):
+        if isinstance(error, OSError):  # TimeoutError is one.
             raise errors.KernelStartError from error
         raise
     return live_kernels.Kernel(

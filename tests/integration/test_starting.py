@@ -16,7 +16,11 @@ import pytest
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.metering import session_metering
-from interpreter_bot.kernels.provisioning import provisioners, start_parameters
+from interpreter_bot.kernels.provisioning import (
+    provisioners,
+    python_environments,
+    start_parameters,
+)
 from tests import machine
 
 pytestmark = pytest.mark.kernel
@@ -80,6 +84,26 @@ async def test_a_wall_that_cannot_be_built_is_named_in_the_log(bot, monkeypatch,
         assert step in line
         assert not code or os.strerror(code) in line
         assert (await pool.take("a")).is_alive, "the next one does"
+
+
+def _refuse(*_, **__):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_a_kernel_does_not_start_on_a_machine_without_descriptors(bot, monkeypatch):
+    async with pools.Pool.open(bot) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(start_parameters, "listen_on_channels", _refuse)
+            with pytest.raises(errors.KernelStartError):
+                await pool.take("a")
+        assert (await pool.take("a")).is_alive, "the next one does"
+
+
+async def test_a_fork_server_does_not_start_on_a_machine_without_descriptors(bot, monkeypatch):
+    monkeypatch.setattr(python_environments, "spawn", _refuse)
+    with pytest.raises(errors.KernelStartError):
+        async with pools.Pool.open(bot):
+            pass
 
 
 async def test_a_kernel_that_dies_before_its_use_says_how_in_the_log(bot, monkeypatch, caplog):

@@ -44,8 +44,15 @@ class ControlChannel:
 
     @classmethod
     def pair(cls) -> tuple[ControlChannel, socket.socket]:
-        """Create a channel and the blocking socket at its other end."""
-        bot_end, guest_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """Create a channel and the blocking socket at its other end.
+
+        Raises:
+            KernelStartError: no descriptors are left.
+        """
+        try:
+            bot_end, guest_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise errors.KernelStartError from error
         return cls(bot_end), guest_end
 
     async def send(

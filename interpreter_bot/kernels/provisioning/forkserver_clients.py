@@ -206,7 +206,7 @@ class ForkServer:
         """Start a process with all modules preloaded, and replace the first one with it."""
         try:
             process, channel = await self._spawn(environment, self._preload_modules)
-        except (errors.BotError, _RefusedWallsError, OSError):
+        except (errors.BotError, _RefusedWallsError):
             _log.exception("nothing could be preloaded: the first code takes longer")
         else:
             try:
@@ -241,14 +241,18 @@ class ForkServer:
             BotError: the process cannot be used.
         """
         channel, guest_end = control_channels.ControlChannel.pair()
-        with guest_end:
-            home = python_environments.WALLED_HOME
-            if self.walls is not Walls.NAMESPACES:
-                home = str(self._scratch / "home")
-                os.makedirs(home, mode=0o700, exist_ok=True)
-            process = python_environments.spawn(
-                environment, guest_end.fileno(), cores=self._cores, home=home
-            )
+        try:
+            with guest_end:
+                home = python_environments.WALLED_HOME
+                if self.walls is not Walls.NAMESPACES:
+                    home = str(self._scratch / "home")
+                    os.makedirs(home, mode=0o700, exist_ok=True)
+                process = python_environments.spawn(
+                    environment, guest_end.fileno(), cores=self._cores, home=home
+                )
+        except OSError as error:
+            channel.close()
+            raise errors.KernelStartError from error
         try:
             await channel.send(self._configuration(environment, preload))
             async with asyncio.timeout(_PRELOAD_SECONDS):
