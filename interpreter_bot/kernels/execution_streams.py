@@ -143,16 +143,15 @@ class ExecutionStream:
     async def _send_request(self, content: dict[str, object]) -> str:
         """Send the request; if the connections are broken, try once more on new ones.
 
-        Raises:
-            KernelLostError: both attempts failed; the kernel is being ended.
+        If both attempts fail, this ends the kernel, and waits until it is cancelled.
         """
         with contextlib.suppress(sockets.LostSocket):
             return await self._connection.send("shell", "execute_request", content)
         with contextlib.suppress(sockets.LostSocket):
             await self._connection.renew()
             return await self._connection.send("shell", "execute_request", content)
-        await self._end_silent_kernel()
-        raise errors.KernelLostError
+        while True:
+            await self._end_silent_kernel()
 
     async def read_remaining_output(self, seconds: float) -> None:
         """Read the remaining output of a dead kernel, until no message came for `seconds`."""
