@@ -154,7 +154,9 @@ class MemoryGuard:
         if memory_bytes[largest] > self._session_bytes:
             suspect = largest
         _log.error(
-            "the machine's memory is nearly used up; ended for it: %s", memory_bytes[suspect]
+            "the machine's memory is nearly used up; ending kernel %s, which has %d bytes",
+            suspect.kernel.id,
+            memory_bytes[suspect],
         )
         suspect.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
         self._reset()

@@ -45,7 +45,7 @@ class Session:
 
     def __init__(self, *, is_active=True):
         self.usage = self.kernel = self
-        self.is_active = is_active
+        self.id, self.is_active = "kernel", is_active
         self.held, self.system_seconds, self.measured = 0, 0.0, 0
         self.ended = []
 
