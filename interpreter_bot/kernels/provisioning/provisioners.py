@@ -19,7 +19,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.guest import control_messages
 from interpreter_bot.kernels.files import ownership, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
@@ -434,7 +434,8 @@ class ForkProvisioner:
     async def freeze(self) -> None:
         """Suspend all processes of the session until `thaw`; only clocks tell them."""
         if self._group is not None:
-            await asyncio.to_thread(self._group.set_frozen, True)
+            # If this is cancelled, it must not freeze after a later `thaw`.
+            await cancellation.in_thread(self._group.set_frozen, True)
 
     async def thaw(self) -> None:
         """Resume the session's processes."""
