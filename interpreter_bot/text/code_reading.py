@@ -54,7 +54,6 @@ _REPLACEMENTS: Final = {
 class _Block:
     language: str
     code: str
-    is_closed: bool
 
     @property
     def is_python(self) -> bool:
@@ -144,9 +143,8 @@ def _parse_blocks(text: str, position: int = 0) -> Iterator[_Block]:
     """Iterate over the blocks after a position; an unclosed block counts only at a line start."""
     while (fence := _FENCE.search(text, position)) is not None:
         end, position = _find_block_end(text, fence)
-        is_closed = end < len(text)
-        if is_closed or fence["indent"] is not None:
-            yield _parse_block(text[fence.end() : end], fence["indent"] or "", is_closed=is_closed)
+        if end < len(text) or fence["indent"] is not None:
+            yield _parse_block(text[fence.end() : end], fence["indent"] or "")
 
 
 def _find_block_end(text: str, fence: re.Match[str]) -> tuple[int, int]:
@@ -164,7 +162,7 @@ def _find_block_end(text: str, fence: re.Match[str]) -> tuple[int, int]:
     return (end.start(), end.end()) if end is not None else (len(text), len(text))
 
 
-def _parse_block(body: str, indent: str, *, is_closed: bool) -> _Block:
+def _parse_block(body: str, indent: str) -> _Block:
     first_line, _, remainder = body.partition("\n")
     info = _INFO_STRING.fullmatch(first_line.translate(_REPLACEMENTS).strip())
     if info is not None and remainder.strip():
@@ -173,4 +171,4 @@ def _parse_block(body: str, indent: str, *, is_closed: bool) -> _Block:
         language, code = "", _TAG_BEFORE_CODE.sub("", body, count=1)
     lines = undo_typography(code).strip("\n").rstrip().split("\n")
     code = "\n".join(line.removeprefix(indent) for line in lines)
-    return _Block(language, code.strip("\n") if code.strip() else "", is_closed)
+    return _Block(language, code.strip("\n") if code.strip() else "")

@@ -115,13 +115,11 @@ class ButtonActions:
             await self._handler.reply(interaction, question_words.NOT_YOURS)
         elif action in _MODAL_ACTIONS:
             if await self._handler.check_permissions(interaction):
-                await self._open_modal(interaction, action, question_id)
+                await self._open_modal(interaction, question_id)
         else:
             await modals.respond(self._handler, interaction, question_id, action)
 
-    async def _open_modal(
-        self, interaction: discord.Interaction[Any], action: str, question_id: str
-    ) -> None:
+    async def _open_modal(self, interaction: discord.Interaction[Any], question_id: str) -> None:
         """Open a modal for an answer; Discord accepts it only as the first response."""
         person, is_admin = str(interaction.user.id), modals.is_admin(interaction)
         questions = self._service.questions

@@ -88,11 +88,9 @@ def file_bytes(guild: discord.Guild | None) -> int:
     return (guild.filesize_limit if guild else default) - _REQUEST_BYTES
 
 
-def location(place: Place, *, reply_to: str = "", handle: object = None) -> transport.Location:
+def location(place: Place, *, handle: object = None) -> transport.Location:
     """Return the location of an answer in a place."""
-    return transport.Location(
-        session=place.key, channel=str(place.channel_id), reply_to=reply_to, handle=handle
-    )
+    return transport.Location(session=place.key, channel=str(place.channel_id), handle=handle)
 
 
 def channel_id_of(key: values.SessionKey) -> int:

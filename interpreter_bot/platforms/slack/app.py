@@ -123,9 +123,7 @@ class Listeners:
 
     # Events -------------------------------------------------------------------------------
 
-    async def on_message(
-        self, event: dict[str, Any], body: dict[str, Any], context: AsyncBoltContext
-    ) -> None:
+    async def on_message(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Receive a message."""
         workspace = await self._workspaces.of_event(context)
         self._in_flight.spawn(self._messages.on_event(workspace, event), "message")

@@ -49,11 +49,7 @@ class FileDownloads:
         )
 
     async def read_text(
-        self,
-        workspace: installations.InstalledWorkspace,
-        file: Mapping[str, Any],
-        *,
-        max_bytes: int = settings.MIB,
+        self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> str:
         """Read a snippet.
 
@@ -63,7 +59,7 @@ class FileDownloads:
         data = bytearray()
         async for chunk in self.read_chunks(workspace, file):
             data += chunk
-            if len(data) > max_bytes:
+            if len(data) > settings.MIB:
                 raise DownloadError(file_words.too_long_to_run(name_of(file)))
         return data.decode("utf-8", "replace")
 

@@ -27,7 +27,7 @@ _MAX_TRIES: Final = 5
 _FIRST_POLL_SECONDS: Final = 0.05
 _MAX_POLL_SECONDS: Final = 2.0
 # Picture types that Slack shows in blocks.
-_PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 TOO_LARGE_CODE: Final = "file_upload_size_restricted"
 
 
@@ -255,7 +255,7 @@ def _is_shared(description: Mapping[str, Any]) -> object:
 
 
 def _is_picture(description: Mapping[str, Any]) -> bool:
-    return description.get("mimetype") in _PICTURE_TYPES
+    return description.get("mimetype") in PICTURE_TYPES
 
 
 async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:

@@ -28,7 +28,6 @@ from interpreter_bot.wording import command_words, file_words, run_words, slack_
 
 _log = logging.getLogger(__name__)
 
-_PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _MAX_MESSAGES: Final = 8
 _MAX_FILES: Final = 40
 _MAX_FILE_BYTES: Final = 1024**3
@@ -133,7 +132,7 @@ class SlackTransport:
                 self._api.lacks(location.session.workspace, method) for method in _STREAM_METHODS
             ),
             has_feedback=True,
-            picture_types=_PICTURE_TYPES,
+            picture_types=file_uploads.PICTURE_TYPES,
             shows_table=blocks.fits_table,
             refresh_seconds=run_words.MIN_ELAPSED_SECONDS,
         )

@@ -10,8 +10,8 @@ function storedDraft(thread) {
 }
 
 export class Composer {
-  constructor({ send, stop, sendAction, pastCodes, askPython }) {
-    Object.assign(this, { send, stop, sendAction, pastCodes, askPython });
+  constructor({ send, stop, pastCodes, askPython }) {
+    Object.assign(this, { send, stop, pastCodes, askPython });
     this.limits = { text_characters: 100_000, upload_bytes: 0, models: null };
     this.field = $("message");
     this.editor = null;

@@ -66,6 +66,10 @@ export function icon(name) {
   return svg;
 }
 
+export function smallButton(label, iconName, onclick) {
+  return el("button", { type: "button", class: "small", onclick }, icon(iconName), el("span", {}, label));
+}
+
 const styleSheets = new Map();
 
 /** Load a style sheet that not every conversation needs, once, and wait for it. */

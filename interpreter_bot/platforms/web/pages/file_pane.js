@@ -1,6 +1,6 @@
 // The files of a conversation, and what is in one of them.
 
-import { address, download, el, icon, nameElement, cleanText, formatSize, $ } from "./dom.js";
+import { address, download, el, icon, nameElement, cleanText, formatSize, smallButton, $ } from "./dom.js";
 import { post } from "./connection.js";
 import { askForText, askToConfirm } from "./dialogs.js";
 import { fileAddress } from "./files.js";
@@ -28,15 +28,11 @@ export function draw(element, message, newContext, { name, isFresh }) {
   showList();
 }
 
-function button(label, iconName, onclick) {
-  return el("button", { type: "button", class: "small", onclick }, icon(iconName), el("span", {}, label));
-}
-
 function showList() {
   shownFile = null;
   const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
-  const tools = [button(fileWords.upload, "plus", () => $("picker").click())];
-  if (files.length) tools.push(button(fileWords.downloadAll, "down", () => download(address("/archive", { thread: context.thread, name: context.title }))));
+  const tools = [smallButton(fileWords.upload, "plus", () => $("picker").click())];
+  if (files.length) tools.push(smallButton(fileWords.downloadAll, "down", () => download(address("/archive", { thread: context.thread, name: context.title }))));
   const summary = files.length
     ? fileWords.allOf(files.length, formatSize(total), formatSize(maxBytes))
     : fileWords.noFiles;
@@ -56,12 +52,12 @@ function showFile(name) {
   }
   shownFile = file;
   const query = { thread: context.thread, name };
-  const back = button(fileWords.allFiles, "before", () => (showList(), focusFile(name)));
+  const back = smallButton(fileWords.allFiles, "before", () => (showList(), focusFile(name)));
   const tools = [
     el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, buttonWords.download)),
-    button(buttonWords.rename, "pen", () => renameFile(query)),
-    ...(/\.ipynb$/i.test(name) ? [button(buttonWords.runCells, "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
-    button(buttonWords.delete, "bin", () => deleteFile(query)),
+    smallButton(buttonWords.rename, "pen", () => renameFile(query)),
+    ...(/\.ipynb$/i.test(name) ? [smallButton(buttonWords.runCells, "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
+    smallButton(buttonWords.delete, "bin", () => deleteFile(query)),
   ];
   const heading = el("h2", { tabindex: -1 }, nameElement(name));
   paneBody.replaceChildren(back, heading, el("div", { class: "pane-tools" }, tools), el("div", { class: "file-shown" }, preview(file, context)));
@@ -75,7 +71,7 @@ function focusFile(name) {
 function showChangeNotice(file) {
   shownFile = file;
   paneBody.querySelector(".changed")?.remove();
-  const reloadButton = button(fileWords.reload, "look", () => showFile(file.name));
+  const reloadButton = smallButton(fileWords.reload, "look", () => showFile(file.name));
   paneBody.prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, fileWords.changed), reloadButton));
 }
 

@@ -21,7 +21,7 @@ let isBranching = false;
 
 const dialogs = () => import("./dialogs.js");
 const sendAction = (message) => connection.sendAction({ thread, ...message }) || composer.showComplaint(connectionWords.none, "connection");
-const composer = new Composer({ send, stop: () => sendAction({ do: "stop" }), sendAction, pastCodes: () => conversation.pastCodes, askPython });
+const composer = new Composer({ send, stop: () => sendAction({ do: "stop" }), pastCodes: () => conversation.pastCodes, askPython });
 const conversation = new Conversation({ sendAction, announce, reuseRequest, branch, onChange: onTurnsChange, isWriting: () => $("message").value !== "", getMaxSeconds: () => greeting?.execution_seconds });
 const sidebar = new Sidebar({ sendAction, openNew: () => openThread(randomId()), forgetDraft: (closedThread) => composer.forgetThread(closedThread) });
 const connection = new Connection({ onOpen, onClose, onMessage });

@@ -1,6 +1,6 @@
 // Tables that code showed: the part of each that came with it, and the way to the rest.
 
-import { copyButton, el, icon, makeScrollable } from "./dom.js";
+import { copyButton, el, makeScrollable, smallButton } from "./dom.js";
 import { columnCount, rowCount, tableWords } from "./later_words.js";
 import { buttonWords } from "./words.js";
 
@@ -23,20 +23,16 @@ export function tableFigure(event, sendAction) {
   const sizeLabel = el("span", { class: "muted" }, sizeText(event));
   const copyTool = copyButton(toText);
   const tools = el("div", { class: "output-tools" }, sizeLabel, copyTool);
-  const fullScreenButton = button(buttonWords.fullScreen, "full", () => staticTable.requestFullscreen());
+  const fullScreenButton = smallButton(buttonWords.fullScreen, "full", () => staticTable.requestFullscreen());
   tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : [fullScreenButton]));
   return el("figure", {}, staticTable, tools);
-}
-
-function button(label, iconName, onclick) {
-  return el("button", { type: "button", class: "small", onclick }, icon(iconName), el("span", {}, label));
 }
 
 /** What can be done with a table of which Python has more, as long as it has it. */
 function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) {
   const download = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
-  const exploreButton = button(buttonWords.explore, "filter", openLiveTable);
-  const fullScreenButton = button(buttonWords.fullScreen, "full", async () => (await openLiveTable()).element.requestFullscreen());
+  const exploreButton = smallButton(buttonWords.explore, "filter", openLiveTable);
+  const fullScreenButton = smallButton(buttonWords.fullScreen, "full", async () => (await openLiveTable()).element.requestFullscreen());
   async function openLiveTable() {
     const { LiveTable } = await import("./tables.js");
     const liveTable = new LiveTable(event, { sendAction, onGone: closeLiveTable, close: () => closeLiveTable("") });
@@ -53,7 +49,7 @@ function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction 
     }
   }
   const hiddenWhileLive = [exploreButton, fullScreenButton, sizeLabel, copyTool];
-  return [exploreButton, fullScreenButton, button(tableWords.asCsv, "down", download("csv")), button(tableWords.asParquet, "down", download("parquet"))];
+  return [exploreButton, fullScreenButton, smallButton(tableWords.asCsv, "down", download("csv")), smallButton(tableWords.asParquet, "down", download("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */

@@ -1,6 +1,6 @@
 // One turn: its request, and all its events, in order.
 
-import { formatDuration, el, icon, nameElement, copyButton, linkify, makeScrollable } from "./dom.js";
+import { formatDuration, el, icon, nameElement, copyButton, linkify, makeScrollable, smallButton } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { MarkdownView, codeBox, requestButton } from "./markdown.js";
 import { Outputs } from "./outputs.js";
@@ -309,7 +309,7 @@ export class Turn {
     this.editButton = el("button", { type: "button", class: "icon edit", title: buttonWords.edit, onclick: () => this.editQuestion() }, icon("pen"), el("span", { class: "unseen" }, buttonWords.edit));
     this.requestElement.append(this.editButton);
     // What ended badly has a button at the sentence that says so.
-    if (["done", "stopped"].includes(this.end.status)) this.footer.append(el("button", { type: "button", class: "small", onclick: branchAgain }, icon("again"), el("span", {}, this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain)));
+    if (["done", "stopped"].includes(this.end.status)) this.footer.append(smallButton(this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain, "again", branchAgain));
   }
 
   /** Let the question be written anew where it stands. */
