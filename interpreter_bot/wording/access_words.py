@@ -6,7 +6,7 @@ from typing import Final
 
 NOT_LISTED: Final = "You don't have access to this bot. Ask an admin."
 NO_BOTS: Final = "I don't respond to bots."
-NO_STRANGERS: Final = "Only people of this workspace can use me."
+NO_OUTSIDERS: Final = "Only people of this workspace can use me."
 NO_GUESTS: Final = "Guests of this workspace can't use me."
 NOT_HERE: Final = "I can't be used here."
 OWNER_LEFT_CHANNEL: Final = "Its owner is no longer in this channel."

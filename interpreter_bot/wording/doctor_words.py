@@ -346,9 +346,9 @@ def memory_left(free_bytes: int, reserve_bytes: int) -> str:
     )
 
 
-def open_files(limit: int, times: int, needed: int) -> str:
-    limit_text = f"{limit:,}" if limit >= 0 else "none"
-    return f"limit {limit_text}; {times} sessions need {needed:,}"
+def open_files(limit: int, session_count: int, needed: int) -> str:
+    limit_text = f"limit {limit:,}" if limit >= 0 else "no limit"
+    return f"{limit_text}; {session_count} sessions need {needed:,}"
 
 
 def switched_on(on_count: int, all_things: str, off_names: Sequence[str]) -> str:

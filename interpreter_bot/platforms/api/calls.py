@@ -131,10 +131,10 @@ def is_disconnected(http: web.Request) -> bool:
     return http.transport is None or http.transport.is_closing()
 
 
-def make_response(describe_event: pydantic.BaseModel, *, status: int = 200) -> web.Response:
+def make_response(document: pydantic.BaseModel, *, status: int = 200) -> web.Response:
     """Return a document as a response."""
     # Not encoded by pydantic, which refuses lone surrogates: code may show any text.
-    return web.json_response(describe_event.model_dump(mode="json"), status=status)
+    return web.json_response(document.model_dump(mode="json"), status=status)
 
 
 def describe_error(error: Exception) -> documents.ErrorDocument:

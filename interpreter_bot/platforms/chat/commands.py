@@ -205,7 +205,7 @@ async def _show_result(
         case command_types.PrivateSentence(text, url, label):
             await view.whisper(text, url, label)
         case command_types.FactList():
-            await send(_list(result, view))
+            await send(_write_list(result, view))
         case command_types.Help(commands):
             notice = place.service.model_notice
             lines = [view.help(commands), view.small_print(view.escape(notice)) if notice else ""]
@@ -239,7 +239,7 @@ def make_upload(name: str, content: bytes | pathlib.Path, size_bytes: int) -> tr
     return transport.Upload(id=name, version=0, name=name, size_bytes=size_bytes, content=content)
 
 
-def _list(result: command_types.FactList, view: View) -> str:
+def _write_list(result: command_types.FactList, view: View) -> str:
     """Return the lines of a list that a message has room for, and count the others."""
     lines = [f"**{result.title}**"]
     for fact in result.facts:

@@ -171,8 +171,8 @@ class RequestsInFlight:
             self.network, self.markdown, plan, self._service.deliveries, self.spawn
         )
         entry.is_place_final = True
-        show_task = reply.show(functools.partial(self._cancel, entry))
-        entry.show_task = asyncio.create_task(show_task, name="an answer")
+        work = reply.show(functools.partial(self._cancel, entry))
+        entry.show_task = asyncio.create_task(work, name="an answer")
         if not (is_replayed or waits_for_end):
             reply.show_first_sign()
         return reply

@@ -79,7 +79,7 @@ def refusal(requester: Requester, rules: Rules) -> NotAllowedError | None:
     if requester.is_bot:
         return NotAllowedError(access_words.NO_BOTS)
     if requester.is_outsider and not rules.allows_outsiders:
-        return NotAllowedError(access_words.NO_STRANGERS)
+        return NotAllowedError(access_words.NO_OUTSIDERS)
     if requester.is_guest and not rules.allows_guests:
         return NotAllowedError(access_words.NO_GUESTS)
     if rules.people or rules.groups:

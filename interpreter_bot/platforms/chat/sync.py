@@ -82,7 +82,7 @@ class MessageSync:
         """
         self._slots: list[Slot] = []
         self._network = network
-        self._at = location
+        self._location = location
         self._request_id = request_id
         self._draw = draw
         self._refuse = refuse
@@ -121,7 +121,7 @@ class MessageSync:
         failures = 0
         async with contextlib.AsyncExitStack() as stack:
             if self._shows_working:
-                await stack.enter_async_context(self._network.show_working(self._at))
+                await stack.enter_async_context(self._network.show_working(self._location))
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._refresh_seconds):
@@ -199,7 +199,7 @@ class MessageSync:
             if slot.posted is None and not slot.is_gone:
                 await self._post(index, slot, draft)
             if slot.posted is not None:
-                self._at = slot.posted.location
+                self._location = slot.posted.location
             if slot.replaced is not None:
                 await self._network.delete(slot.replaced)
                 slot.replaced, must_repost = None, True
@@ -209,7 +209,7 @@ class MessageSync:
             if last_slot.posted is not None and not last_slot.is_gone:
                 await self._network.delete(last_slot.posted)
             self._slots.pop()
-            session = self._at.session
+            session = self._location.session
             await _try_to_store(
                 self._deliveries.delete(session.platform, self._request_id, len(self._slots))
             )
@@ -222,7 +222,7 @@ class MessageSync:
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
             await self._note_delivery(slot.key)
         if slot.posted is None:
-            location, key = self._at, slot.key
+            location, key = self._location, slot.key
             try:
                 slot.posted = await _send_or_plain(
                     slot.draft, lambda sent_draft: self._network.post(location, sent_draft, key)
@@ -249,11 +249,11 @@ class MessageSync:
                 for posted_slot in self._slots
                 if posted_slot.posted is not None
             }
-            slot.posted = await self._network.find(self._at, slot.key, known_ids)
+            slot.posted = await self._network.find(self._location, slot.key, known_ids)
 
     async def adopt(self) -> None:
         """Go on in the messages that a former bot, or a former answer, posted for the request."""
-        platform = self._at.session.platform
+        platform = self._location.session.platform
         try:
             deliveries = await self._deliveries.list_for_request(platform, self._request_id)
         except errors.StoreError:
@@ -267,7 +267,9 @@ class MessageSync:
                 digest=delivery.digest,
                 first_tried_at=delivery.first_tried_at,
             )
-            posted = transport.Posted(delivery.message, self._at) if delivery.message else None
+            posted = (
+                transport.Posted(delivery.message, self._location) if delivery.message else None
+            )
             # A message without an id is looked for before it is posted again.
             self._slots.append(Slot(transport.UNKNOWN, key, posted, is_unconfirmed=posted is None))
 
@@ -275,7 +277,7 @@ class MessageSync:
         """Record a message that is about to be posted, or was."""
         await _try_to_store(
             self._deliveries.put(
-                self._at.session.platform,
+                self._location.session.platform,
                 key.request_id,
                 key.index,
                 nonce=key.nonce,

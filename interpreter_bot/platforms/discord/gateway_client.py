@@ -114,8 +114,8 @@ class _Client(discord.Client):
         if not self.is_leaving:
             self.missed_messages.note_message(message)
             # In a task that the bot waits for when it leaves.
-            handle_work = self.message_events.on_message(message)
-            self.in_flight.spawn(handle_work, f"handling of message {message.id}")
+            work = self.message_events.on_message(message)
+            self.in_flight.spawn(work, f"handling of message {message.id}")
 
     async def _run_catching_up(self, catch_up_work: Coroutine[Any, Any, None]) -> None:
         """Catch up in a task that the bot waits for when it leaves."""

@@ -34,7 +34,7 @@ class MissedMessages:
 
     When a gateway session is lost, `_missed_since` becomes the id from which messages may be
     missing. Catching up moves it to `_caught_up_since`, as servers may become available later;
-    `_read_servers` are those that were read since then.
+    `_read_server_ids` are those that were read since then.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class MissedMessages:
         self._last_id = 0
         self._missed_since: int | None = None
         self._caught_up_since: int | None = None
-        self._read_servers: set[int] = set()
+        self._read_server_ids: set[int] = set()
         self._direct_channels = cachetools.LRUCache[int, None](_MAX_DIRECT_CHANNELS)
         self._lock = asyncio.Lock()
 
@@ -73,7 +73,7 @@ class MissedMessages:
         """Remember where the gap began; messages of the new gateway session arrive live."""
         if self._missed_since is None:
             self._missed_since = self._last_id - _ID_MARGIN
-            self._read_servers.clear()
+            self._read_server_ids.clear()
 
     async def include_downtime(self) -> None:
         """Include, once, messages from before the start of the bot.
@@ -134,12 +134,12 @@ class MissedMessages:
     def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once per gateway session."""
         if (
-            guild.id in self._read_servers
+            guild.id in self._read_server_ids
             or guild.unavailable
             or (self._guilds and guild.id not in self._guilds)
         ):
             return []
-        self._read_servers.add(guild.id)
+        self._read_server_ids.add(guild.id)
         channels: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
         channels += guild.text_channels
         channels += guild.voice_channels

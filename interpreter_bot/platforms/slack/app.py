@@ -119,7 +119,7 @@ class Listeners:
             app.view(name)(self._form_listener(self.resolve_question))
         app.view(home_and_modal_views.COMMAND_FORM)(self._form_listener(self.submit_command_form))
         app.view(admin_views.ACCESS_FORM)(self._form_listener(self.store_access))
-        app.error(_acknowledge_failed)
+        app.error(_acknowledge_failure)
 
     # Events -------------------------------------------------------------------------------
 
@@ -259,14 +259,14 @@ class Listeners:
             code = message_parsing.code(text.strip()[2:].lstrip())
             await self._interactions.run_code(place, code)
         elif command.command.is_request:
-            make_command_place = self._commands.command_place(key, place, profile)
-            code = await command_table.find_code(command, make_command_place)
+            command_place = self._commands.command_place(key, place, profile)
+            code = await command_table.find_code(command, command_place)
             await self._interactions.run_code(place, code)
         else:
             async with self._interactions.claimed_command(place):
-                make_command_place = self._commands.command_place(key, place, profile)
+                command_place = self._commands.command_place(key, place, profile)
                 view = self._commands.make_view(key, place, reply, trigger_id)
-                await commands.carry_out(command, make_command_place, view)
+                await commands.carry_out(command, command_place, view)
 
     async def on_run_shortcut(self, args: AsyncArgs) -> None:
         """Run the code of a message."""
@@ -366,7 +366,7 @@ class Listeners:
         await self._home.store_choices(form.place.workspace, form.place.user, form.view)
 
 
-async def _acknowledge_failed(error: Exception) -> BoltResponse:
+async def _acknowledge_failure(error: Exception) -> BoltResponse:
     """Acknowledge an event without a listener, or whose listener failed: Slack would resend it."""
     if isinstance(error, BoltUnhandledRequestError):
         _log.info("Slack sent an event that has no listener")

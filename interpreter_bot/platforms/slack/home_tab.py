@@ -46,14 +46,14 @@ class Feedback:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
-        self._counting = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def store_rating(self, team: str, user: str, turn: str, rating: str) -> None:
         """Store a person's rating of a turn, "up" or "down", in place of an earlier one."""
         service = self._service
         person_scope = values.Scope("slack", team, person=user)
         choice_name = f"{_TALLY_NAME}:{turn}"
-        async with self._counting:
+        async with self._lock:
             former = (await service.queries.choices(person_scope)).get(choice_name)
             if rating not in _RATINGS or former == rating:
                 return

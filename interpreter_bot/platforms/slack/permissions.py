@@ -61,7 +61,7 @@ class Profile:
     user: str
     name: str
     is_guest: bool
-    is_stranger: bool
+    is_outsider: bool
     is_bot: bool
     is_admin: bool
     zone: str = ""
@@ -129,7 +129,7 @@ class Permissions:
             is_admin=profile.is_admin,
             is_bot=profile.is_bot,
             is_guest=profile.is_guest,
-            is_outsider=profile.is_stranger,
+            is_outsider=profile.is_outsider,
         )
         error = policies.refusal(requester, rules_here)
         if error and rules_here.groups:
@@ -245,7 +245,7 @@ class Permissions:
             profile = self._parse_profile(workspace, user, answer.get("user", {}))
             self._profiles[key] = profile
         if user_team and user_team not in (workspace.team, workspace.enterprise):
-            return dataclasses.replace(profile, is_stranger=True, is_admin=False)
+            return dataclasses.replace(profile, is_outsider=True, is_admin=False)
         return profile
 
     def _parse_profile(
@@ -260,10 +260,10 @@ class Permissions:
         is_member = team == workspace.team or bool(
             workspace.enterprise and enterprise == workspace.enterprise
         )
-        is_stranger = bool(user_info.get("is_stranger")) or not is_member
+        is_outsider = bool(user_info.get("is_stranger")) or not is_member
         is_workspace_admin = bool(user_info.get("is_admin") or user_info.get("is_owner"))
-        is_admin = user in self._config.admins or (is_workspace_admin and not is_stranger)
+        is_admin = user in self._config.admins or (is_workspace_admin and not is_outsider)
         is_guest = bool(user_info.get("is_restricted") or user_info.get("is_ultra_restricted"))
         is_bot = bool(user_info.get("is_bot") or user_info.get("deleted"))
         zone = str(user_info.get("tz") or "")
-        return Profile(user, str(name), is_guest, is_stranger, is_bot, is_admin, zone)
+        return Profile(user, str(name), is_guest, is_outsider, is_bot, is_admin, zone)

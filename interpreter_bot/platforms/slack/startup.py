@@ -102,8 +102,8 @@ async def connected_platform(
             workspaces, config.signing_secret.get_secret_value(), config.api_base_url
         )
         listeners.register(bolt)
-        transport = _connect(bolt, config, flow, session, workspaces, timing)
-        address = await stack.enter_async_context(transport)
+        connection = _connect(bolt, config, flow, session, workspaces, timing)
+        address = await stack.enter_async_context(connection)
         await stack.enter_async_context(_cancel_on_loss(workspaces))
         catching_up = missed_messages.MissedMessages(dependencies, messages).catch_up()
         running_requests.spawn(catching_up, "missed messages")

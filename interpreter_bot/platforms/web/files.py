@@ -141,7 +141,7 @@ class Files:
             with contextlib.suppress(errors.FileMissingError):
                 await self._service.files.delete(key, name)
 
-    async def notebook(self, request: web.Request) -> web.Response:
+    async def send_notebook(self, request: web.Request) -> web.Response:
         """Serve a session as a notebook, a script or a page, as a download."""
         key, title = parse_session_and_name(request)
         queries, suffix = self._service.queries, request.query.get("suffix", "ipynb")

@@ -81,7 +81,7 @@ class Routes:
             ("GET", "/frame"): displays.send_page,
             ("GET", "/output"): displays.send_download,
             ("GET", "/download"): stored_files.send_download,
-            ("GET", "/notebook"): stored_files.notebook,
+            ("GET", "/notebook"): stored_files.send_notebook,
             ("GET", "/media"): stored_files.send_media,
             ("GET", "/archive"): zip_archives.ZipArchives(service).send_archive,
             ("GET", "/visited"): visits.send_conversation,

@@ -68,10 +68,10 @@ async def serve(
     with await _bind(config) as listener:
         port = listener.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
-            opening = tasks.create_task(
+            routes_task = tasks.create_task(
                 _open_routes(service, config, gate, tasks, open_api), name="web"
             )
-            front = _FrontApplication(opening, gate, has_visits=bool(config.public_url))
+            front = _FrontApplication(routes_task, gate, has_visits=bool(config.public_url))
             runner = http_runners.make_runner(front.build(pages), closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
             try:
@@ -79,9 +79,9 @@ async def serve(
                 yield f"http://{_reachable_host(config.host)}:{port}/?token={token}"
             finally:
                 await runner.cleanup()
-                opening.cancel()
-                if opening.done() and not opening.cancelled():
-                    opening.result().cancel()
+                routes_task.cancel()
+                if routes_task.done() and not routes_task.cancelled():
+                    routes_task.result().cancel()
 
 
 async def _open_routes(
@@ -104,9 +104,9 @@ class _FrontApplication:
     """Serves the page before the conversations are open, and forwards other requests."""
 
     def __init__(
-        self, opening: asyncio.Task[routes.Routes], gate: access.Access, *, has_visits: bool
+        self, routes_task: asyncio.Task[routes.Routes], gate: access.Access, *, has_visits: bool
     ) -> None:
-        self._opening = opening
+        self._routes_task = routes_task
         self._gate = gate
         self._has_visits = has_visits
 
@@ -118,7 +118,7 @@ class _FrontApplication:
             if request.path.startswith(access.API_PREFIX):
                 return await self._gate.admit_program(request, handler)
             if self._has_visits and not self._gate.has_token(request):
-                await asyncio.shield(self._opening)
+                await asyncio.shield(self._routes_task)
             return await self._gate.authorize(request, handler)
 
         app = web.Application(middlewares=[check_access])
@@ -141,20 +141,20 @@ class _FrontApplication:
             compress=False,
         )
         await tab.prepare(request)
-        if not self._opening.done():
+        if not self._routes_task.done():
             await tab.send_str(_STARTING_MESSAGES)
-        await (await asyncio.shield(self._opening)).serve_tab(tab)
+        await (await asyncio.shield(self._routes_task)).serve_tab(tab)
         return tab
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        return await (await asyncio.shield(self._opening)).answer(request)
+        return await (await asyncio.shield(self._routes_task)).answer(request)
 
     async def _close(self, _: web.Application) -> None:
         """Cancel waiting requests, and disconnect every tab."""
-        if self._opening.done():
-            await self._opening.result().close()
+        if self._routes_task.done():
+            await self._routes_task.result().close()
         else:
-            self._opening.cancel()
+            self._routes_task.cancel()
 
 
 async def _confirm_key(_: web.Request) -> web.Response:
