@@ -1,5 +1,5 @@
-// Colours of terminals: what an escape changes about how text looks, and text that looks so. The
-// sixteen with names are the page's own; of others the values, which the browser checks.
+// Colours of terminals: the style of text after an escape, and text drawn in a style. The sixteen
+// named colours are the page's own; the browser checks the values of all others.
 
 import { el } from "./dom.js";
 
@@ -7,7 +7,7 @@ const CUBE_LEVELS = [0, 95, 135, 175, 215, 255];
 const FLAG_BY_CODE = { 1: "bold", 2: "dim", 3: "italic", 4: "under", 7: "inverse", 9: "struck" };
 const FLAGS_ENDED_BY_CODE = { 21: ["bold"], 22: ["bold", "dim"], 23: ["italic"], 24: ["under"], 27: ["inverse"], 29: ["struck"] };
 
-/** Give the style after an escape; null is none. `parameters` is what stands between [ and m. */
+/** Return the style after an escape; null is no style. `parameters` stands between [ and m. */
 export function applySgr(style, parameters) {
   const newStyle = { ...style };
   const codes = parameters.split(/[;:]/).map(Number);
@@ -40,7 +40,7 @@ function rgb(channels) {
   return channels.length === 3 ? `rgb(${channels})` : undefined;
 }
 
-/** Text of a style, as an element. */
+/** Return text in a style, as an element. */
 export function styledSpan(text, style) {
   const classNames = Object.keys(style).filter((name) => style[name] === true).map((name) => `ansi-${name}`);
   const span = el("span", {}, text);
@@ -48,7 +48,7 @@ export function styledSpan(text, style) {
   const colour = typeof foreground === "number" ? `var(--ansi-${foreground})` : foreground;
   if (typeof background === "number") {
     span.style.background = `color-mix(in srgb, var(--ansi-${background}) 16%, transparent)`;
-    // Halfway to the ink each can be read on each.
+    // Mixed half with the ink, each colour can be read on each background.
     span.style.color = `color-mix(in srgb, ${colour ?? "var(--ink)"}, var(--ink))`;
   } else if (background) {
     span.style.background = background;

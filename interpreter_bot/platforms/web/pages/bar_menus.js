@@ -1,4 +1,4 @@
-// The menus of the bar: about Python, to take a conversation along, and everything else.
+// The menus of the bar: Python, sharing, and all other commands.
 
 import { $, ICONS, address, download, cleanText } from "./dom.js";
 import { confirmRestart, askToConfirm } from "./dialogs.js";
@@ -87,7 +87,7 @@ function showCode(isShown) {
   localStorage.setItem("code", isShown ? "shown" : "hidden");
 }
 
-/** Choose the colours of this browser, on all its tabs from when they are loaded; "" is as the system has them. */
+/** Store the colours for this browser; other tabs use them once they are loaded again. "" follows the system. */
 function chooseTheme(theme) {
   localStorage.setItem("theme", theme);
   document.documentElement.style.colorScheme = theme;

@@ -1,4 +1,4 @@
-// Other versions of a question and its answer: writing one, and going from one to the next.
+// Other versions of a question and its answer: a form to write one, and links between them.
 
 import { el, loadStyles } from "./dom.js";
 import { branchWords } from "./later_words.js";
@@ -6,7 +6,7 @@ import { buttonWords } from "./words.js";
 
 await loadStyles("/forms.css");
 
-/** Let the question of a turn be written anew where it stands. */
+/** Let a person edit the question of a turn in place. */
 export function editQuestion(turn) {
   if (turn.requestElement.hidden) return;
   const close = () => {
@@ -20,7 +20,7 @@ export function editQuestion(turn) {
   form.firstChild.focus();
 }
 
-/** A form with a question in it; what is sent goes on in a branch of its own. */
+/** Return a form that edits a question; sending it begins a new branch. */
 function editForm({ request, is_code: isCode }, { send, close }) {
   const field = el("textarea", { "aria-label": isCode ? branchWords.code : branchWords.question, dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
   field.value = request;
@@ -42,7 +42,7 @@ function editForm({ request, is_code: isCode }, { send, close }) {
   return form;
 }
 
-/** Which of several versions this is, and the way to those beside it. */
+/** Return the number of this version, with links to the versions before and after it. */
 export function branchLinks({ position, threads }) {
   const link = (index, label, text) =>
     el("a", { href: threads[index] && `#${threads[index]}`, class: "icon", role: "link", "aria-label": label, "aria-disabled": threads[index] ? null : "true" }, text);

@@ -1,4 +1,4 @@
-// Where people write: words or Python, with files that are on their way or there already.
+// The form in which people write words or Python, and attach files.
 
 import { $, el, icon, cleanText } from "./dom.js";
 import { buttonWords, composerWords, connectionWords } from "./words.js";
@@ -37,7 +37,7 @@ export class Composer {
     this.field.addEventListener("keydown", (event) => this.onKey(event));
   }
 
-  /** Go to a conversation, with what was written there and not sent. */
+  /** Open a conversation, with its unsent draft. */
   openThread(thread) {
     this.thread = thread;
     const draft = storedDraft(thread);
@@ -51,7 +51,7 @@ export class Composer {
     if (lostFiles.length) this.showComplaint(composerWords.notUploaded(lostFiles.map(cleanText)));
   }
 
-  /** Forget what was written in a conversation that is deleted, and stop what goes there. */
+  /** Forget the draft of a deleted conversation, and cancel its uploads. */
   forgetThread(thread) {
     this.uploads?.discard(thread);
     sessionStorage.removeItem(DRAFT_PREFIX + thread);
@@ -62,12 +62,12 @@ export class Composer {
     return this.limits.models?.length === 0;
   }
 
-  /** In an editor of code Escape means that Tab is to leave it, and never anything else. */
+  /** Return whether an element is the editor of code, in which Escape only lets Tab leave it. */
   isEditing(element) {
     return (element === this.field || element === $("code")) && this.isCode;
   }
 
-  /** All that is written; as code it is the editor's, and the field has the same. */
+  /** The whole text, which the field and the editor of code share. */
   set text(text) {
     this.field.value = text;
     this.editor?.replaceText(text);
@@ -78,7 +78,7 @@ export class Composer {
     else this.editor.focus();
   }
 
-  /** Hear what holds for everything. */
+  /** Take over the limits that the server sent. */
   setLimits(limits) {
     const isFirstTime = this.limits.models === null;
     this.limits = limits;
@@ -101,7 +101,7 @@ export class Composer {
     if (isCode && this.editor === null) this.fetchEditor();
   }
 
-  /** Fetch the editor of code; until it is here, and where it cannot be had, the field will do. */
+  /** Load the editor of code; until then, and if that fails, the text field is used. */
   async fetchEditor() {
     this.editorModule ??= import("./editor.js");
     try {
@@ -140,12 +140,12 @@ export class Composer {
     this.showComplaint("");
   }
 
-  /** Keep what is written here, or what arrived for another conversation. */
+  /** Store the draft of this conversation, or the uploaded files of another one's draft. */
   saveDraft(thread = this.thread) {
     if (!thread) return;
-    const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : storedDraft(thread);
-    const attached = this.uploads && { files: this.uploads.finished(thread), unfinished: this.uploads.unfinished(thread) };
-    const draft = { ...written, ...attached };
+    const content = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : storedDraft(thread);
+    const uploads = this.uploads && { files: this.uploads.finished(thread), unfinished: this.uploads.unfinished(thread) };
+    const draft = { ...content, ...uploads };
     const isWorthStoring = draft.text || hasFiles(draft) || draft.isCode !== this.isUsuallyCode;
     try {
       if (isWorthStoring) sessionStorage.setItem(DRAFT_PREFIX + thread, JSON.stringify(draft));
@@ -182,20 +182,20 @@ export class Composer {
     this.focus();
   }
 
-  /** Give back, after a reload, the files of drafts as well. */
+  /** After a reload, restore the files of drafts. */
   async restoreUploads() {
     const threads = Object.keys(sessionStorage).filter((key) => key.startsWith(DRAFT_PREFIX)).map((key) => key.slice(DRAFT_PREFIX.length));
     if (threads.some((thread) => hasFiles(storedDraft(thread)))) await this.fetchUploads();
   }
 
-  /** Do something with uploads, once they are there, for the conversation that is shown now. */
+  /** Once the module of uploads is loaded, use it for the conversation that is shown now. */
   async withUploads(use) {
     const { thread } = this;
     const uploads = this.uploads ?? (await this.fetchUploads());
     if (uploads) use(uploads, thread);
   }
 
-  /** Fetch what handles files, with the first of them; gives null if it cannot be had. */
+  /** Load the module of uploads, with the first file; resolves to nothing if that fails. */
   fetchUploads() {
     return (this.fetchingUploads ??= this.loadUploads().finally(() => (this.fetchingUploads = null)));
   }
@@ -209,7 +209,7 @@ export class Composer {
   }
 
   async submit() {
-    // What was attached just now goes along.
+    // Files that were attached just now are sent, too.
     if (this.fetchingUploads && !(await this.fetchingUploads)) return;
     const text = this.field.value;
     const files = this.uploads?.finished() ?? [];
@@ -228,12 +228,12 @@ export class Composer {
     this.onEdit();
   }
 
-  /** Whether something would be lost if the page were left. */
+  /** Whether uploads would be lost if the page were closed. */
   get isBusy() {
     return this.uploads !== null && this.uploads.isAnyBusy;
   }
 
-  /** Give back what was refused, unless something new was written meanwhile. */
+  /** Put a refused message back into the field, above what was written meanwhile. */
   restore({ text, files, is_code: isCode }) {
     this.text = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
     this.setCode(isCode);
@@ -248,7 +248,7 @@ export class Composer {
     this.setCode(isCode, { isFocused: true });
   }
 
-  /** Say what is wrong, which ends the wait for uploads; `cause` is what may settle it. */
+  /** Show a complaint, and wait for uploads no longer; `cause` names the event that clears it. */
   showComplaint(text, cause = "") {
     this.isSendPending = false;
     this.complaintCause = cause;
@@ -278,7 +278,7 @@ function hasFiles({ files, unfinished }) {
   return Boolean(files?.length || unfinished?.length);
 }
 
-/** Take what is dropped anywhere on the page. */
+/** Attach files that are dropped anywhere on the page. */
 export function acceptDrops(addFiles, showComplaint) {
   let enterCount = 0;
   const hasDraggedFiles = (event) => event.dataTransfer?.types.includes("Files");

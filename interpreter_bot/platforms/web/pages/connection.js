@@ -1,4 +1,4 @@
-// The websocket. It comes again by itself; whoever uses it is told when it is there and when not.
+// The websocket. It reconnects by itself, and reports when it opens and closes.
 
 import { address, download } from "./dom.js";
 
@@ -8,9 +8,9 @@ const MAX_PAUSE_MILLISECONDS = 8000;
 const STORED_KEY = "interpreter-bot-key";
 const NO_KEY = "none";
 
-// Cookies know no ports, so ours is sent to whatever else is served on this host. What is kept here
-// is seen by this page alone; it comes once, behind the # of the address. Any page may lead here
-// with a made-up one: it is tried after the one that is kept, and kept once it was of use.
+// Cookies ignore ports, so other servers on this host receive ours. The key comes once, after the #
+// of the address, and is stored where only this page can read it. Any page may link here with a
+// made-up key, so a key of the address is tried after the stored one, and stored once it worked.
 function candidateKeys() {
   const keyFromAddress = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
   if (keyFromAddress) history.replaceState(null, "", "/");
@@ -19,7 +19,7 @@ function candidateKeys() {
 
 const untriedKeys = candidateKeys();
 
-/** The key that requests of this page have to show. */
+/** The key that requests of this page carry. */
 export let pageKey;
 
 function tryNextKey() {
@@ -70,7 +70,7 @@ export class Connection {
     };
   }
 
-  /** Scripts are not told why a handshake failed, so ask. A key that is refused is given up. */
+  /** Scripts are not told why a handshake failed, so ask the server. A refused key is dropped. */
   async checkKey(key) {
     const headers = { "Interpreter-Bot-Key": key };
     const response = await fetch("/live", { method: "POST", headers }).catch(() => null);
@@ -79,7 +79,7 @@ export class Connection {
     this.reconnectNow();
   }
 
-  /** Say something; tells whether it went out. */
+  /** Send a message; return whether it was sent. */
   sendAction(message) {
     if (!this.isOpen) return false;
     this.socket.send(JSON.stringify(message));
@@ -99,12 +99,12 @@ async function sendPost(path, query) {
   return response;
 }
 
-/** Ask the bot to do something to what an address names; gives its answer. */
+/** Send a request to the bot; return its answer. */
 export async function post(path, query) {
   return (await sendPost(path, query)).json();
 }
 
-/** Let the browser save what the bot makes for it, under a name. */
+/** Let the browser save the bot's response under a name. */
 export async function postForDownload(path, query, name) {
   const href = URL.createObjectURL(await (await sendPost(path, query)).blob());
   download(href, name);

@@ -57,7 +57,7 @@ export class Conversation {
     return this.turns.find((turn) => turn.id === id) ?? null;
   }
 
-  /** Show what the bot knows, and keep what is already shown of it as it is. */
+  /** Show the turns that the bot knows; finished turns that are shown already stay as they are. */
   load(contents, pendingIds) {
     this.isLoaded = false;
     const finishedTurns = new Map(this.turns.filter((turn) => turn.end && turn.turnId).map((turn) => [turn.turnId, turn]));
@@ -76,7 +76,7 @@ export class Conversation {
     if (!contents.has_earlier_turns && $("earlier").contains(document.activeElement)) this.scrollBox.focus();
     $("earlier").hidden = !contents.has_earlier_turns;
     for (const text of contents.notices) this.showNotice(text);
-    // What came before it must not push away what is being read.
+    // Turns that were added above must not move the text that is being read.
     if (anchor?.isConnected && !this.isAtEnd) this.scrollBox.scrollTop += anchor.getBoundingClientRect().top - anchorTop;
     this.isLoaded = true;
     this.onChange();
@@ -87,7 +87,7 @@ export class Conversation {
   arrangeTurns(turns) {
     const elements = new Set(turns.map((turn) => turn.element));
     for (const child of [...this.turnList.children]) if (!elements.has(child)) child.remove();
-    // A frame that is moved is loaded anew, so only what is not in its place is put there.
+    // Moving a frame reloads it, so only elements that are out of place are moved.
     let following = this.turnList.firstElementChild;
     for (const { element } of turns) {
       if (element === following) following = following.nextElementSibling;
@@ -110,7 +110,7 @@ export class Conversation {
     this.find(id)?.apply(event);
     if (event.type === "begun" || event.type === "over") this.onChange();
     if (event.type === "over") this.scrollBackToAnswer();
-    // It is followed once it has grown: each look at how tall it is lays all of it out.
+    // The observer of sizes scrolls later: measuring here would lay out the page for each event.
   }
 
   removeTurn(id) {
@@ -120,7 +120,7 @@ export class Conversation {
     this.onChange();
   }
 
-  /** The latest word about the conversation itself; what was said before is no longer so. */
+  /** Show a notice about the conversation, in place of the one before. */
   showNotice(text) {
     this.turnList.querySelector(".between")?.remove();
     this.turnList.append(el("p", { class: "notice between" }, text));
@@ -130,34 +130,34 @@ export class Conversation {
   onScroll() {
     const { scrollTop, clientHeight, scrollHeight } = this.scrollBox;
     const isNearEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END_PIXELS;
-    // What grows beneath is no wish to stay; only a person scrolls up.
+    // Only a person scrolls up; content that grows below does not mean that they want to stay.
     if (isNearEnd || scrollTop < this.lastScrollTop - 2) this.isAtEnd = isNearEnd;
     this.lastScrollTop = scrollTop;
     $("latest").hidden = this.isAtEnd;
   }
 
-  /** Go down to where the latest is, but not beyond the beginning of an answer. */
+  /** Scroll down to the latest content, but not beyond the beginning of an answer. */
   scrollToLatest() {
     if (!this.isAtEnd || !this.turnList.childElementCount) return;
     const { scrollTop, scrollHeight } = this.scrollBox;
     this.scrollBox.scrollTop = Math.max(scrollTop, Math.min(scrollHeight, this.answerTop));
   }
 
-  /** Where the words of the last answer begin, once what led to them is folded away. */
+  /** The scroll position of the beginning of the last answer, once its code is folded. */
   get answerTop() {
     const answer = this.turns.at(-1)?.answerElement;
     if (!answer) return Infinity;
     return this.scrollBox.scrollTop + answer.getBoundingClientRect().top - this.scrollBox.getBoundingClientRect().top - ANSWER_MARGIN_PIXELS;
   }
 
-  /** Go back to the beginning of an answer that has just folded; that is no wish to stay there. */
+  /** Scroll back to the beginning of an answer whose code was just folded, and go on following. */
   scrollBackToAnswer() {
     if (!this.isAtEnd) return;
     this.scrollBox.scrollTop = Math.min(this.scrollBox.scrollTop, this.answerTop);
     this.lastScrollTop = this.scrollBox.scrollTop;
   }
 
-  /** Go to a turn, all of which is there or can be had. */
+  /** Scroll to a turn, and unfold its code. */
   reveal(turnId) {
     const turn = this.turns.find((otherTurn) => otherTurn.turnId === turnId);
     if (!turn) return this.showNotice(conversationWords.notLoaded);

@@ -1,4 +1,4 @@
-// Small questions to the person, and the panel beside a conversation.
+// Small dialogs, and the panel over a conversation.
 
 import { $, el, loadStyles } from "./dom.js";
 import { dialogWords } from "./later_words.js";
@@ -23,7 +23,7 @@ function makeDialog(title, content, { action, isDestructive = false }) {
       el("button", { value: "no", formnovalidate: true, class: "quiet" }, buttonWords.cancel),
       el("button", { value: "yes", class: isDestructive ? "strong bad" : "strong" }, action)));
   const dialog = el("dialog", { class: "small-dialog" }, form);
-  // Enter in a field is the first button, which would be to cancel.
+  // Enter in a field would press the first button, which cancels.
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing || event.target.tagName !== "INPUT" || event.target.type === "checkbox") return;
     event.preventDefault();
@@ -44,7 +44,7 @@ export async function askForText(title, { label, value, action }) {
   return (await confirmation) ? field.value : null;
 }
 
-/** Ask whether to start Python anew, and whether files go as well. */
+/** Ask whether to restart Python, and whether to delete the files as well. */
 export async function confirmRestart() {
   const filesBox = el("input", { type: "checkbox" });
   const content = [

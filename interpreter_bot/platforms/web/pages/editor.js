@@ -1,5 +1,5 @@
-// Where Python is written. Fetched with CodeMirror when somebody first writes code. It lives in a
-// shadow tree, for in a document of its own CodeMirror would need inline styles.
+// The editor of Python. It is loaded with CodeMirror when somebody first writes code, and is in a
+// shadow tree, because in the document itself CodeMirror would need inline styles.
 
 import { el } from "./dom.js";
 import { fetchCompletions } from "./kernel_lookups.js";
@@ -77,14 +77,14 @@ export class Editor {
         bound("ArrowDown", (view) => this.recallPast(view, -1)),
       ])),
       EditorView.domEventHandlers({
-        // After Escape, Tab goes on to the next control, for those who have no mouse.
+        // After Escape, Tab goes on to the next control, for people without a mouse.
         keydown: (event, view) => void (["Escape", "Tab", "Shift"].includes(event.key) || view.setTabFocusMode(false)),
         // Files are attached, wherever they are dropped.
         drop: (event) => event.dataTransfer.files.length > 0,
         beforeinput: overwriteSelection,
       }),
       EditorView.updateListener.of((update) => update.docChanged && this.callbacks.onChange(this.text)),
-      // Scrolled sideways, the lines before a long one would look empty.
+      // If a long line were scrolled sideways, the short lines would look empty.
       EditorView.lineWrapping,
       EditorView.contentAttributes.of({ "aria-label": composerWords.codePlaceholder, autocapitalize: "off" }),
       keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap]),
@@ -104,7 +104,7 @@ export class Editor {
     return this.view.state.doc.toString();
   }
 
-  /** Begin anew with a text: what was there before cannot come back. */
+  /** Start over with a text, and without earlier edits to undo. */
   reset(text, anchor = text.length, head = anchor) {
     this.view.setState(EditorState.create({ doc: text, selection: { anchor, head }, extensions: this.extensions }));
     this.recalled = null;
@@ -122,7 +122,7 @@ export class Editor {
     this.view.focus();
   }
 
-  /** Escape closes what is open; then it lets Tab leave. */
+  /** Close open menus and hints; if there are none, let Tab leave the editor. */
   onEscape(view) {
     const isOpen = completionStatus(view.state) === "active" || view.state.field(signatureField) !== null;
     closeCompletion(view);
@@ -131,7 +131,7 @@ export class Editor {
     return isOpen;
   }
 
-  /** Say how the code may go on: what Python knows, then what stands in it and in the language. */
+  /** Complete code: with what Python knows, then with names in the text and of the language. */
   async completeCode(context) {
     const { pos, state, explicit: isExplicit } = context;
     const textBefore = state.sliceDoc(Math.max(0, pos - MAX_CONTEXT_CHARACTERS), pos);
@@ -151,7 +151,7 @@ export class Editor {
     return options.length ? { from: start, options, validFor: isWhole ? /^\w*$/ : undefined } : null;
   }
 
-  /** Show what the function takes whose arguments are being written. */
+  /** Show the signature of the function whose arguments are being written. */
   showSignature(call, pos) {
     const current = this.view.state.field(signatureField);
     if (!call && !current) return;
@@ -160,7 +160,7 @@ export class Editor {
     this.view.dispatch({ effects: setSignature.of(call && { pos: current?.pos ?? pos, above: true, create }) });
   }
 
-  /** In the first line go back to what was run before, and forward again in the last. */
+  /** From the first line go back to code that was run before, from the last forward again. */
   recallPast(view, step) {
     const { state } = view;
     const { main } = state.selection;
@@ -178,7 +178,7 @@ export class Editor {
   }
 }
 
-/** Write over a selection: a browser that does so itself puts styles into the lines it joins. */
+/** Replace a selection: a browser would put inline styles into the lines that it joins. */
 function overwriteSelection(event, view) {
   const { from, to, empty: isEmpty } = view.state.selection.main;
   if (event.inputType !== "insertText" || !event.data || isEmpty || view.composing) return false;

@@ -1,4 +1,4 @@
-// The files of a conversation, and what is in one of them.
+// The files of a conversation, and the content of one of them.
 
 import { address, download, el, icon, nameElement, cleanText, formatSize, smallButton, $ } from "./dom.js";
 import { post } from "./connection.js";
@@ -14,7 +14,7 @@ let files = [];
 let shownFile = null;
 let maxBytes = 0;
 
-/** Draw the files of a conversation, or the one that is named; `isFresh` if none of them is shown yet. */
+/** Draw the list of files, or the file `name`; `isFresh` if the pane shows nothing of this conversation yet. */
 export function draw(element, message, newContext, { name, isFresh }) {
   paneBody = element;
   context = newContext;
@@ -22,7 +22,7 @@ export function draw(element, message, newContext, { name, isFresh }) {
   maxBytes = message.max_bytes;
   if (isFresh) shownFile = null;
   if (name) return showFile(name);
-  // What is looked at stays, whatever else becomes of the other files.
+  // The shown file stays, even if other files change.
   const current = shownFile && files.find((file) => file.name === shownFile.name);
   if (current) return current.modified === shownFile.modified ? undefined : showChangeNotice(current);
   showList();

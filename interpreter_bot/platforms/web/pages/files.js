@@ -1,4 +1,4 @@
-// Files that a conversation has: cards with what can be done with them.
+// Files of a conversation: cards with buttons for each.
 
 import { address, el, icon, nameElement, cleanText, formatSize } from "./dom.js";
 import { buttonWords } from "./words.js";
@@ -12,7 +12,7 @@ export function fileAddress(query) {
   return address("/download", query);
 }
 
-/** A link that saves a file, in the midst of text. */
+/** Return a link within text that saves a file. */
 export function fileLink(thread, name) {
   return el("a", { class: "file-name", href: fileAddress({ thread, name }), download: "" }, el("code", {}, nameElement(name)));
 }

@@ -1,9 +1,9 @@
-// Formulas, typeset by `typesetting.js`, which is fetched when the first one appears. What cannot be
-// typeset stands as it was written.
+// Formulas, typeset by `typesetting.js`, which is loaded when the first one appears. A formula that
+// cannot be typeset is shown as it was written.
 
 import { el, makeScrollable } from "./dom.js";
 
-/** What was typeset, by its text; null for what cannot be. */
+/** Typeset formulas, by their text; null for one that cannot be typeset. */
 export const typesetFormulas = new Map();
 let typesetting = null;
 
@@ -22,7 +22,7 @@ async function requestTypesetting(entry) {
     typesetting ??= import("./typesetting.js");
     (await typesetting).queueFormula(entry);
   } catch {
-    // There is no connection: it stands as it was written, and the next one tries again.
+    // Without a connection the formula stays as it was written, and the next one tries again.
     typesetting = null;
   }
 }

@@ -12,7 +12,7 @@ let pictures = [];
 let index = 0;
 let scale = 0;
 
-/** Show the picture of an element, and let people go on to those around it. */
+/** Show the picture of an element in full size, with buttons for the next and the previous one. */
 export function enlarge(picture) {
   pictures = [...picture.closest("#turns, #pane").querySelectorAll("[data-enlarged]")].filter((element) => element.querySelector("img"));
   index = pictures.indexOf(picture);
@@ -53,7 +53,7 @@ function showNext(step) {
   show();
 }
 
-/** Larger or smaller than it fits, or (0) just as it fits. */
+/** Scale the picture by a factor; 0 fits it into the window. */
 function zoom(factor) {
   const image = $("gallery-picture");
   scale = factor && Math.min(Math.max((scale || image.clientWidth / (image.naturalWidth || image.clientWidth)) * factor, 0.05), MAX_SCALE);

@@ -1,10 +1,10 @@
-// A grid of which only what is seen is in the page, however large it is. It knows nothing of where
-// its cells come from. The focus stays on the grid; the cell that is meant is named to readers.
+// A grid of any size, of which only the visible cells are in the page. Its source has the cells. The
+// focus stays on the grid, and `aria-activedescendant` names the active cell to screen readers.
 
 import { el } from "./dom.js";
 
 const ROW_PIXELS = 28;
-// No browser is taller than that for sure; beyond it a pixel of the bar is more than one.
+// Browsers limit the height of elements; in a taller grid, a pixel of the scroll bar is several.
 const MAX_HEIGHT_PIXELS = 15_000_000;
 const EXTRA_ROWS = 4;
 const DEFAULT_WIDTH_PIXELS = 120;
@@ -29,7 +29,7 @@ export class Grid {
     new ResizeObserver(() => this.scheduleDraw()).observe(this.element);
   }
 
-  /** Take over how large the grid is, and begin at its top where `isNew`. */
+  /** Set the size of the grid; if it `isNew`, scroll to its top. */
   resize(rows, columns, { isNew = false } = {}) {
     this.rows = rows;
     this.columns = columns;
@@ -58,7 +58,7 @@ export class Grid {
     this.head.columns = null;
   }
 
-  /** How many columns stay where they are; none where they would leave no room. */
+  /** How many columns are pinned; none if they would leave no room for others. */
   get pinnedCount() {
     const { pinnedCount } = this.source;
     return this.columnLefts[pinnedCount] <= this.element.clientWidth / 2 ? pinnedCount : 0;
@@ -78,10 +78,10 @@ export class Grid {
 
   onScroll() {
     if (this.isScaled) {
-      // What was set by ourselves is known more exactly than the bar can say it.
+      // A position that was set here is known more exactly than the scroll bar reports it.
       if (Math.abs(this.element.scrollTop - this.expectedScrollTop) > 1) this.topRow = (this.element.scrollTop / (this.height - this.visibleRows * ROW_PIXELS)) * this.maxTopRow;
     } else this.topRow = this.element.scrollTop / ROW_PIXELS;
-    // A frame is about to be drawn anyway.
+    // A scroll event comes just before a frame is drawn.
     this.draw();
   }
 

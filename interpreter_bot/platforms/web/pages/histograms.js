@@ -11,7 +11,7 @@ export function histogram(summary) {
   const missingWords = summary.missing ? tableWords.missing(summary.missing, summary.is_sampled) : "";
   if (summary.bins.length) return histogramBox(summary.bins, tableWords.range(cleanText(summary.minimum), cleanText(summary.maximum)) + missingWords);
   if (!summary.top.length) return el("div", { class: "spread muted" }, summary.missing ? tableWords.allMissing : "");
-  // Of a large table only a part was looked at.
+  // Only a sample of a large table is counted.
   const words = tableWords.distinct(summary.distinct, summary.is_sampled && summary.distinct > MAX_EXACT_DISTINCT) + missingWords;
   if (summary.distinct > summary.top.length) return el("div", { class: "spread muted", title: words }, words);
   return histogramBox(summary.top.map(([, count]) => count), `${summary.top.map(([text]) => cleanText(text)).join(", ")}${missingWords}`);

@@ -1,4 +1,4 @@
-// Looks into live tables, and at code that is being written: questions to Python, and its answers.
+// Queries to Python, and their answers: parts of live tables, and completions of code.
 
 import { connectionWords, pythonWords } from "./words.js";
 
@@ -12,7 +12,7 @@ export function readTable(sendAction, table, view) {
   return sendQuery(sendAction, { table, view }, MAX_WAIT_MILLISECONDS);
 }
 
-/** Ask how code may go on, of which `code` is written; whoever types on does not wait for it. */
+/** Ask for completions after `code`; the answer is empty if it does not come within a second. */
 export function fetchCompletions(sendAction, code) {
   return sendQuery(sendAction, { code }, COMPLETION_WAIT_MILLISECONDS);
 }
@@ -32,7 +32,7 @@ function sendQuery(sendAction, fields, milliseconds) {
 }
 
 addEventListener("data-read", ({ detail: result }) => pendingQueries.get(result.query_id)?.(result));
-// No answer comes over a connection that was lost.
+// No answer will come over a lost connection.
 addEventListener("disconnected", () => {
   for (const answer of [...pendingQueries.values()]) answer({ problem: connectionWords.lost, is_busy: true });
 });

@@ -1,4 +1,4 @@
-// What people read in the parts of the page that are fetched only when somebody wants them.
+// Texts of the parts of the page that are loaded only when somebody opens them.
 
 import { cellCount, pluralize } from "./words.js";
 

@@ -1,4 +1,4 @@
-// Where everything is put together.
+// Puts the parts of the page together.
 
 import { Composer, acceptDrops } from "./composer.js";
 import { Connection, post, postForDownload } from "./connection.js";
@@ -11,7 +11,7 @@ import { buttonWords, composerWords, connectionWords, conversationWords, pythonW
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const SECOND_ESCAPE_MILLISECONDS = 2000;
 const MAX_TRIES = 5;
-const pending = new Map();
+const pendingMessages = new Map();
 let greeting = null;
 let thread = "";
 let announceTimer;
@@ -31,7 +31,7 @@ function announce(words) {
   announceTimer = setTimeout(() => ($("spoken").textContent = words), 400);
 }
 
-// ---- going from one conversation to another
+// ---- switching conversations
 
 function openThread(newThread) {
   if (location.hash.slice(1) !== newThread) history.pushState(null, "", `/#${newThread}`);
@@ -39,9 +39,9 @@ function openThread(newThread) {
 }
 
 function onAddressChange() {
-  const addressed = location.hash.slice(1);
-  const validThread = ID.test(addressed) ? addressed : (addressed && thread) || randomId();
-  if (addressed !== validThread || location.search) history.replaceState(null, "", `/#${validThread}`);
+  const addressThread = location.hash.slice(1);
+  const validThread = ID.test(addressThread) ? addressThread : (addressThread && thread) || randomId();
+  if (addressThread !== validThread || location.search) history.replaceState(null, "", `/#${validThread}`);
   if (validThread === thread) return;
   composer.saveDraft();
   thread = validThread;
@@ -51,11 +51,11 @@ function onAddressChange() {
   onTurnsChange();
   drawSidebar();
   refreshPane();
-  // On a phone the keyboard would hide half of what there is.
+  // On a phone, the keyboard would hide half of the page.
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
 }
 
-/** Show the files, and what is in one of them, if one is named. */
+/** Show the list of files, or the file `name`. */
 function showFiles(name = "") {
   requestedFile = name;
   sendAction({ do: "show", panel: "files" });
@@ -88,7 +88,7 @@ function drawSidebar() {
   $("python-state").lastElementChild.textContent = pythonWords.state(state);
 }
 
-// ---- saying
+// ---- sending
 
 function send({ text, files, is_code: isCode, thread: to = thread }) {
   if (!connection.isOpen) return false;
@@ -97,8 +97,8 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
     return true;
   }
   const id = randomId();
-  pending.set(id, { thread: to, id, text, files, is_code: isCode, tries: 0 });
-  transmit(pending.get(id));
+  pendingMessages.set(id, { thread: to, id, text, files, is_code: isCode, tries: 0 });
+  transmit(pendingMessages.get(id));
   if (to !== thread) return true;
   conversation.isAtEnd = true;
   // The bot decides whether this is a command, and shows the turn if there is one.
@@ -115,7 +115,7 @@ function transmit(message) {
   connection.sendAction({ do: "send", zone, ...content });
 }
 
-/** Ask something of Python; nobody is told where there is no connection to ask over. */
+/** Send a query to Python; return false, without a complaint, if there is no connection. */
 function askPython(message) {
   return connection.sendAction({ thread, ...message });
 }
@@ -124,7 +124,7 @@ function reuseRequest(head) {
   composer.restore({ text: head.request, files: head.files, is_code: head.is_code });
 }
 
-/** Say something in place of what was said in a turn; the bot then names the branch to go to. */
+/** Send a question in place of a turn's question; the bot answers with the branch to open. */
 function branch({ turnId, head }, text) {
   if (isBranching) return;
   isBranching = connection.sendAction({ do: "branch", thread, id: randomId(), turn_id: turnId, text, files: head.files, is_code: head.is_code });
@@ -136,13 +136,13 @@ async function editCode(code) {
   if (!$("message").value.trim() || (await (await dialogs()).askToConfirm(composerWords.editCode, composerWords.editsCode, { action: buttonWords.edit }))) composer.writeDraft(code, true);
 }
 
-// ---- hearing
+// ---- receiving
 
 function onOpen() {
   $("banner").hidden = true;
   composer.clearComplaint("connection");
   if (thread) watchThread();
-  for (const message of [...pending.values()]) transmit(message);
+  for (const message of [...pendingMessages.values()]) transmit(message);
 }
 
 function onClose() {
@@ -177,7 +177,7 @@ const handlers = {
     sidebar.showResults(message);
   },
   conversation(message) {
-    conversation.load(message, new Set(pending.keys()));
+    conversation.load(message, new Set(pendingMessages.keys()));
     $("model").value = message.model;
   },
   turn(message) {
@@ -195,12 +195,12 @@ const handlers = {
     $("model").value = model;
   },
   accepted({ id }) {
-    pending.delete(id);
+    pendingMessages.delete(id);
   },
   refused({ id, sentence }) {
     isBranching = false;
-    const request = pending.get(id);
-    pending.delete(id);
+    const request = pendingMessages.get(id);
+    pendingMessages.delete(id);
     if (request && request.thread === thread) {
       conversation.removeTurn(id);
       composer.restore(request);
@@ -251,7 +251,7 @@ function onMessage(message) {
 
 let stopTimer;
 
-/** Once is easily a slip, and what was computed for an hour would be gone. */
+/** One Escape is easily pressed by mistake, and an hour of computing would be lost. */
 function stopOnSecondEscape() {
   if (stopTimer) sendAction({ do: "stop" });
   else announce(composerWords.pressEscape);
@@ -281,7 +281,7 @@ async function saveTable(table, suffix) {
   }
 }
 
-/** Run the cells of a notebook, in a new conversation where this one has begun. */
+/** Run the cells of a notebook, in a new conversation if this one has turns. */
 async function runNotebook(name) {
   const to = conversation.turns.length ? randomId() : thread;
   try {

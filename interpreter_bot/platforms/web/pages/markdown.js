@@ -113,7 +113,7 @@ function openElement(token, nextToken) {
   if (token.type === "link_open") return linkNode(token.attrGet("href"), []);
   if (token.tag === "ol") return el("ol", { start: token.attrGet("start") });
   if (token.tag !== "th" && token.tag !== "td") return el(TAGS[token.tag] ?? token.tag);
-  // A heading without words is none.
+  // An empty heading becomes a plain cell.
   return el(nextToken.content ? token.tag : "td", { class: ALIGNMENTS[token.attrGet("style")] ?? "start" });
 }
 
@@ -155,13 +155,13 @@ function drawInline(text, parent, linkFile) {
   return fragment;
 }
 
-/** Name a file of the conversation, as the bot does in the last words: behind a label that says something else. */
+/** Draw the name of a file of the conversation, behind its label if that says something else. */
 function fileNode(path, linkFile, label = "") {
   let name = path.trim();
   try {
     name = decodeURIComponent(name);
   } catch {
-    // A percent sign of its own.
+    // The name has a percent sign that begins no escape.
   }
   const node = linkFile(name) ?? el("code", { dir: "ltr" }, name);
   // A link in a link may be nested thousands of times.
@@ -170,7 +170,7 @@ function fileNode(path, linkFile, label = "") {
   return plainLabel && !name.endsWith(plainLabel) ? el("span", {}, labelNodes, " (", node, ")") : node;
 }
 
-/** A link where the address is one of the web or of mail; otherwise the label alone. */
+/** Return a link if the address is one of the web or of mail; otherwise the label alone. */
 function linkNode(address, label) {
   let url = null;
   try {

@@ -33,7 +33,7 @@ addEventListener("theme", redrawPages);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPages);
 
 export class Outputs {
-  /** `displays` has the places of the whole conversation's displays, by their id. */
+  /** `displays` has the places of all displays of the conversation, by their ids. */
   constructor(displays, sendAction) {
     this.element = el("div", { class: "outputs" });
     this.displays = displays;
@@ -135,7 +135,7 @@ function markdownNode(text) {
   return view.element;
 }
 
-/** LaTeX that code shows: one formula, or text with formulas. */
+/** Draw LaTeX that code shows: one formula, or text with formulas. */
 function latexNode(latex) {
   const formulaMatch = /^\s*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\[([^]+)\\\])\s*$/.exec(latex);
   return formulaMatch ? formula(formulaMatch[1] ?? formulaMatch[2] ?? formulaMatch[3], latex.trim(), true) : markdownNode(latex);

@@ -17,20 +17,20 @@ const BUSY_MILLISECONDS = 1000;
 let currentTab = "files";
 let context = null;
 
-/** Whether it is to be seen. */
+/** Return whether the pane is shown. */
 export function isOpen() {
   return !$("pane").hidden;
 }
 
-/** Ask for what is shown, which may be another now. */
+/** Ask for the shown content again, as it may have changed. */
 export function refresh(sendAction) {
   sendAction({ do: "show", panel: TABS[currentTab][1], is_renewal: true });
 }
 
-/** Show a panel of the server, or in that of files the one that is named. */
+/** Show a panel that the server sent; in the panel of files, the file `name`. */
 export async function show(message, newContext, name = "") {
   const wasOpen = isOpen(), isOtherThread = context?.thread !== newContext.thread;
-  // Whoever closed it meanwhile does not want it back.
+  // A renewal must not open a pane that was closed meanwhile.
   if (message.is_renewal && !wasOpen) return;
   context = newContext;
   if (!wasOpen || TABS[currentTab][1] !== message.panel) currentTab = message.panel;
@@ -42,7 +42,7 @@ export async function show(message, newContext, name = "") {
   const isFresh = isOtherThread || $("pane-body").dataset.tab !== tab;
   $("pane-body").dataset.tab = tab;
   const isBusy = await draw($("pane-body"), message, context, { name, isFresh });
-  // Once what runs is over, it is asked for anyway.
+  // If code runs, its end refreshes the pane anyway.
   if (isBusy) setTimeout(() => isOpen() && currentTab === tab && !context.isRunning() && refresh(context.sendAction), BUSY_MILLISECONDS);
 }
 

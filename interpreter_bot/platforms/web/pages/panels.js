@@ -1,4 +1,4 @@
-// What is shown over a conversation: limits, network, tools, models, usage, help.
+// Panels over a conversation: limits, network, tools, models, usage, help.
 
 import { $, el, linkify, cleanText } from "./dom.js";
 import { openPanel } from "./dialogs.js";
@@ -15,7 +15,7 @@ export function factTable(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, name), values.map((value) => el("td", {}, renderBackticks(value)))))));
 }
 
-/** Words in which names stand between backticks, if they are words. */
+/** Draw text whose names stand between backticks; anything else is returned as it is. */
 function renderBackticks(words) {
   return typeof words === "string" ? cleanLine(words).split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part)) : words;
 }
@@ -25,12 +25,12 @@ function cleanLine(text) {
   return cleanText(text.replace(/\s+/g, " "));
 }
 
-/** Moments as the server's `command_panels` writes them, in the time zone of the reader. */
+/** Convert moments, as the server's `command_panels` writes them, to the time zone of the reader. */
 export function inLocalTime(text) {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (moment) => new Date(moment).toLocaleString([], { dateStyle: "long", timeStyle: "short" }));
 }
 
-/** What a command said or listed. */
+/** Draw the result of a command: a sentence or a list. */
 function drawResult({ panel, rows: facts, text, sandbox_level: level }) {
   const { title, about } = panelWords.results[panel];
   const python = level === "none" ? pythonWords.unsandboxed : pythonWords.sandboxed(level);
@@ -44,7 +44,7 @@ function showProblem(problem) {
   $("panel-body").prepend(el("p", { class: "notice bad", role: "alert" }, problem));
 }
 
-/** The form of a command: a field with choices is a selection, all others are texts. */
+/** Draw the form of a command: a field with choices is a selection, all others are texts. */
 function drawForm({ panel, argument, form }, { thread, sendAction }) {
   const fields = form.fields.map(({ name, label, value, choices, max_characters: maxCharacters }) => el("label", {}, el("span", {}, label), choices.length
     ? el("select", { name }, choices.map((choice) => el("option", { value: choice, selected: choice === value }, cleanText(choice))))

@@ -1,5 +1,5 @@
-// What is in a file, shown beside the conversation. Nothing of it ever becomes a part of this page:
-// text stays text, pages and pictures are behind walls of their own, sounds and films only play.
+// Previews of files, beside the conversation. Their content never becomes a part of this page: text
+// stays text, pages and pictures have sandboxes of their own, sounds and films only play.
 
 import { address, copyButton, el, icon, cleanText, makeScrollable, formatSize } from "./dom.js";
 import { post } from "./connection.js";
@@ -35,7 +35,7 @@ function noticeOf(sentence) {
   return el("p", { class: "notice" }, sentence);
 }
 
-/** Show what is still to come, or why it does not. */
+/** Return a box for content that is still loading; if that fails, the box shows why. */
 function loadingBox(makeContent) {
   const box = el("div", { class: "preview-place", role: "status" }, noticeOf(fileWords.reading));
   const load = async () => {
@@ -67,7 +67,7 @@ function tablePreview(query, sendAction) {
   });
 }
 
-/** Let Python read a file; while it is busy it is asked again, until somebody looks elsewhere. */
+/** Let Python read a file; while Python is busy, ask again, at most `MAX_TRIES` times. */
 async function openTable(query) {
   for (let tries = 0; ; tries++) {
     const opened = await post("/open", query);
@@ -96,7 +96,7 @@ function textNode(name, content, isCut) {
   return makeScrollable(el("pre", { class: "value", dir: "auto" }, /\.json$/i.test(name) && !isCut ? indentJson(content) : content));
 }
 
-/** The words and the code of a notebook; what it showed is left out. */
+/** Draw the text and code cells of a notebook, without their outputs. */
 function notebook(json) {
   const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
   if (!Array.isArray(cells)) throw new Error(fileWords.notANotebook);
@@ -106,7 +106,7 @@ function notebook(json) {
   }));
 }
 
-/** A line for each value, unless that is many times as much: a few bytes may be nested very deeply. */
+/** Indent JSON, unless it becomes many times longer: a few bytes may be nested very deeply. */
 function indentJson(json) {
   let depth = 0, deepest = 0;
   for (const [mark] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
@@ -140,7 +140,7 @@ async function readBeginning(address) {
   return { ...decodeText(data.subarray(0, byteCount), isCut), isCut };
 }
 
-/** The text of some bytes: by their mark, or as UTF-8, of which the last letter may be cut. */
+/** Decode bytes by their byte order mark, or as UTF-8, whose last letter may be cut. */
 function decodeText(data, isCut) {
   const isWide = (data[0] === 0xff && data[1] === 0xfe) || (data[0] === 0xfe && data[1] === 0xff);
   const encoding = isWide ? (data[0] === 0xff ? "utf-16le" : "utf-16be") : "utf-8";

@@ -26,7 +26,7 @@ const TOKEN = new RegExp(
   "yiu",
 );
 
-/** Give the code as nodes, in colours. */
+/** Return code as coloured nodes. */
 export function highlightPython(code) {
   const fragment = document.createDocumentFragment();
   if (code.length > MAX_CHARACTERS) {

@@ -1,11 +1,11 @@
-// What code asked of data connections, below an answer.
+// The queries of code to data connections, below an answer.
 
 import { el, nameElement, makeScrollable, loadStyles } from "./dom.js";
 import { queryCount } from "./later_words.js";
 
 await loadStyles("/forms.css");
 
-/** What code asked of data connections, folded: each statement, and what came of it. */
+/** Return a folded list of queries, each with its outcome. */
 export function queryList(queries) {
   const queryItem = ({ connection, statement, outcome }) => connection
     ? el("li", {}, el("p", { class: "muted" }, nameElement(connection), `: ${outcome}`), makeScrollable(el("pre", {}, el("code", { dir: "ltr" }, statement))))

@@ -1,4 +1,4 @@
-// What running code, or the bot, asks a person in the middle of a turn.
+// Forms for questions of code or of the bot to a person, in the middle of a turn.
 
 import { el, makeScrollable, loadStyles } from "./dom.js";
 import { highlightPython } from "./python_highlighting.js";
@@ -27,7 +27,7 @@ export function questionForm({ text: prompt, is_password: isSecret }, answer) {
   return form;
 }
 
-/** Ask what the model wants to know: one of its choices answers, or other words. */
+/** Ask a question of the model, which is answered by one of its choices or by other words. */
 export function modelQuestionForm({ text: question, choices }, answer) {
   const field = el("input", { type: "text", "aria-label": questionWords.otherAnswer, placeholder: choices.length ? questionWords.otherAnswer : "", autocomplete: "off", dir: "auto", maxlength: 60000 });
   const choiceButtons = choices.map((choice) => el("button", { type: "button", class: "small", dir: "auto", onclick: () => answer(choice) }, choice));
@@ -42,7 +42,7 @@ export function modelQuestionForm({ text: question, choices }, answer) {
   return form;
 }
 
-/** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
+/** Ask for approval. If the code belongs to a plan, the plan is to be approved, so the code is folded. */
 export function approvalForm({ text: code, revealed, warning, subject, title, facts, approve, edit: editLabel, decline: declineLabel, choices, can_edit: canEdit }, answer) {
   const isPlan = subject === "plan";
   const codeElement = makeScrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlightPython(revealed))));
@@ -63,7 +63,7 @@ export function approvalForm({ text: code, revealed, warning, subject, title, fa
   }
   function approveCode(event) {
     event.preventDefault();
-    // A field makes line ends its own: what was not changed runs as it came.
+    // A text field changes line ends, so code that was not edited is sent as it came.
     answer(field.hidden ? code : field.value);
   }
   form.settle = (_, outcome) => (outcome ? form.replaceWith(el("p", { class: "notice" }, outcome)) : form.remove());

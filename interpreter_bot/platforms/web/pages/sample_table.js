@@ -1,4 +1,4 @@
-// Data for whoever has none at hand.
+// Sample data for people who have none at hand.
 
 /** A table of two years of made-up sales, the same for everybody. */
 export function sampleTable() {

@@ -18,7 +18,7 @@ export async function draw(body, { variables, problem, is_busy: isBusy }, { send
   const sections = [];
   for (const table of tables) {
     const columns = await loadColumns(table, sendAction);
-    // Meanwhile somebody may look elsewhere, or code may have run.
+    // Meanwhile another tab may have been opened, or the columns drawn again.
     if (drawingNumber !== lastDrawing || body.dataset.tab !== "schema") return false;
     if (columns.is_busy) return true;
     sections.push(tableSection(table, columns));
@@ -29,7 +29,7 @@ export async function draw(body, { variables, problem, is_busy: isBusy }, { send
   return false;
 }
 
-/** Ask for the columns of a table and its first row; gives {columns, total}, or what `look` gives of a problem. */
+/** Ask for the columns of a table and its first row; returns {columns, total}, or a problem of `readTable`. */
 async function loadColumns({ handle }, sendAction) {
   const columns = [];
   let total = 1;

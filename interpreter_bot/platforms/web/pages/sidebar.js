@@ -1,4 +1,4 @@
-// The list of conversations, and what is found in them.
+// The list of conversations, and the search in them.
 
 import { $, el, icon, cleanText } from "./dom.js";
 import { buttonWords, sidebarWords } from "./words.js";
@@ -23,7 +23,7 @@ export class Sidebar {
     $("search").addEventListener("keydown", (event) => event.key === "Escape" && $("search").value && this.endSearch(event));
   }
 
-  /** On a small screen the list lies over the page. */
+  /** Show or hide the list, which lies over the page on a small screen. */
   show(isShown) {
     $("sidebar").classList.toggle("is-open", isShown);
     $("menu").setAttribute("aria-expanded", String(isShown));
@@ -43,7 +43,7 @@ export class Sidebar {
     return this.conversations.find((conversation) => conversation.thread === thread)?.tree ?? thread;
   }
 
-  /** One of each tree of branches: that which is shown, or was used last. */
+  /** One conversation of each tree of branches: the shown one, or the one used last. */
   get visibleConversations() {
     const byTree = new Map();
     for (const conversation of this.conversations)
@@ -127,7 +127,7 @@ export class Sidebar {
     this.searchTimer = setTimeout(() => this.sendAction({ do: "search", text: text.slice(0, 200) }), TYPING_MILLISECONDS);
   }
 
-  /** An answer to other words than those that stand there now is out of date. */
+  /** Show search results, unless they are for another text than the field has now. */
   showResults({ text, conversations }) {
     if (text !== $("search").value.trim().slice(0, 200)) return;
     const shownTrees = new Set();

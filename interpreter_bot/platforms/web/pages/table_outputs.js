@@ -1,4 +1,4 @@
-// Tables that code showed: the part of each that came with it, and the way to the rest.
+// Tables that code showed: the rows that came with the output, and buttons for the rest.
 
 import { copyButton, el, makeScrollable, smallButton } from "./dom.js";
 import { columnCount, rowCount, tableWords } from "./later_words.js";
@@ -14,7 +14,7 @@ export function tableFigure(event, sendAction) {
     column < event.index_count
       ? el("th", { scope: "row", dir: "auto" }, expandableText(row[column]))
       : el("td", { class: alignment(column), dir: "auto" }, expandableText(row[column]));
-  // A heading without words is none.
+  // An empty heading becomes a plain cell.
   const head = el("tr", {}, event.columns.map((name, column) =>
     name ? el("th", { scope: "col", class: alignment(column), dir: "auto" }, expandableText(name)) : el("td", {})));
   const rows = event.rows.map((row) => el("tr", {}, row.map((_, column) => cell(row, column))));
@@ -28,7 +28,7 @@ export function tableFigure(event, sendAction) {
   return el("figure", {}, staticTable, tools);
 }
 
-/** What can be done with a table of which Python has more, as long as it has it. */
+/** Return the buttons for a table of which Python has more rows or columns. */
 function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) {
   const download = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
   const exploreButton = smallButton(buttonWords.explore, "filter", openLiveTable);
@@ -52,7 +52,7 @@ function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction 
   return [exploreButton, fullScreenButton, smallButton(tableWords.asCsv, "down", download("csv")), smallButton(tableWords.asParquet, "down", download("parquet"))];
 }
 
-/** A long text of a cell stands on one line until somebody wants to read it. */
+/** Return a cell's text; a long one is a button that unfolds it. */
 function expandableText(text) {
   if (text.length <= MAX_SHORT_CHARACTERS && !text.includes("\n")) return text;
   const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: tableWords.showCell, onclick: toggle }, text);

@@ -1,5 +1,5 @@
-// A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
-// the first one is opened. What is asked next waits for the answer to what was asked before.
+// A live table: sorted, filtered and searched by the Python that has it. This module is loaded when
+// the first one is opened. Each query waits for the answer to the one before.
 
 import { copyButton, el, icon, cleanText, loadStyles } from "./dom.js";
 import { Grid } from "./grids.js";
@@ -53,7 +53,7 @@ export class LiveTable {
     this.fullScreenButton.lastChild.textContent = document.fullscreenElement ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
   }
 
-  // ---- what is wanted, and what is there
+  // ---- the view, and the rows that were fetched
 
   onSearchInput() {
     clearTimeout(this.searchTimer);
@@ -76,7 +76,7 @@ export class LiveTable {
     this.fetchMissing();
   }
 
-  /** Fetch what is seen and not here; one question at a time, so that nobody waits for what is past. */
+  /** Fetch visible cells that are missing; one query at a time, so that none is out of date. */
   async fetchMissing() {
     if (this.isFetching) return;
     const question = this.nextQuestion();
@@ -125,8 +125,8 @@ export class LiveTable {
     if (hasChanged) for (const blocks of [this.blocks, this.indexBlocks]) blocks.clear();
     this.tableInfo = { ...page, columns: { ...(this.tableInfo?.columns ?? {}) } };
     for (const [offset, column] of page.columns.entries()) this.tableInfo.columns[page.first_column + offset] = column;
+    // If the table became shorter, the page may begin earlier than the query asked.
     this.blocks.set(Math.floor(page.first_row / BLOCK_ROWS), page);
-    // The last block of a table that became shorter begins earlier than was asked.
     if (this.blocks.size > MAX_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
     this.grid.resize(page.match_count, page.column_count, { isNew: this.isNew });
     this.grid.setWidths(page.first_column, page.columns.map((column, offset) => columnWidth(column, page.rows, offset)));
@@ -135,7 +135,7 @@ export class LiveTable {
     this.grid.draw();
   }
 
-  /** Take the names of rows whose other columns are far to the right. */
+  /** Store the index columns of rows, if their visible columns are far to the right. */
   storeIndexRows(page) {
     this.indexBlocks.set(Math.floor(page.first_row / BLOCK_ROWS), page);
     if (this.indexBlocks.size > MAX_BLOCKS) this.indexBlocks.delete(this.indexBlocks.keys().next().value);
@@ -143,7 +143,7 @@ export class LiveTable {
     this.grid.draw();
   }
 
-  /** How many columns stay in sight: those of the index. */
+  /** How many columns are pinned: those of the index. */
   get pinnedCount() {
     return this.tableInfo?.index_count ?? 0;
   }

@@ -1,5 +1,5 @@
 // Printed text as a terminal shows it: a carriage return goes back to the start of the line, so
-// that a progress bar is one line that changes. Colours are kept, of other escapes nothing.
+// that a progress bar is one line that changes. Colours are kept; other escapes are removed.
 
 import { styledSpan, applySgr } from "./ansi.js";
 import { el, makeScrollable } from "./dom.js";
@@ -26,7 +26,7 @@ export class Terminal {
     this.lineCount = 0;
     this.isAtEnd = true;
     this.pre.addEventListener("scroll", () => (this.isAtEnd = isAtEnd(this.pre)), { passive: true });
-    // Past output is laid out later.
+    // The output of past turns gets its size later.
     new ResizeObserver(() => this.scrollToEnd()).observe(this.pre);
     this.characters = [];
     this.styles = [];
@@ -40,11 +40,11 @@ export class Terminal {
 
   write(text) {
     this.unwrittenText += text;
-    // What is told of the past is whole already.
+    // The output of past turns is complete already.
     if (!this.element.isConnected) return this.draw();
     if (this.isScheduled) return;
     this.isScheduled = true;
-    // In tabs that are not seen there are no frames.
+    // Hidden tabs get no animation frames.
     if (document.hidden) setTimeout(() => this.draw(), 100);
     else requestAnimationFrame(() => this.draw());
   }
@@ -53,7 +53,7 @@ export class Terminal {
     this.isScheduled = false;
     const text = this.unwrittenText.replace(ESCAPES, "").replace(/\r+\n/g, "\n");
     this.unwrittenText = "";
-    // What comes next may be the line feed that belongs to it.
+    // A line feed may follow, which belongs to the carriage return.
     const completeLength = text.endsWith("\r") ? text.length - 1 : text.length;
     if (completeLength < text.length) this.unwrittenText = "\r";
     this.applyText(text.slice(0, completeLength));

@@ -115,14 +115,14 @@ export class Turn {
   }
 
   on_code({ cell, text: code }) {
-    // A bot that goes on with what another one began says again what it follows.
+    // A bot that continues another bot's turn repeats the events of that turn.
     if (this.cells.has(cell)) return this.showState(turnWords.running);
     const outputs = new Outputs(this.context.displays, this.context.sendAction);
     const status = el("span", { class: "cell-status" });
     const block = codeBox(code, "python");
     block.firstChild.firstChild.after(status);
     const element = el("div", { class: "cell running", role: "group", "aria-label": turnWords.code }, block, outputs.element);
-    // From here on it is seen where it runs.
+    // From here on, the cell shows the code.
     this.requestElement.querySelector(".code")?.remove();
     this.cells.set(cell, { element, outputs, status });
     if (this.draft) {
@@ -164,7 +164,7 @@ export class Turn {
     runCell.element.classList.add(isSuccess ? "fine" : "failed");
     runCell.status.textContent = `${ending === "ok" ? "" : `${turnWords.endings[ending] ?? ending} · `}${formatDuration(seconds)}`;
     if (ending === "stopped") runCell.outputs.softenStopError();
-    // That it was stopped is said already.
+    // The status already says that the code was stopped.
     const otherReason = /^stopped\.?$/i.test(reason) ? "" : reason;
     if (otherReason || isLost) {
       const sentences = [otherReason, isLost && !/variables/i.test(reason) ? turnWords.variablesLost : ""];
@@ -254,12 +254,12 @@ export class Turn {
     this.context.announce(end.reason || (spokenText ? turnWords.answer(spokenText.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
   }
 
-  /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
+  /** Return the sentence at the end; the footer or a cell already says that the turn was stopped. */
   endSentence(end) {
     return end.status === "stopped" ? end.reason?.replace(/^stopped\.\s*/i, "") : end.reason;
   }
 
-  /** Put the answer before how it came about, which folds away but for what it shows. */
+  /** Put the answer before the steps that led to it, and fold these, except for their displays. */
   foldWork() {
     const cells = [...this.cells.values()].filter(({ ending }) => ending && ending !== "refused" && ending !== BACKGROUND);
     const failures = cells.filter(({ ending }) => ending !== "ok").length;
@@ -267,7 +267,7 @@ export class Turn {
     const parts = [turnWords.ran(cells.length), failures && turnWords.failed(failures)].filter(Boolean);
     const isOpen = this.context.isReading() || this.body.contains(document.activeElement);
     this.workDetails = el("details", { class: "work", open: isOpen }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${formatDuration(seconds)}` : turnWords.codeNotRun));
-    // At once: a browser keeps in place what it shows below words that come later.
+    // Drawn at once: if the words came later, the browser would scroll to keep the steps in place.
     this.currentText.draw();
     this.answerElement = this.currentText.element;
     this.body.querySelector(":scope > :is(.cell, .outputs, .words)").before(this.answerElement, this.workDetails);
@@ -308,20 +308,20 @@ export class Turn {
     const branchAgain = () => this.context.branch(this, this.head.request);
     this.editButton = el("button", { type: "button", class: "icon edit", title: buttonWords.edit, onclick: () => this.editQuestion() }, icon("pen"), el("span", { class: "unseen" }, buttonWords.edit));
     this.requestElement.append(this.editButton);
-    // What ended badly has a button at the sentence that says so.
+    // A turn that failed has a button beside its last sentence.
     if (["done", "stopped"].includes(this.end.status)) this.footer.append(smallButton(this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain, "again", branchAgain));
   }
 
-  /** Let the question be written anew where it stands. */
+  /** Let a person edit the question in place. */
   async editQuestion() {
     (await import("./branches.js")).editQuestion(this);
   }
 
-  /** Show the way to what stands in its place in other branches, if anything does. */
+  /** Show links to the versions of this turn in other branches, if there are any. */
   async showBranches(branches) {
     this.branches = branches;
     const branchNav = branches ? (await import("./branches.js")).branchLinks(branches) : null;
-    // Meanwhile it may have been shown anew.
+    // Other branches may have been shown meanwhile.
     if (this.branches !== branches) return;
     this.branchNav?.remove();
     this.branchNav = branchNav;
@@ -332,7 +332,7 @@ export class Turn {
     this.body.append(node);
   }
 
-  /** Add what belongs to all code of the turn below the last of it. */
+  /** Insert a node below the last cell. */
   insertAfterCode(node) {
     const last = [...this.cells.values()].at(-1)?.element;
     if (last) last.after(node);
@@ -340,7 +340,7 @@ export class Turn {
   }
 }
 
-/** What was asked, under a heading by which one can go from turn to turn. */
+/** Draw the request, under a heading by which people can go from turn to turn. */
 function requestBox(head) {
   if (!head.request && !head.files.length) return el("div", { class: "nothing-asked" });
   const fileList = head.files.length

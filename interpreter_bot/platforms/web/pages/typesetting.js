@@ -1,6 +1,6 @@
-// MathML of formulas, by Temml. Of what it makes nothing is taken that leads anywhere. Whoever wrote
-// a formula is not trusted: it is short, defines nothing, names no address, and waits its turn where
-// there are many.
+// MathML of formulas, by Temml. Formulas are not trusted: they must be short and define nothing, and
+// a result with a link or an address is not shown. Many formulas are typeset in slices of time, so
+// that the page stays responsive.
 
 import { loadStyles } from "./dom.js";
 import { typesetFormulas, showFormula } from "./formulas.js";
@@ -42,7 +42,7 @@ function typesetQueued() {
   let count = 0;
   while (count < queue.length && performance.now() < deadline) {
     const entry = queue[count++];
-    // What was drawn anew meanwhile is typeset where it is now.
+    // A formula that was drawn several times is typeset once.
     if (!typesetFormulas.has(entry.key)) storeFormula(entry.key, typeset(entry));
     showFormula(entry);
   }
@@ -55,13 +55,13 @@ function storeFormula(key, element) {
   if (typesetFormulas.size > MAX_STORED) typesetFormulas.delete(typesetFormulas.keys().next().value);
 }
 
-/** Typeset a formula; null where that cannot be done. */
+/** Return a typeset formula; null if it cannot be typeset. */
 function typeset({ tex, isDisplay }) {
   const element = document.createElement("span");
   try {
     temml.render(tex, element, { ...OPTIONS, displayMode: isDisplay });
   } catch {
-    // No formula, or one that is not known: of errors of theirs, and of ours on what they sent.
+    // Temml raises an error for anything that it does not know.
     return null;
   }
   return element.querySelector(FORBIDDEN_ELEMENTS) ? null : element;

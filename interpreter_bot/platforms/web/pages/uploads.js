@@ -1,4 +1,4 @@
-// Files on their way up. The browser streams them from the disk; none is read into memory here.
+// Uploads of files. The browser streams them from the disk; none is read into memory here.
 
 import { pageKey } from "./connection.js";
 import { MAX_PREVIEW_BYTES, PICTURE_NAME } from "./files.js";
@@ -15,7 +15,7 @@ export class Uploads {
     this.itemsByThread = new Map();
   }
 
-  /** Show those of a conversation; those of others go on. Tells whether it was shown before. */
+  /** Show the uploads of a conversation; return whether it was shown before. Others go on. */
   openThread(thread, names) {
     const isKnown = this.itemsByThread.has(thread);
     if (!isKnown) this.itemsByThread.set(thread, names.map((name) => ({ name, thread, isDone: true })));
@@ -44,7 +44,7 @@ export class Uploads {
     return this.itemsOf(thread).filter((item) => !item.isDone).map((item) => item.name);
   }
 
-  /** Add files that are there already. */
+  /** Add files that are uploaded already. */
   addStored(thread, names) {
     const storedNames = new Set(this.finished(thread));
     const newItems = names.filter((name) => !storedNames.has(name)).map((name) => ({ name, thread, isDone: true }));

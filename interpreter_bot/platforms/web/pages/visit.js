@@ -1,4 +1,4 @@
-// One conversation of another platform, to be read by somebody who came by a link from there.
+// One conversation of another platform, for a visitor who came by a link from there.
 
 import { $, address, commonQuery, download, enlargePictures } from "./dom.js";
 import { fileCard } from "./files.js";
@@ -18,7 +18,7 @@ async function readJson(response) {
   return response.json();
 }
 
-/** Exchange the secret of the link, which works once, for what this browser may read. */
+/** Exchange the secret of the link, which works once, for a visit; return the visit's id. */
 async function openVisit() {
   const visitId = ID.exec(location.hash)?.[1];
   if (visitId) return visitId;
@@ -47,7 +47,7 @@ async function show() {
   if (visit.past.some((turn) => turn.is_running)) setTimeout(() => show().catch(showError), RUNNING_MILLISECONDS);
 }
 
-/** What is over does not change; it is drawn once. */
+/** Return the element of a turn; a turn that has ended is drawn once. */
 function turnOf(head) {
   const turn = finishedTurns.get(head.turn_id) ?? new Turn(head, context);
   if (turn.end) finishedTurns.set(head.turn_id, turn);
@@ -85,7 +85,7 @@ $("earlier").firstElementChild.addEventListener("click", () => {
   show().catch(showError);
 });
 enlargePictures();
-// Another link, or another visit, in the same tab.
+// Another link or visit is opened in the same tab.
 addEventListener("hashchange", () => location.reload());
 
 try {

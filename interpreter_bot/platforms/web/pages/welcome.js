@@ -1,4 +1,4 @@
-// The first screen of a conversation in which nothing was said yet.
+// The first screen of an empty conversation.
 
 import { el, icon, linkify } from "./dom.js";
 import { welcomeWords } from "./words.js";
@@ -27,7 +27,7 @@ export function welcome({ models, model_notice: notice, can_choose_model: canCho
     level === "container" ? el("p", { class: "muted sandbox-level" }, welcomeWords.ordinaryContainer) : null,
   ].filter(Boolean);
 
-  /** Say which model answers if it is not one that somebody chose, and let one be chosen. */
+  /** Show the notice about the model, and the form to choose another one. */
   function aboutModel() {
     if (!notice) return [];
     const words = el("p", { class: "model-notice" }, linkify(notice));

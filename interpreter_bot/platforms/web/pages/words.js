@@ -1,5 +1,5 @@
-// What people read on the page, by subject, but for the words that stand in the HTML. Those of parts
-// that are fetched only when somebody wants them are in later_words.js.
+// Texts of the page, by subject, except those in the HTML. Texts of the parts that are loaded only
+// when somebody opens them are in later_words.js.
 
 export const pluralize = (count, singular, plural) => `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
 
