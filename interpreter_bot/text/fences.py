@@ -72,7 +72,7 @@ def closes(line: str, fence: Fence) -> bool:
 def track_fences(
     lines: Iterable[str], fence: Fence | None = None
 ) -> Iterator[tuple[Fence | None, str, Fence | None]]:
-    """Yield each line between the fence that is open before it and the fence open after it.
+    """Yield for each line the fence that is open before it, the line, and the fence open after it.
 
     `fence` is open before the first line.
     """

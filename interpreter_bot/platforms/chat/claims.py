@@ -48,7 +48,7 @@ class OrderedClaims:
         events: event_claims.EventClaims,
         spawn: Callable[[Coroutine[Any, Any, None], str], object] | None = None,
     ) -> None:
-        """Take events; without `spawn`, what was prepared is waited for."""
+        """Take events; without `spawn`, `handle` waits until the prepared request has ended."""
         self._network_name = network
         self._events = events
         self._spawn = spawn

@@ -44,7 +44,7 @@ class Entry:
         text: its words, once they are known.
         is_place_final: `location` does not change any more.
         is_started: it was handed to its session.
-        is_cancelled: if that happened before it was started, it never is.
+        is_cancelled: if it was cancelled before it was started, it is never started.
         reply: shows its answer.
         show_task: ends when all of the answer stands.
         is_over: set when it has ended and all of its answer stands.
@@ -211,7 +211,7 @@ class RequestsInFlight:
             await entry.show_task
         except Exception:
             # The last net of a request.
-            _log.exception("a request fell")
+            _log.exception("a request failed")
             reply.emit(_FAULT)
         finally:
             # Also on shutdown: the end is still shown, if that is quick.

@@ -51,7 +51,7 @@ class Message(Generic[_T]):
         command: the command that its text is, if any.
         replied_question_ids: of the questions that it replies to; None if it is no reply.
         is_addressed: it is a direct message, or mentions the bot.
-        mentions_bot: its text does, so it cannot answer a question.
+        mentions_bot: its text mentions the bot, so it cannot answer a question.
         is_for_others: it mentions or replies to others.
         source: what else its network needs to know of it.
     """
@@ -91,7 +91,7 @@ class Network(Protocol[_RawContra, _T]):
     async def find_mention_reason(
         self, message: Message[_T], author_preferences: preferences.Preferences, /
     ) -> str:
-        """Return a sentence why messages in the bot's threads need a mention; empty if not."""
+        """Return why messages in the bot's threads need a mention of it; empty if they do not."""
 
     async def admit(self, message: Message[_T], /) -> Message[_T]:
         """Check the author of a message, and return it with what is known of them.
@@ -345,7 +345,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _refuse_on_error(self, message: Message[_T]) -> AsyncIterator[None]:
         """Tell the author of a message why it is not answered, as no other bot will answer it.
 
-        Where nobody may use the bot, the author is told nothing.
+        If nobody may use the bot in a place, the author is told nothing.
         """
         try:
             yield

@@ -30,7 +30,7 @@ class Break:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A line of words, which may be broken between them; `may_grow`: more of it may come."""
+    """A line, which may be broken between its words; with `may_grow`, it may get longer."""
 
     text: str
     may_grow: bool = False

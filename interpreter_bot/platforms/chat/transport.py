@@ -90,7 +90,7 @@ class Draft:
         text: in the network's markup.
         status: what goes on right now, below the text.
         table: below the text, where the network shows tables.
-        may_grow: words may follow those of the text, which a network that streams appends.
+        may_grow: the text may get longer; a network that streams appends what is new.
         is_plain: the message was refused, so it is sent without markup.
         notified_person: who is to be notified of it; empty for nobody.
     """

@@ -129,7 +129,7 @@ async def _wait_readable(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def _without_echo(descriptor: int) -> Iterator[None]:
-    """Let a terminal not show what is typed."""
+    """Turn off the echo of a terminal, so that it does not show what is typed."""
     if not os.isatty(descriptor):
         yield
         return

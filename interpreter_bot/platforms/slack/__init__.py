@@ -6,5 +6,5 @@
 `chat`, whose messages `transport` posts, edits or, by `streams`, streams; `message_posting` posts
 all others. `missed_messages` finds what people wrote while no bot ran; `file_uploads` sends files,
 and `web_api` alone calls Slack. `message_parsing`, `markdown`, `blocks`, `home_and_modal_views` and
-`admin_views` are pure. What is shown at all is decided in `rendering`.
+`admin_views` are pure. `rendering` decides which outputs are shown.
 """

@@ -34,7 +34,7 @@ _STATUSES: Final[dict[type[Exception], int]] = {
 }
 
 OpenApi: TypeAlias = Callable[[session_service.SessionService], access.Handler]
-"""Opens what answers the requests of programs."""
+"""Opens the API for programs; returns the handler of its requests."""
 
 
 async def _find_owner_refusal(_: values.SessionKey, __: str) -> str:
@@ -43,7 +43,7 @@ async def _find_owner_refusal(_: values.SessionKey, __: str) -> str:
 
 
 class Routes:
-    """All tabs, and the handlers of requests; `open_api` is None if nothing answers programs."""
+    """All tabs, and the handlers of requests; without `open_api`, programs have no API."""
 
     def __init__(
         self,
