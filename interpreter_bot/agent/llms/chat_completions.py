@@ -69,16 +69,14 @@ class ChatCompletionsLlm:
         *,
         assembler: model_reply_assembly.ModelReplyAssembler,
         extra_parameters: dict[str, Any],
-        stops_at_block: bool = False,
     ) -> chat_messages.ModelReply:
-        """Send messages and assemble the streamed reply.
+        """Send messages and assemble the streamed reply, which ends at a complete block of code.
 
         Args:
             messages: the messages in the wire format.
             prompt: the other parameters of the call.
             assembler: receives the stream chunks.
             extra_parameters: further parameters.
-            stops_at_block: close the stream once a block of code is complete.
         """
         parameters: dict[str, Any] = {
             "model": self._model.name,
@@ -97,7 +95,7 @@ class ChatCompletionsLlm:
             parameters = server_quirks.drop_optional_parameters(parameters)
         parameters = self._quirks.adapt(parameters)
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
-            await self._receive_stream(parameters, assembler, stops_at_block=stops_at_block)
+            await self._receive_stream(parameters, assembler)
         if assembler.finish is None:
             raise sdk_errors.make_incomplete_reply_error(
                 assembler, fallback=model_errors.MalformedResponseError()
@@ -105,11 +103,7 @@ class ChatCompletionsLlm:
         return assembler.build_reply()
 
     async def _receive_stream(
-        self,
-        parameters: dict[str, Any],
-        assembler: model_reply_assembly.ModelReplyAssembler,
-        *,
-        stops_at_block: bool,
+        self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
     ) -> None:
         stream = await server_quirks.send_well_formed(self._open_stream, parameters)
         # A cancellation also closes the connection, so that the server stops at once.
@@ -119,7 +113,7 @@ class ChatCompletionsLlm:
                 if assembler.exceeds_limit:
                     assembler.finish = chat_messages.Finish.LENGTH
                     break
-                if stops_at_block and assembler.has_code_block:
+                if assembler.has_code_block:
                     assembler.finish = chat_messages.Finish.STOP
                     break
 

@@ -110,7 +110,7 @@ class FencedLlm:
             emit, prompt, takes_python=True, habit=self._chat.habit
         )
         return await self._chat.converse(
-            messages, prompt, assembler=assembler, extra_parameters={}, stops_at_block=True
+            messages, prompt, assembler=assembler, extra_parameters={}
         )
 
 

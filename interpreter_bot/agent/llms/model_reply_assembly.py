@@ -60,7 +60,7 @@ class ModelReplyAssembler:
         is_refused: the model or a filter refused to answer.
         reasoning: collects the reasoning that later requests send back.
         usage: the server's token counts.
-        has_block: a block of Python is complete.
+        has_code_block: a block of Python is complete, with `takes_python`.
         has_pictures: the prompt contains pictures.
     """
 
