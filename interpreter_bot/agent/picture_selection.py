@@ -86,7 +86,7 @@ def accept_scaled_picture(mime: str, data: bytes) -> chat_messages.Picture | Non
 
 
 def keep_newest(
-    transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES_PER_PROMPT
+    transcript: Sequence[chat_messages.Message],
 ) -> tuple[chat_messages.Message, ...]:
     """Replace old pictures by notes; the text beside a picture describes it.
 
@@ -97,8 +97,8 @@ def keep_newest(
         return tuple(transcript)
     # Pictures are dropped in batches, as each change makes the server's cache of all later messages
     # useless.
-    batch = max(limit // 2, 1)
-    excess = -(-max(count - limit, 0) // batch) * batch
+    batch = MAX_PICTURES_PER_PROMPT // 2
+    excess = -(-max(count - MAX_PICTURES_PER_PROMPT, 0) // batch) * batch
     result = []
     for message in transcript:
         pictures = _pictures_in(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pydantic
 
@@ -13,9 +13,6 @@ from interpreter_bot import errors, events, logs, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import fallbacks, model_discovery, retries
 from interpreter_bot.wording import model_words
-
-if TYPE_CHECKING:
-    import openai
 
 
 class _Client(Protocol):
@@ -165,11 +162,12 @@ class Catalogue:
             return self._connect_on_demand(server, model)
         key = self._find_key(model)
         if model.protocol == "anthropic":
-            return _NamingServerLlm(self._connect_anthropic(model), model, has_key=bool(key))
+            return _NamingServerLlm(self._connect_anthropic(model, key), model, has_key=bool(key))
         from interpreter_bot.agent.llms import openai_clients
 
         client = openai_clients.open_client(model.base_url, key, self._patience)
-        llm = openai_clients.make_llm(self._register_client(client), model)
+        self._clients.append(client)
+        llm = openai_clients.make_llm(client, model)
         return _NamingServerLlm(llm, model, has_key=bool(key))
 
     def _connect_on_demand(
@@ -179,20 +177,16 @@ class Catalogue:
 
         def connect_to(address: retries.ServerAddress) -> ports.Llm:
             client = openai_clients.open_local_client(address, self._patience)
-            return openai_clients.make_llm(self._register_client(client), model)
+            self._clients.append(client)
+            return openai_clients.make_llm(client, model)
 
         return retries.OnDemandServerLlm(server, connect_to)
 
-    def _register_client(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
-        """Record a client, so that `close` closes it."""
-        self._clients.append(client)
-        return client
-
-    def _connect_anthropic(self, model: settings.Model) -> ports.Llm:
+    def _connect_anthropic(self, model: settings.Model, key: str) -> ports.Llm:
         from interpreter_bot.agent.llms import anthropic_messages, openai_clients
 
         timeout = openai_clients.make_timeout(self._patience)
-        client = anthropic_messages.open_client(model.base_url, self._find_key(model), timeout)
+        client = anthropic_messages.open_client(model.base_url, key, timeout)
         self._clients.append(client)
         return fallbacks.FallbackLlm(anthropic_messages.MessagesLlm(client, model))
 

@@ -109,9 +109,7 @@ class FencedLlm:
         assembler = model_reply_assembly.ModelReplyAssembler(
             emit, prompt, takes_python=True, habit=self._chat.habit
         )
-        return await self._chat.converse(
-            messages, prompt, assembler=assembler, extra_parameters={}
-        )
+        return await self._chat.converse(messages, prompt, assembler=assembler, extra_parameters={})
 
 
 def add_usage(

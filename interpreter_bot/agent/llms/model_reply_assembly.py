@@ -62,6 +62,7 @@ class ModelReplyAssembler:
         usage: the server's token counts.
         has_code_block: a block of Python is complete, with `takes_python`.
         has_pictures: the prompt contains pictures.
+        has_received: any part was received, so that the request must not be repeated.
     """
 
     def __init__(
@@ -96,12 +97,7 @@ class ModelReplyAssembler:
         self._native_calls: list[_PendingCall] = []
         self._calls_by_key: dict[object, _PendingCall] = {}
         self._parsed_calls: list[chat_messages.Call] = []
-        self._has_received = False
-
-    @property
-    def has_received(self) -> bool:
-        """Whether any part was received, so that the request must not be repeated."""
-        return self._has_received
+        self.has_received = False
 
     @property
     def exceeds_limit(self) -> bool:
@@ -112,7 +108,7 @@ class ModelReplyAssembler:
         """Add text."""
         if not delta:
             return
-        self._has_received = True
+        self.has_received = True
         self._remaining_characters -= len(delta)
         self._apply(self._parser.feed(delta))
 
@@ -148,7 +144,7 @@ class ModelReplyAssembler:
                 return _MAX_CALLS
             call = self._calls_by_key[key] = _PendingCall(call_id, name)
             self._native_calls.append(call)
-        self._has_received = True
+        self.has_received = True
         self._remaining_characters -= len(arguments)
         call.id, call.name = call.id or call_id, call.name or name
         if arguments:
