@@ -53,7 +53,7 @@ class Reasoning:
     Never shown and never logged; sent back unchanged or not at all.
 
     Attributes:
-        origin: the model and protocol that wrote it, which alone get it back.
+        origin: the model and protocol that wrote it; it is sent to no other.
         value: JSON, as the protocol's module wrote it.
     """
 

@@ -266,7 +266,7 @@ def _read_target(
 def _read_defined_target(
     state: rules_inline.StateInline, label: str, label_end: int, files: _ExistingFiles
 ) -> tuple[str, bool, int] | None:
-    """Return the same for a link whose target is defined elsewhere in the text."""
+    """Do what `_read_target` does, for a link whose target is defined elsewhere in the text."""
     end = label_end + 1
     key = label
     if state.src.startswith("[", end) and (key_end := state.src.find("]", end)) >= 0:

@@ -187,7 +187,7 @@ class _Turn:
             approve=spec.approve,
             propose_note=spec.propose_note,
         )
-        self._model_call = model_calls.ModelCall(
+        self._model_caller = model_calls.ModelCaller(
             spec.llm,
             spec.model,
             budget=spec.budget,
@@ -203,7 +203,7 @@ class _Turn:
         self._empty_replies = 0
 
     def make_outcome(self, kind: OutcomeKind, sentence: str = "") -> Outcome:
-        text = "".join([*self._texts, self._model_call.text]).strip() or self._rejected_answer
+        text = "".join([*self._texts, self._model_caller.text]).strip() or self._rejected_answer
         return Outcome(kind, text, sentence, self._spec.budget.usage, self._missing_files)
 
     async def run(self) -> Outcome:
@@ -227,7 +227,7 @@ class _Turn:
         except model_errors.ModelError as error:
             return self.make_outcome(OutcomeKind.UNREACHABLE, str(error))
         finally:
-            self._transcript.add_reply(self._model_call.text)
+            self._transcript.add_reply(self._model_caller.text)
             # Only the first open call can have been running.
             self._transcript.answer_open_calls(
                 self._tool_runner.describe_unfinished(), note_for_others=tool_execution.NOT_RUN
@@ -250,7 +250,7 @@ class _Turn:
                 model_words.keeps_failing(self._repetition_detector.last_failure),
             )
         setbacks = self._repetition_detector.setbacks + self._empty_replies + self._cut_replies
-        call = await self._model_call.ask(
+        call = await self._model_caller.ask(
             self._spec.system, self._transcript, must_answer=must_answer, setbacks=setbacks
         )
         if isinstance(call, budgets.Refusal):
@@ -258,7 +258,7 @@ class _Turn:
         reply = call.reply
         if reply.finish is chat_messages.Finish.FILTERED:
             raise _TurnEndedError(OutcomeKind.REFUSED, model_errors.RefusedError.__doc__ or "")
-        self._model_call.text = ""
+        self._model_caller.text = ""
         self._may_continue = call.may_call and not call.is_last
         if reply.is_reasoning_refused:
             self._transcript.forget_reasoning()

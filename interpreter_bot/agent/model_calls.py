@@ -47,8 +47,8 @@ class CompletedCall:
     is_last: bool
 
 
-class ModelCall:
-    """The calls of one model during one turn.
+class ModelCaller:
+    """Calls one model during one turn.
 
     Attributes:
         text: all text received since the loop last emptied this attribute.

@@ -128,8 +128,8 @@ def describe_place(
     """Return the instructions and notes of a place, marked as data; empty if there are none.
 
     Args:
-        instructions: those of its administrators, the widest scope first.
-        notes: those that its people confirmed, the oldest first.
+        instructions: written by its administrators, the widest scope first.
+        notes: confirmed by its people, the oldest first.
         omitted_count: how many older notes are left out.
         can_propose: whether the model may propose a note.
     """

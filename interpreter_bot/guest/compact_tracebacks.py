@@ -50,7 +50,7 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
             cause, link = cause.__context__, "While this was handled, another error occurred:"
         else:
             break
-        # A cause in a library alone is left out: the error that the library made of it is enough.
+        # A cause without a frame of the user's code is left out: the library's error is enough.
         if frames := _describe_frames(cause, is_last=False):
             lines = [*frames, *_describe_message(cause), "", link, "", *lines]
     return [*lines, *_list_columns(error, tb), *_describe_message(exception)]

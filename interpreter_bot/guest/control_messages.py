@@ -38,7 +38,7 @@ class Configuration(Message):
     Attributes:
         walls: the kind of walls between kernels, a constant of `confinement`.
         is_mapped_outside: whether the bot maps user ids into the server's user namespace.
-        first_uid: first id of sessions without namespaces; 0 if they have the bot's.
+        first_uid: first user id of sessions without namespaces; 0 if they have the bot's id.
         tools_directory: for programs of all kernels, if there are no namespaces.
         uid: the bot's user id.
         gid: the bot's group id.

@@ -169,7 +169,7 @@ def ensure_handle(table: Any) -> str:
 
 
 def collect_handles(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return by handle the name of a variable that is the table, or else the table if small."""
+    """Return, by handle, the name of the variable with the table; or the table, if it is small."""
     names = {id(value): name for name, value in variables.items() if not name.startswith("_")}
     kept_ids = {id(table) for table in _kept_tables}
     names_and_tables: dict[str, Any] = {}

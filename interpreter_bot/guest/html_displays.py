@@ -24,8 +24,6 @@ from IPython.core import formatters
 
 from . import display_hooks, display_previews
 
-_HTML_TYPE = "text/html"
-
 PREVIEW_MIME = "application/vnd.interpreter-bot.preview+png"
 TITLE_MIME = "application/vnd.interpreter-bot.title"
 
@@ -92,7 +90,7 @@ def install(display_formatter: Any) -> None:
     display_formatter.formatters[TITLE_MIME] = title_formatter
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, TITLE_MIME]
-    html_formatter = display_formatter.formatters[_HTML_TYPE]
+    html_formatter = display_formatter.formatters[_HTML_MIME]
     html_formatter.for_type_by_name("bokeh.model.model", "Model", bokeh_page)
     html_formatter.for_type_by_name("folium.folium", "Map", folium_page)
     display_hooks.install()

@@ -12,7 +12,7 @@ from . import interpreter_state
 
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _DIRECT_HOSTS = "localhost,127.0.0.1,::1"
-# The file that these name replaces the authorities that a program trusts, so it has them, too.
+# A program trusts the authorities in this file instead of the usual ones, so it has those, too.
 _BUNDLE_VARIABLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE"),
     *("GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "DENO_CERT"),

@@ -86,10 +86,10 @@ class MountTrees:
         Args:
             readable_paths: paths shown read-only at the same path, besides the system's.
             hidden_paths: directories below these that will look empty, such as the bot's package.
-            workspaces_directory: the host's, of all workspaces; may be empty.
-            layers_directory: the host's, of installed packages; may be empty.
-            skills_directory: the host's, of the operator's skills, to which more may be added
-                later; may be empty.
+            workspaces_directory: all workspaces, on the host; may be empty.
+            layers_directory: installed packages, on the host; may be empty.
+            skills_directory: the operator's skills, on the host, to which more may be added later;
+                may be empty.
 
         Raises:
             OSError: a path cannot be reached, or the machine forbids mounting.

@@ -63,13 +63,13 @@ def is_from(kind: type, library: str) -> bool:
     module = sys.modules.get(name)
     if not is_exactly_one_of(type(module), _MODULE_TYPES):
         return False
-    is_defined = plain_names(vars(module)).get(str(_get_type_name(kind))) is kind
+    is_defined = _select_str_keys(vars(module)).get(str(_get_type_name(kind))) is kind
     if is_defined and type(kind) is type:
         _libraries_by_type[kind] = library
     return is_defined
 
 
-def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:
+def _select_str_keys(variables: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the entries with plain `str` keys, since comparing other keys may run code."""
     first_items = itertools.islice(variables.items(), _MAX_NAMES)
     return {name: value for name, value in first_items if type(name) is str}

@@ -106,7 +106,7 @@ class ChildReport:
 
 
 Message: TypeAlias = Step | Trial | Loss | Grouping | WrittenGroup | CellText | CheckedRecord
-Report: TypeAlias = Callable[[Message], None]
+MessageHandler: TypeAlias = Callable[[Message], None]
 _KINDS: dict[str, type[Message | ChildReport]] = {
     kind.__name__: kind
     for kind in (Step, Trial, Loss, Grouping, WrittenGroup, CellText, CheckedRecord, ChildReport)
@@ -127,7 +127,7 @@ def start_leader(
         seconds: after which the leader is killed.
 
     Returns:
-        The pid, for `end`, which is also its process group.
+        The pid, for `kill_leader`; its process group has the same number.
     """
     child = os.fork()
     if child == 0:
@@ -206,7 +206,9 @@ def _end_with_descendants() -> NoReturn:
 # The leader's children.
 
 
-def run_in_child(work: Callable[[Report], object], receive: Report, deadline: float) -> ChildReport:
+def run_in_child(
+    work: Callable[[MessageHandler], object], receive: MessageHandler, deadline: float
+) -> ChildReport:
     """Run work in a child; kill the child if a step, or all work, takes too long.
 
     Args:
@@ -238,7 +240,9 @@ def run_in_child(work: Callable[[Report], object], receive: Report, deadline: fl
             os.waitpid(child, 0)
 
 
-def _receive_messages(pipe: int, nonce: bytes, receive: Report, deadline: float) -> ChildReport:
+def _receive_messages(
+    pipe: int, nonce: bytes, receive: MessageHandler, deadline: float
+) -> ChildReport:
     name, step_deadline = "", deadline
     incomplete = b""
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
@@ -279,7 +283,7 @@ def _parse(line: bytes, nonce: bytes) -> Message | ChildReport:
     return _KINDS[kind](**fields)
 
 
-def _run_work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoReturn:
+def _run_work(work: Callable[[MessageHandler], object], pipe: int, nonce: bytes) -> NoReturn:
     own_pid = os.getpid()
 
     def report(message: Message | ChildReport) -> None:

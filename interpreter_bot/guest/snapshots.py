@@ -225,7 +225,7 @@ class _Attempts:
 
     # In a child that writes.
 
-    def _write_in_child(self, report: snapshot_children.Report) -> object:
+    def _write_in_child(self, report: snapshot_children.MessageHandler) -> object:
         def report_and_apply(message: snapshot_children.Message) -> None:
             report(message)
             self._apply_message(message)
@@ -244,7 +244,7 @@ class _Attempts:
         writer.close()
         return arrays
 
-    def _try_variables(self, arrays: list[Any], report: snapshot_children.Report) -> None:
+    def _try_variables(self, arrays: list[Any], report: snapshot_children.MessageHandler) -> None:
         """Pickle each variable alone without storing it, and group those that share objects."""
         names = [snapshot_readers.STATE_NAME, *sorted(self._names, key=self._trial_key)]
         names = [name for name in names if name not in self._losses]
@@ -292,7 +292,7 @@ class _Attempts:
         group: list[str],
         arrays: list[Any],
         writer: snapshot_files.Writer,
-        report: snapshot_children.Report,
+        report: snapshot_children.MessageHandler,
     ) -> None:
         """Write a group, or report the loss of one of its variables."""
         pickled = io.BytesIO()
@@ -328,7 +328,7 @@ class _Attempts:
         report(snapshot_children.WrittenGroup(record))
 
     def _add_source(
-        self, name: str, sources: dict[str, str], report: snapshot_children.Report
+        self, name: str, sources: dict[str, str], report: snapshot_children.MessageHandler
     ) -> None:
         """Store the source of a cell's function or class, for other Pythons and tracebacks."""
         value: Any = self._namespace.get(name)
@@ -360,7 +360,7 @@ class _Attempts:
 
     # In a child that checks.
 
-    def _check_in_child(self, report: snapshot_children.Report) -> object:
+    def _check_in_child(self, report: snapshot_children.MessageHandler) -> object:
         """Read the records into a new namespace, as the session's next kernel will."""
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module

@@ -47,13 +47,13 @@ class ViewError(ValueError):
     """A request cannot be answered; the text is a sentence for people."""
 
 
-def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str:
+def answer(table: Any, request_json: str, table_key: tuple[str, int]) -> str:
     """Answer a request about a table.
 
     Args:
         table: of pandas, polars or pyarrow.
         request_json: see `live_data_views` of the bot's sessions.
-        table_version: the table's handle, and a number that changes when code may have changed it.
+        table_key: the table's handle, and a number that changes when code may have changed it.
 
     Returns:
         JSON with the answer, or with a sentence as its "problem".
@@ -67,7 +67,7 @@ def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str
                 "summaries": [_summarize(source, number) for number in request["summaries"]]
             }
         else:
-            result = _read_page(source, request, (*table_version, source.row_count))
+            result = _read_page(source, request, (*table_key, source.row_count))
     except table_columns.ForeignTableError:
         result = {"problem": "This table is of a class of its own: it can only be saved."}
     except (ViewError, ImportError) as error:
@@ -76,9 +76,9 @@ def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str
 
 
 def _read_page(
-    source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
+    source: table_columns.Source, request: dict[str, Any], table_key: tuple[Any, ...]
 ) -> Any:
-    order = _find_row_order(source, request, table_version)
+    order = _find_row_order(source, request, table_key)
     count = source.row_count if order is None else len(order)
     (first_row, row_count), (first_column, column_count) = request["rows"], request["columns"]
     first_row = max(min(first_row, count - row_count), 0)
@@ -121,7 +121,7 @@ def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
 
 
 def _find_row_order(
-    source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
+    source: table_columns.Source, request: dict[str, Any], table_key: tuple[Any, ...]
 ) -> Any:
     """Return the positions of the requested rows in order; None for all rows unsorted."""
     sort, search, filters = (
@@ -132,7 +132,7 @@ def _find_row_order(
     if sort is None and not search and not filters:
         return None
     global _latest_order
-    key = (*table_version, json.dumps([sort, search, filters]))
+    key = (*table_key, json.dumps([sort, search, filters]))
     if key != _latest_order[0]:
         if source.row_count > _MAX_SORTED_ROWS:
             raise ViewError(_TOO_LARGE)

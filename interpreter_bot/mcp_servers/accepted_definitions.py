@@ -20,7 +20,7 @@ class UsableDefinitions:
     Attributes:
         instructions: of the server; empty if they have changed.
         tools: unchanged tools.
-        standings: of all tools, by name; that of the instructions has an empty name.
+        standings: of all tools, by name; the empty name stands for the instructions.
     """
 
     instructions: str

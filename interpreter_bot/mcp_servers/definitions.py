@@ -141,7 +141,7 @@ def read_tool(tool: Mapping[str, Any]) -> Definition:
         function=python_name(str(tool["name"])),
         description=clean_text(tool.get("description"), _MAX_DESCRIPTION_CHARACTERS),
         parameters=tuple(
-            sorted(parameters.values(), key=lambda name_in_python: not name_in_python.is_required)
+            sorted(parameters.values(), key=lambda parameter: not parameter.is_required)
         ),
         is_read_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
         digest=digest(tool),

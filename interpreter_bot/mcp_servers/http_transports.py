@@ -26,7 +26,7 @@ MAX_ANSWER_BYTES: Final = 2 * settings.MIB
 
 _MAX_ANSWERS_IN_STREAM: Final = 16
 _UNCOMPRESSED_ENCODINGS: Final = frozenset({"", "identity"})
-_IS_COMPRESSED: Final = "the answer is compressed, though that was not asked for"
+_COMPRESSED_ANSWER: Final = "the answer is compressed, though that was not asked for"
 _MAX_ISSUER_ANSWER_BYTES: Final = 256 * 1024
 _TIMEOUT_SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
@@ -61,7 +61,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             raise OversizedError("the answer is not a stream", request=request)
         if response.headers.get("content-encoding", "").lower() not in _UNCOMPRESSED_ENCODINGS:
             await stream.aclose()
-            raise OversizedError(_IS_COMPRESSED)
+            raise OversizedError(_COMPRESSED_ANSWER)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         limit = MAX_ANSWER_BYTES * (_MAX_ANSWERS_IN_STREAM if is_stream else 1)
         return httpx2.Response(
@@ -169,7 +169,7 @@ async def _find_public_address(request: httpx2.Request) -> str:
 async def _read_bounded(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
     """Read a bounded answer."""
     if response.headers.get("content-encoding", "").lower() not in _UNCOMPRESSED_ENCODINGS:
-        raise OversizedError(_IS_COMPRESSED)
+        raise OversizedError(_COMPRESSED_ANSWER)
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
     bounded = _BoundedStream(stream, _MAX_ISSUER_ANSWER_BYTES)

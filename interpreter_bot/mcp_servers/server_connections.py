@@ -61,8 +61,8 @@ class ServerConnection:
     """A connection to a server. One task owns the SDK's client, as the SDK demands.
 
     Attributes:
-        secrets: all that are sent to the server or to its authorization server. A new set replaces
-            this one when there are more.
+        secrets: all secrets that are sent to the server or to its authorization server. A larger
+            set replaces this one when another is added.
     """
 
     def __init__(

@@ -99,12 +99,12 @@ class ToolBroker:
     def find_offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
         """Return the servers that a conversation may use, without asking them for their tools."""
         return tuple(
-            self._find_usable_tools(server)
+            self._make_offered_server(server)
             for server in self._servers.values()
             if key.is_in(server.places)
         )
 
-    def _find_usable_tools(self, server: settings.McpServer) -> OfferedServer:
+    def _make_offered_server(self, server: settings.McpServer) -> OfferedServer:
         accepted = self.definitions.usable(server.name)
         tools = [
             tool

@@ -98,7 +98,7 @@ class FencedLlm:
             buffered.release()
 
     def _rules(self, prompt: chat_messages.Prompt) -> str:
-        """Return the rules for running code; empty if a small model has them by its question."""
+        """Return the rules for running code; empty if a reminder at the question replaces them."""
         if not prompt.tools or (self._is_small and small_model_remedies.has_data(prompt.messages)):
             return ""
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")

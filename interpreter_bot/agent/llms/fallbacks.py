@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 # After this time, complete requests are tried again: the server may have another model or other
 # settings by then, or its refusal may have had a temporary reason.
-_TRIAL_SECONDS: Final = 1800.0
+_FALLBACK_SECONDS: Final = 1800.0
 # A server whose keys changed refuses its old reasoning once; other servers refuse it always.
 _MAX_REASONING_REFUSALS: Final = 2
 
@@ -90,7 +90,7 @@ class FallbackLlm:
         elif time.monotonic() >= self._use_fenced_until:
             if self._use_fenced_until == -math.inf:
                 emit(events.NoticeShown(model_words.TOOLS_REFUSED))
-            self._use_fenced_until = time.monotonic() + _TRIAL_SECONDS
+            self._use_fenced_until = time.monotonic() + _FALLBACK_SECONDS
 
     def _record_optional_parameters(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
         """If the server accepts no optional parameters, leave them out for a while."""
@@ -102,7 +102,7 @@ class FallbackLlm:
         ):
             return
         _log.warning("a model's server refuses optional parameters: declare which it refuses")
-        self._omit_optional_until = time.monotonic() + _TRIAL_SECONDS
+        self._omit_optional_until = time.monotonic() + _FALLBACK_SECONDS
 
     def _mark_refused_content(
         self,
@@ -123,7 +123,7 @@ class FallbackLlm:
         if lacks_reasoning:
             self._reasoning_refusals += 1
             if self._reasoning_refusals == _MAX_REASONING_REFUSALS:
-                self._omit_reasoning_until = time.monotonic() + _TRIAL_SECONDS
+                self._omit_reasoning_until = time.monotonic() + _FALLBACK_SECONDS
                 self._reasoning_refusals = 0
         elif had_reasoning:
             self._reasoning_refusals = 0

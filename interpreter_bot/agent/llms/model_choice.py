@@ -52,7 +52,7 @@ def make_variables(key: str, address: str) -> dict[str, str]:
 async def refuse_reserved(address: str, lookup_seconds: float = _LOOKUP_SECONDS) -> None:
     """Refuse an address at which clouds hand out credentials.
 
-    Those of this machine and of private networks are usual for models.
+    Addresses of this machine and of private networks are allowed: local models have them.
 
     Raises:
         SettingsError: the address is reserved, or its name cannot be resolved in time.

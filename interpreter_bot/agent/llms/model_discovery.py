@@ -31,8 +31,8 @@ class UnlistedServer:
     """A server that was asked for its models and did not list them.
 
     Attributes:
-        model: stands for its first model until it does.
-        key: with which it is asked again.
+        model: placeholder for its first model, until it lists its models.
+        key: the API key.
         problem: why it did not list them.
     """
 
@@ -57,9 +57,9 @@ class Discovery:
 async def discover(environment: Mapping[str, str]) -> Discovery:
     """Discover models from the environment variables that OpenAI's and Anthropic's tools use.
 
-    `OPENAI_MODEL` names the model, or several, with commas; without it a server named by
-    `OPENAI_BASE_URL` is asked for its models, and for OpenAI's own a small one is taken.
-    `ANTHROPIC_MODEL` does the same for Anthropic, whose server is always asked without it.
+    `OPENAI_MODEL` names a model, or several separated by commas. Without it, the server at
+    `OPENAI_BASE_URL` is asked for its models; OpenAI's own server is not asked, and a small model
+    is used. `ANTHROPIC_MODEL` works alike, but Anthropic's own server is asked, too.
     """
     # One server may offer a model over both protocols.
     models: dict[str, settings.Model] = {}

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS: Final = 5.0
 _MAX_MODELS: Final = 50
-# Servers that offer models of many makers list a mebibyte.
+# The list of a server with models of many makers takes a mebibyte.
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _ANTHROPIC_VERSION: Final = "2026-10-21"
 _CONTEXT_TOKENS: Final = 200_000
@@ -52,10 +52,10 @@ class _Listing(pydantic.BaseModel):
 
 
 async def list_models(server: settings.Model, key: str) -> list[settings.Model]:
-    """Ask the server of a model for those that it has, the default first.
+    """List the models of a server, the default first; `server` has its address and protocol.
 
     Raises:
-        ModelError: it does not list them.
+        ModelError: the server does not list them.
     """
     is_anthropic = server.protocol == "anthropic"
     url = server.base_url.rstrip("/")

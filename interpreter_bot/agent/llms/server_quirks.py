@@ -32,7 +32,7 @@ class Quirks:
 
     Attributes:
         refuses: parameters and fields to leave out; `max_tokens` goes by its newer name.
-        requires: field that it wants in messages of other models, which have no such reasoning.
+        requires: reasoning that it wants in each message; those of other models get a stand-in.
     """
 
     refuses: frozenset[str] = frozenset()
@@ -127,7 +127,7 @@ def replace_surrogates(value: Any) -> Any:  # noqa: ANN401
 
 
 def _remove_fields(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401
-    """Remove fields wherever they are, except in what a model wrote."""
+    """Remove fields at any depth, except in the arguments of a call."""
     if isinstance(value, list):
         return [_remove_fields(inner, names) for inner in value]
     if not isinstance(value, dict) or value.get("type") == "tool_use":

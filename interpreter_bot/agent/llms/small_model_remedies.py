@@ -84,7 +84,7 @@ def _find_topics(text: str) -> set[str]:
 
 
 def _last_question(prompt: chat_messages.Prompt) -> str | None:
-    """Return a person's own words, if they are last; descriptions of attachments stand before."""
+    """Return the person's own words if the last message is theirs, without their attachments."""
     last = prompt.messages[-1] if prompt.messages else None
     return last.text.rpartition("\n\n")[2] if _is_from_person(last) else None
 

@@ -141,7 +141,7 @@ async def test_answer_that_ends_in_a_stray_tag_is_an_answer():
 
 
 async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
-    monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(fallbacks, "_FALLBACK_SECONDS", 0.0)
     refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
     replies = [refused] * 2 + [server.text("Hello."), server.code("1"), server.text("It is 1.")]
     async with scripts.open_turn(replies, scripts.print_step("1")) as turn:
@@ -199,7 +199,7 @@ async def test_server_that_refuses_a_parameter_gets_plain_requests_from_then_on(
 
 
 async def test_server_that_refused_once_is_soon_asked_for_all_again(monkeypatch):
-    monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(fallbacks, "_FALLBACK_SECONDS", 0.0)
     replies = [server.failure(400, "no"), server.text("Hi."), server.text("Ho.")]
     async with scripts.open_turn(replies, protocol="chat", temperature=0.2) as turn:
         await turn.run()
