@@ -272,7 +272,7 @@ class Recorder:
             self._execution_id = await self._write_with(start)
 
         try:
-            # A cancelled write would leave it unknown whether the batch was written.
+            # Shielded as a whole: a cancelled turn has to end code whose start was written.
             await cancellation.shielded(begin())
         except asyncio.CancelledError:
             if self._execution_id is not None:
@@ -359,11 +359,16 @@ class Recorder:
         return bool(has_records) or self._kernel_hints is not None or self._progress is not None
 
     async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Write the next batch and then `work`, in one transaction.
+        """Write the next batch and then `work`, in one transaction, despite cancellation.
+
+        A cancelled write would lose the batch, and leave it unknown whether it was written.
 
         Raises:
             StoreError: nothing was written.
         """
+        return await cancellation.shielded(self._write_batch_with(work))
+
+    async def _write_batch_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
         async with self._write_lock:
             is_due, batch = self._is_due, self._take_batch()
             try:
@@ -453,5 +458,4 @@ class Recorder:
                     await self._is_urgent.wait()
                 await asyncio.sleep(_BATCH_SECONDS)
             self._is_urgent.clear()
-            # Cancelling a write at the end of the turn would lose what it had taken from the queue.
-            await asyncio.shield(self.flush())
+            await self.flush()

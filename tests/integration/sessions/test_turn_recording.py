@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from interpreter_bot import events, values
 from interpreter_bot.sessions import turn_recording
 from interpreter_bot.store import databases
@@ -38,3 +40,24 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
             if one.output
         ]
     assert (execution.last_output_number, shown) == (2, ["first", "second"])
+
+
+async def test_a_batch_is_written_even_if_the_turn_is_stopped_meanwhile(tmp_path):
+    database_opening = databases.Database.open(
+        f"sqlite:///{tmp_path}/bot.db", blobs_directory=tmp_path
+    )
+    async with database_opening as database:
+        recorder = turn_recording.Recorder(database, lambda _: None)
+        await recorder.begin(make_code_request("1"))
+        recorder.record(events.TextAdded("words"))
+        async with database.transaction(is_writing=True):
+            writing = asyncio.create_task(recorder.flush())
+            # By then it waits for this transaction to end.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await recorder.close()
+        parts = await database.parts.list_for_turn(recorder.turn_id)
+    assert [part.text for part in parts] == ["words"]
