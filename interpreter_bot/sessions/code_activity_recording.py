@@ -7,7 +7,7 @@ import datetime
 import logging
 from typing import Final
 
-from interpreter_bot import code_activity, errors, schedules
+from interpreter_bot import cancellation, code_activity, errors, schedules
 from interpreter_bot.store import activities
 
 _log = logging.getLogger(__name__)
@@ -33,17 +33,22 @@ class ActivityRecorder:
         self._unwritten.append(activity)
 
     async def write(self) -> None:
-        """Write the added activities."""
+        """Write the added activities, until a write fails."""
         while self._unwritten:
-            batch = [
-                self._unwritten.popleft() for _ in range(min(_MAX_BATCH, len(self._unwritten)))
-            ]
-            try:
-                await self._table.add(batch)
-            except errors.StoreError:
-                self._unwritten.extendleft(reversed(batch))
-                _log.warning("%d activities are not recorded yet", len(self._unwritten))
+            # Shielded, because a cancelled write would lose its batch.
+            if not await cancellation.shielded(self._write_batch()):
                 return
+
+    async def _write_batch(self) -> bool:
+        """Write the oldest activities; return False if that failed."""
+        batch = [self._unwritten.popleft() for _ in range(min(_MAX_BATCH, len(self._unwritten)))]
+        try:
+            await self._table.add(batch)
+        except errors.StoreError:
+            self._unwritten.extendleft(reversed(batch))
+            _log.warning("%d activities are not recorded yet", len(self._unwritten))
+            return False
+        return True
 
     async def delete_old(self) -> None:
         """Delete activities that were kept long enough."""

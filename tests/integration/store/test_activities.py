@@ -1,5 +1,6 @@
 """What code tried to reach outside: recorded, found again, deleted when old."""
 
+import asyncio
 import dataclasses
 import datetime
 import time
@@ -34,6 +35,23 @@ async def test_contacts_are_recorded_and_found_again(opening):
         assert await database.activities.list_latest(code_activity.Query, limit=9) == ()
         latest = await database.activities.list_latest(code_activity.Contact, limit=9)
         assert latest == (contacts[1], contacts[0])
+
+
+async def test_activities_are_recorded_even_if_the_bot_ends_meanwhile(opening):
+    async with opening() as database:
+        recorder = code_activity_recording.ActivityRecorder(database.activities, days=90)
+        recorder.add(contact("a.org"))
+        async with database.transaction(is_writing=True):
+            writing = asyncio.create_task(recorder.write())
+            # By then it waits for this transaction to end, on SQLite.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await recorder.write()
+        latest = await database.activities.list_latest(code_activity.Contact, limit=9)
+        assert [activity.host for activity in latest] == ["a.org"]
 
 
 async def test_an_installation_that_is_told_again_is_recorded_once(opening):
