@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import zoneinfo
 from typing import Final
@@ -124,7 +125,9 @@ class Proposals:
             raise errors.BotError(schedule_words.NOTHING_TO_REFRESH)
         count = sum(execution.turn_id == executions[0].turn_id for execution in executions)
         codes = [execution.code for execution in executions]
-        code = "\n\n".join(variable_uses.find_needed_cells(codes, count))
+        # In a thread, because parsing hundreds of cells takes long.
+        needed_cells = await asyncio.to_thread(variable_uses.find_needed_cells, codes, count)
+        code = "\n\n".join(needed_cells)
         if len(code) > requests.MAX_CHARACTERS:
             raise errors.BotError(schedule_words.CODE_TOO_LONG)
         return code

@@ -2,11 +2,12 @@
 
 import asyncio
 import datetime
+import threading
 
 import pytest
 
 from interpreter_bot import errors, events, settings, values
-from interpreter_bot.sessions import schedules
+from interpreter_bot.sessions import schedules, variable_uses
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
 from tests.integration.sessions.test_restarts import (
@@ -177,6 +178,21 @@ async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confir
         (schedule,) = await calendar.schedules.visible(KEY, "u1")
         assert (schedule.cron, schedule.zone) == ("30 10 * * mon-fri", "UTC")
         assert await calendar.propose("daily 9:00 UTC: refresh", None) == "No schedule was set up."
+
+
+async def test_cells_are_parsed_beside_the_event_loop(open_bot, monkeypatch):
+    threads, find_needed_cells = [], variable_uses.find_needed_cells
+
+    def find(*arguments):
+        threads.append(threading.current_thread())
+        return find_needed_cells(*arguments)
+
+    monkeypatch.setattr(variable_uses, "find_needed_cells", find)
+    async with open_bot(has_model=False) as bot:
+        await bot.run("print(1)")
+        await Calendar(bot).propose("daily 9:00 UTC: refresh this")
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_schedule_asks_the_model_of_its_place(open_bot):
