@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from typing import Any, Final
@@ -62,9 +63,13 @@ class Worker:
             self._database = adbc_databases.AdbcDatabase(self._specification)
 
     def cancel(self) -> None:
-        """Stop the running query."""
+        """Stop the running query, which may have ended meanwhile."""
         if self._database is not None:
-            self._database.cancel()
+            try:
+                self._database.cancel()
+            except Exception as error:
+                # Drivers raise any exception, and this thread has to receive further requests.
+                sys.stderr.write(f"a query was not cancelled: {_error_text(error)}\n")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Handle a request; return the fields of the note that ends the answer."""
