@@ -263,7 +263,7 @@ class ConnectionService:
         """Store a file of the connection in the session's workspace; return its name there."""
         if self.open_workspace is None:
             raise errors.BotError(data_words.NO_WORKSPACE)
-        pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_MAX_WAITING_PIECES)
+        pieces: asyncio.Queue[bytes | Exception] = asyncio.Queue(_MAX_WAITING_PIECES)
 
         async def read() -> None:
             request = {"do": "get", "name": name}
@@ -271,14 +271,15 @@ class ConnectionService:
                 await self.pool.send_request(
                     rule, request, pieces.put, seconds=self._limits.seconds, is_framed=False
                 )
-            except errors.BotError as error:
+            except Exception as error:
+                # Any: the reader of the pieces raises it, and would wait for ever without it.
                 await pieces.put(error)
             else:
                 await pieces.put(b"")
 
         async def received_pieces() -> AsyncIterator[bytes]:
             while piece := await pieces.get():
-                if isinstance(piece, errors.BotError):
+                if isinstance(piece, Exception):
                     raise piece
                 yield piece
 

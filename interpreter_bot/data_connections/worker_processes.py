@@ -180,7 +180,11 @@ class WorkerPool:
 
     @contextlib.asynccontextmanager
     async def lend_worker(self) -> AsyncIterator[Worker]:
-        """Wait for a free process and lend it; afterwards, cancel a request that is unfinished."""
+        """Wait for a free process and lend it; afterwards, cancel a request that is unfinished.
+
+        Raises:
+            BotError: no process can be started.
+        """
         await self._slots.acquire()
         worker = None
         try:
@@ -188,7 +192,10 @@ class WorkerPool:
                 idle_worker = self._idle_workers.pop()
                 worker = idle_worker if idle_worker.is_alive else None
             if worker is None:
-                worker = await Worker.start(self._rule)
+                try:
+                    worker = await Worker.start(self._rule)
+                except OSError as error:
+                    raise errors.BotError(data_words.PROCESS_NOT_STARTED) from error
             yield worker
         finally:
             return_task = asyncio.create_task(self._return_worker(worker), name="end of a query")

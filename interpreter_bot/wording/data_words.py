@@ -14,6 +14,9 @@ NEEDS_NO_APPROVAL: Final = "This connection only reads, which needs no approval.
 QUERY_STOPPED: Final = "It was stopped."
 NO_WORKSPACE: Final = "Files cannot be stored here."
 INVALID_REQUEST: Final = "This is not a valid request for data."
+PROCESS_NOT_STARTED: Final = (
+    "No process can be started to query the database. Try again in a minute."
+)
 PROCESS_ENDED: Final = (
     "The process that queries the database ended, perhaps because it needed too much memory. Ask "
     "for less at a time."

@@ -6,11 +6,12 @@ import io
 import os
 import re
 import sqlite3
+import sys
 
 import pyarrow
 import pytest
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.data_connections import (
     configured_connections,
     worker_messages,
@@ -311,3 +312,13 @@ def test_the_doctor_names_what_to_revoke(postgresql):
     (revoke,) = re.findall(r"REVOKE EXECUTE ON FUNCTION .* FROM PUBLIC;", functions.fix)
     postgresql.sql(revoke)
     assert len(configured_services.check(config, {}, None)) == 2
+
+
+async def test_a_process_that_cannot_be_started_is_a_sentence(monkeypatch, sqlite_file):
+    async with processes("sqlite", sqlite_file) as workers:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", "/nonexistent")
+            with pytest.raises(errors.BotError, match="No process can be started"):
+                await ask(workers, "select 1")
+        _, told = await ask(workers, "select 1")
+        assert told["rows"] == 1
