@@ -45,6 +45,15 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise errors.SettingsError(operator_words.NO_TERMINAL)
+    try:
+        _set_up(config)
+    except EOFError as error:
+        # Ctrl-D ends the command as Ctrl-C does; credentials that were stored stay.
+        raise KeyboardInterrupt from error
+    return 0
+
+
+def _set_up(config: settings.Settings) -> None:
     credentials = stored_credentials.StoredCredentials(config)
     credentials.load()
     is_model_stored = False
@@ -62,7 +71,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             has_changes=is_model_stored or is_slack_stored or is_discord_stored
         )
     )
-    return 0
 
 
 def _set_up_slack(

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from interpreter_bot import settings, stored_credentials
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.platforms.slack import installations
 from tests import terminals
 from tests.fakes import openai_server
@@ -186,3 +187,9 @@ def test_without_a_terminal_it_says_what_else_to_do(tmp_path):
     assert done.returncode == 2
     assert "needs a terminal" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_the_end_of_input_ends_it_as_an_interrupt_does(terminal):
+    await terminal.enter("Key (not shown): ", "\x04")
+    async with asyncio.timeout(60):
+        assert await asyncio.to_thread(terminal.process.wait) == exit_statuses.INTERRUPTED
