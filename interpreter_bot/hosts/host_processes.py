@@ -201,8 +201,10 @@ def _ends_with_bot() -> bool:
     # The first process of a container has no visible parent.
     if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
         return True
-    init_name = pathlib.Path("/proc/1/comm").read_text().strip()
-    return os.getppid() == 1 and init_name in _CONTAINER_INITS
+    if os.getppid() != 1:
+        # The file is hidden from plain users if /proc is mounted with hidepid.
+        return False
+    return pathlib.Path("/proc/1/comm").read_text().strip() in _CONTAINER_INITS
 
 
 class HostStarter:

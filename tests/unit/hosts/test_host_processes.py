@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import socket
 import sys
 from importlib import metadata
@@ -175,5 +176,18 @@ async def test_a_command_uses_only_a_compatible_host(short_path, fields, fits):
 
 
 async def test_a_host_that_does_not_start_in_time_is_killed(short_path, monkeypatch):
+    monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
+    await refused(made(short_path), "did not start", errors.KernelError)
+
+
+async def test_a_bot_runs_where_other_processes_are_hidden(short_path, monkeypatch):
+    read_text = pathlib.Path.read_text
+
+    def read_unless_hidden(path, *arguments, **options):
+        if path == pathlib.Path("/proc/1/comm"):
+            raise FileNotFoundError(path)
+        return read_text(path, *arguments, **options)
+
+    monkeypatch.setattr(pathlib.Path, "read_text", read_unless_hidden)
     monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
