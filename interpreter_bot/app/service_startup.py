@@ -48,11 +48,11 @@ _PREOPEN_DELAY_SECONDS: Final = 2.0
 
 @contextlib.contextmanager
 def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[pathlib.Path]:
-    """Make a directory below `data` for temporary files, and remove those of a killed bot.
+    """Make a directory below `data` for temporary files, and remove the files of a killed bot.
 
-    With `is_default`, all temporary files of this process are made there. Artifacts are copied
-    before they are sent, up to gigabytes. The system's own directory may be in memory, as on new
-    distributions, or on a disk whose free space nobody watches.
+    With `is_default`, this process makes all temporary files there, because copies of artifacts may
+    take gigabytes: the system's own directory may be in memory, as on new distributions, or on a
+    disk whose free space nobody watches.
 
     Raises:
         OSError: the directory cannot be created.
@@ -60,11 +60,11 @@ def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[
     directory = data / "spool"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
-        # Another process may use the same directory, but keeps no file for so long.
-        if path.is_dir() and time.time() - path.stat().st_mtime > _MAX_SPOOL_AGE_SECONDS:
-            # `rmtree` recurses in Python 3.11, so directories that hostile code nested too deeply
-            # stay.
-            with contextlib.suppress(RecursionError):
+        # Another process may use the same directory: it keeps no file for so long, and may delete
+        # its own now. `rmtree` recurses in Python 3.11, so directories that hostile code nested too
+        # deeply stay.
+        with contextlib.suppress(FileNotFoundError, RecursionError):
+            if path.is_dir() and time.time() - path.stat().st_mtime > _MAX_SPOOL_AGE_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
     if not is_default:
         yield directory

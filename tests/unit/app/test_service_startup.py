@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import types
 
 from interpreter_bot.app import service_startup
 
@@ -26,3 +27,17 @@ def test_what_a_killed_bot_left_behind_is_removed_and_nothing_younger(tmp_path):
     with service_startup.spool_directory(tmp_path):
         assert not old.exists()
         assert young.exists()
+
+
+def test_a_directory_that_another_process_deletes_meanwhile_is_no_error(tmp_path, monkeypatch):
+    other = tmp_path / "spool" / "other"
+    other.mkdir(parents=True)
+
+    def delete_other():
+        other.rmdir()
+        return 0.0
+
+    # The clock is read between the two looks at the directory.
+    monkeypatch.setattr(service_startup, "time", types.SimpleNamespace(time=delete_other))
+    with service_startup.spool_directory(tmp_path):
+        assert not other.exists()
