@@ -275,7 +275,6 @@ class InteractionHandler:
             key=place.key,
             person=person,
             text=text,
-            model=author_preferences.model,
             is_code=is_code,
             id=str(interaction.id),
             **fields,

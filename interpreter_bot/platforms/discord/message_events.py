@@ -242,7 +242,6 @@ class MessageEvents:
             key=message.location.session,
             person=message.person,
             text=code or content.text,
-            model=author_preferences.model,
             attachments=self._files.make_attachments(content.attachments),
             is_code=bool(code),
             id=message.id,

@@ -257,6 +257,21 @@ async def test_model_is_chosen_and_completed(discord_server, lab, connect):
     assert list(service.models.values()) == ["large"]
 
 
+async def test_a_model_that_a_person_chose_does_not_replace_that_of_a_conversation(
+    discord_server, lab, connect
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code) as service:
+        setting = {"name": "model", "value": "large", "scope": "me"}
+        done = await discord_server.command(alice, channel, "interpreter settings", setting)
+        assert "model is now large for you" in await steps.wait_for_final_text(done)
+        await steps.ask_in_thread(discord_server, alice, channel, "one")
+        done = await discord_server.command(alice, channel, "py", {"code": "1"})
+        await steps.wait_for_final_text(done)
+    # The turn looks for the model of its conversation first, then for that of its person.
+    assert [request.model for request in service.handled_requests] == ["", ""]
+
+
 async def test_settings_hold_for_person_channel_and_server(discord_server, lab, connect):
     boss = lab.person("boss", lab.role("boss", "manage_guild", "manage_channels"))
     alice, channel = lab.person("alice"), lab.channel("general")
