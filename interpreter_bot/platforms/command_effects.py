@@ -6,6 +6,7 @@ An effect takes the place and the argument, and returns a result that every plat
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -117,18 +118,16 @@ async def choose_model(place: command_types.Place, name: str) -> command_types.R
     service, models = place.service, place.service.queries.models
     if not models:
         return command_types.Sentence(service.model_notice or model_words.NO_MODEL)
+    find_title = functools.partial(
+        service.queries.find_model_title, place.key, person=place.person.id
+    )
     if name:
         is_default = name.lower() == command_words.DEFAULT_VALUE and name not in models
         await service.choose_model(
             place.key, None if is_default else preferences.model_title(name, models)
         )
-        return command_types.Sentence(
-            model_words.now_used(str(await service.queries.find_model_title(place.key)))
-        )
-    return command_types.FactList(
-        "Models",
-        session_facts.list_models(models, await service.queries.find_model_title(place.key)),
-    )
+        return command_types.Sentence(model_words.now_used(await find_title()))
+    return command_types.FactList("Models", session_facts.list_models(models, await find_title()))
 
 
 async def show_usage(place: command_types.Place, _: str) -> command_types.Result:

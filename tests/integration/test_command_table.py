@@ -144,6 +144,15 @@ async def test_settings_are_shown_chosen_and_taken_back_for_three_scopes(place_o
         await chosen(place, "settings nothing on")
 
 
+async def test_the_model_that_a_person_chose_for_themselves_is_shown_as_theirs(place_on):
+    key = values.SessionKey("slack", "T1", "C1", "1.1")
+    place = dataclasses.replace(place_on("slack"), key=key, refusals={})
+    await chosen(place, "settings model cheap")
+    assert await chosen(place, "model") == {"good": "", "cheap": "in use"}
+    other = dataclasses.replace(place, person=requests.Person("U2"))
+    assert await chosen(other, "model") == {"good": "in use", "cheap": ""}
+
+
 async def test_what_holds_is_shown_with_who_chose_it_and_for_whom(place_on):
     place = dataclasses.replace(place_on("slack"), refusals={})
     await chosen(place, "follow off workspace")
