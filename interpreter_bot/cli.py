@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         arguments = sys.argv[1:]
     options = command_options.read(arguments)
-    logs.configure("info" if options.verbose else options.log_level, is_json=False)
+    logs.configure("info" if options.verbose else options.log_level)
     # Rarely, as imports and the start create objects that stay, and a full collection would block
     # the event loop for a tenth of a second; at the end of the process never.
     gc.set_threshold(_GARBAGE_COLLECTION_THRESHOLD)

@@ -7,7 +7,6 @@ filter, because only the formatter knows the text of a traceback.
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 from collections.abc import Iterable
 
@@ -18,7 +17,7 @@ _log = logging.getLogger(__name__)
 _MAX_CAUSES = 5
 # At the level debug, these log whole requests, with people's words and pictures.
 _VERBOSE_LIBRARIES = ("openai", "anthropic", "httpx2", "httpcore2")
-# Errors of these quote what a server sent, which may be people's data.
+# Errors of these libraries quote data of servers, which may be people's.
 _QUOTING_LIBRARIES = ("mcp",)
 _MAX_QUOTED_CHARACTERS = 300
 # Foreign text in a message must neither forge a second line nor control a terminal.
@@ -73,18 +72,17 @@ def add_secrets(secrets: Iterable[str], *, are_short_lived: bool = False) -> Non
     _secrets.add(secrets, are_short_lived=are_short_lived)
 
 
-def configure(level: str, *, is_json: bool) -> None:
+def configure(level: str) -> None:
     """Send the records of every logger to stderr; a second call replaces the first.
 
     Args:
         level: name of the lowest level that is shown, such as `info`.
-        is_json: write one JSON object a line, for machines, in place of text for people.
 
     Raises:
         ValueError: there is no such level.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if is_json else _LineFormatter())
+    handler.setFormatter(_LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     for name in _VERBOSE_LIBRARIES:
@@ -119,22 +117,6 @@ class _LineFormatter(logging.Formatter):
         if record.stack_info:
             parts.append(self.formatStack(record.stack_info))
         return _redact("\n".join(parts))
-
-
-class _JsonFormatter(_LineFormatter):
-    """One JSON object a line: time, level, logger, message and the trace, if there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        # Redacted before it is encoded as JSON, which changes a secret that has a quote in it.
-        fields = {
-            "time": _format_time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": _format_message(record),
-        }
-        if trace := self._format_trace(record):
-            fields["trace"] = trace
-        return json.dumps(fields)
 
 
 def _format_causes(error: BaseException | None) -> str:

@@ -33,7 +33,7 @@ def _log_foreseen(log):
 
 
 def test_a_foreseen_error_is_one_line_with_its_causes(log, capsys):
-    logs.configure("info", is_json=False)
+    logs.configure("info")
     _log_foreseen(log)
     (line,) = capsys.readouterr().err.splitlines()
     assert "Traceback" not in line
@@ -44,13 +44,13 @@ def test_a_foreseen_error_is_one_line_with_its_causes(log, capsys):
 
 
 def test_a_foreseen_error_has_its_traceback_at_the_level_debug(log, capsys):
-    logs.configure("debug", is_json=False)
+    logs.configure("debug")
     _log_foreseen(log)
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_an_unforeseen_error_has_its_traceback(log, capsys):
-    logs.configure("info", is_json=False)
+    logs.configure("info")
     try:
         raise KeyError("missing")
     except KeyError:
@@ -60,7 +60,7 @@ def test_an_unforeseen_error_has_its_traceback(log, capsys):
 
 @pytest.mark.slow
 def test_thousands_of_renewed_tokens_slow_no_line_down(log, capsys):
-    logs.configure("info", is_json=False)
+    logs.configure("info")
     logs.add_secrets(["the-operators-key"])
     logs.add_secrets((f"token-{number:06}" for number in range(20_000)), are_short_lived=True)
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def test_thousands_of_renewed_tokens_slow_no_line_down(log, capsys):
 
 
 def test_errors_of_a_library_that_quotes_what_servers_send_are_only_named(log, capsys):
-    logs.configure("info", is_json=False)
+    logs.configure("info")
     logger = logging.getLogger("mcp.client.streamable_http")
     try:
         raise ValueError("input_value={'salary': 5000}")
@@ -97,7 +97,7 @@ def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_p
     credentials = stored_credentials.StoredCredentials(config)
     credentials.save(variables)
     credentials.load()
-    logs.configure("info", is_json=False)
+    logs.configure("info")
     log.warning(" ".join(variables.values()))
     line = capsys.readouterr().err
     assert "@models.example/v1" in line

@@ -304,7 +304,7 @@ def test_whole_requests_are_not_logged_at_any_level(monkeypatch):
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", list(root.handlers))
     monkeypatch.setattr(root, "level", root.level)
-    logs.configure("debug", is_json=False)
+    logs.configure("debug")
     for name in ("openai", "anthropic"):
         assert not logging.getLogger(f"{name}._base_client").isEnabledFor(logging.DEBUG)
     logging.captureWarnings(False)
