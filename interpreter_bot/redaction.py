@@ -16,26 +16,24 @@ _MIN_SECRET_CHARACTERS: Final = 4
 class Redactor:
     """Removes the same secrets from many texts."""
 
-    def __init__(self, secrets: Iterable[str], *, mark: str = REDACTED) -> None:
+    def __init__(self, secrets: Iterable[str]) -> None:
         """Put the secrets in order.
 
         Args:
             secrets: tokens, keys, passwords, in the form in which they would appear in the text.
                 Those under four characters are ignored.
-            mark: replaces each of them.
         """
         usable = {secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARACTERS}
         self._secrets = sorted(usable, key=len, reverse=True)
-        self._mark = mark
 
     def redact(self, text: str) -> str:
-        """Return a text with a mark in place of each secret; each costs one pass."""
+        """Return a text with `REDACTED` in place of each secret; each costs one pass."""
         for secret in self._secrets:
             if secret in text:
-                text = text.replace(secret, self._mark)
+                text = text.replace(secret, REDACTED)
         return text
 
 
-def redact(text: str, secrets: Iterable[str], *, mark: str = REDACTED) -> str:
-    """Return one text with a mark in place of each secret; see `Redactor`."""
-    return Redactor(secrets, mark=mark).redact(text)
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """Return one text with `REDACTED` in place of each secret; see `Redactor`."""
+    return Redactor(secrets).redact(text)
