@@ -304,10 +304,6 @@ class RemoteHost(ports.HostProcess):
         self._doors.take_over()
 
     @property
-    def has_calls(self) -> bool:
-        return self.connection.has_calls
-
-    @property
     def has_doors(self) -> bool:
         return self.connection.status.has_doors
 

@@ -162,7 +162,7 @@ class RollingHosts(session_router.SessionRouter):
             for host in self._hosts[1:]:
                 if (
                     host.connection.address == self._hosts[0].connection.address
-                    and not host.has_calls
+                    and not host.connection.has_calls
                 ):
                     self._hosts.remove(host)
                     await self._stacks.pop(host).aclose()

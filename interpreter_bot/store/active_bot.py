@@ -19,7 +19,7 @@ import pathlib
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import sqlalchemy
 from sqlalchemy import exc, pool
@@ -116,7 +116,7 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
     bot = ActiveBot()
     with transactions.translate_errors(_CONNECTION_ERRORS):
         if engines.is_sqlite(address):
-            lock: _FileLock | _ServerLock = _FileLock(engines.database_file(address))
+            lock: _Lock = _FileLock(engines.database_file(address))
         else:
             lock = _ServerLock(address)
         try:
@@ -136,16 +136,11 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
         await lock.release()
 
 
-class _Lock(Protocol):
-    async def try_acquire(self) -> bool:
-        """Acquire it unless another bot holds it; return whether it is ours."""
-
-
 async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
     """Wait until a lock is ours.
 
     Raises:
-        SQLAlchemyError: the server refuses, or has not been there for a while.
+        SQLAlchemyError: the server refuses, or could not be reached for a while.
         OSError: likewise, or a file cannot be used.
     """
     deadline = time.monotonic() + _SERVER_START_SECONDS
@@ -185,17 +180,17 @@ class _FileLock:
         database = database.resolve()
         path = database.with_name(f"{database.name}-active")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     async def try_acquire(self) -> bool:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     async def release(self) -> None:
-        os.close(self._file)
+        os.close(self._descriptor)
 
 
 class _ServerLock:
@@ -247,6 +242,9 @@ class _ServerLock:
     async def release(self) -> None:
         await self._close()
         await self._engine.dispose()
+
+
+_Lock: TypeAlias = _FileLock | _ServerLock
 
 
 def _now() -> float:
