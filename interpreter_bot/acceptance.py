@@ -34,7 +34,7 @@ class Standing(enum.StrEnum):
     CHANGED = "changed"
     """It differs from what was accepted."""
     GONE = "gone"
-    """What was accepted no longer exists."""
+    """The accepted version no longer exists."""
     UNUSABLE = "unusable"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interpreter_bot import settings
 
 _GARBAGE_COLLECTION_THRESHOLD: Final = 50_000
-# They need seconds before they can print anything.
+# Commands that need seconds before they print anything.
 _KERNEL_COMMANDS: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
 
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     options = command_options.read(arguments)
     logs.configure("info" if options.verbose else options.log_level)
-    # Rarely, as imports and the start create objects that stay, and a full collection would block
-    # the event loop for a tenth of a second; at the end of the process never.
+    # Collect garbage rarely: imports and the start create objects that stay, and a full collection
+    # would block the event loop for a tenth of a second. At the end of the process, collect none.
     gc.set_threshold(_GARBAGE_COLLECTION_THRESHOLD)
     atexit.register(gc.freeze)
     try:

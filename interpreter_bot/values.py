@@ -38,7 +38,7 @@ class SessionKey:
 
     @property
     def place(self) -> SessionKey:
-        """The key without what `for_schedule` adds: where a chat shows the session."""
+        """The key without the mark of `for_schedule`: that of the place that shows the session."""
         return dataclasses.replace(self, thread=self.thread.partition(_SCHEDULE_MARK)[0])
 
     @property
@@ -53,7 +53,7 @@ class SessionKey:
 
 
 def private_thread(thread_id: str) -> str:
-    """Return what keys have as the thread, if not all people of its channel can see it."""
+    """Return the thread part of the key of a thread that only some people of its channel see."""
     return f"{_PRIVATE_PREFIX}{thread_id}"
 
 
@@ -446,8 +446,8 @@ class FileChanges:
 
     Attributes:
         files: regular files, by name; they may change again before they are read.
-        skipped: (name, reason) of what will not be read; the reason ends the sentence
-            "x was left out: …". At most 100.
+        skipped: names of at most 100 files that will not be read, each with the reason, which ends
+            the sentence "x was left out: …".
         is_truncated: not all files were scanned, now or at the mark, or more were skipped. Files
             that were not scanned at the mark may count as new.
     """
@@ -463,8 +463,8 @@ class Artifact:
 
     Attributes:
         name: relative path in the workspace.
-        size_bytes: of the bytes that were read, which `sha256` is of.
-        sha256: lower-case hex digest.
+        size_bytes: the number of bytes that were read.
+        sha256: their digest, in lower-case hexadecimal digits.
         is_shown: the same picture was displayed in this turn.
     """
 
@@ -497,7 +497,7 @@ def cache_key(key: SessionKey) -> str:
     return hashlib.sha256(f"prompt cache of {format_key(key)}".encode()).hexdigest()[:32]
 
 
-def parse_key(address: str) -> SessionKey:
+def parse_key(key_text: str) -> SessionKey:
     """Parse what `format_key` wrote."""
-    parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in address.split("/"))
+    parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in key_text.split("/"))
     return SessionKey(*parts)

@@ -137,10 +137,10 @@ _MODULE_OF_COMMAND: Final = {
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; ends the process where it asks for help, or is wrong.
+    """Parse a command line; ends the process if it asks for help, or is wrong.
 
     Returns:
-        The options, and with them `module`, the command's in this package, and `log_level`.
+        The options; also `module`, the name of the command's module here, and `log_level`.
     """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM_NAME,

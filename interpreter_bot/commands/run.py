@@ -276,7 +276,7 @@ class _Platforms:
     async def _keep_trying(self, name: str, open_platform: _OpenPlatform) -> None:
         wait_seconds = _FIRST_RETRY_SECONDS
         while not self._end.is_set():
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 await self._keep_open(name, open_platform)
             except errors.PlatformLostError as error:
@@ -296,7 +296,7 @@ class _Platforms:
                 return
             if self._end.is_set():
                 return
-            if time.monotonic() - began > _MAX_RETRY_SECONDS:
+            if time.monotonic() - started_at > _MAX_RETRY_SECONDS:
                 wait_seconds = _FIRST_RETRY_SECONDS
             self._report_loss(name, failure, wait_seconds)
             await asyncio.sleep(wait_seconds)

@@ -29,7 +29,7 @@ COLUMN_TITLES: Final = (
     *("name", "title", "session", "person", "state"),
     *("memory", "age", "unused", "saved"),
 )
-"""Titles of the columns of `Entry.cells`."""
+"""Titles of the columns of `SessionEntry.cells`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ class _Request(pydantic.BaseModel):
 
 
 class ConnectionService:
-    """All data connections; implements `services_door.DoorService`. Use `opened`.
+    """All data connections; implements `services_door.DoorService`. Use `open_service`.
 
     Attributes:
         name: first part of the service's paths.

@@ -455,7 +455,7 @@ async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
 
 
 async def _send_end(journal: execution_journals.Journal, after: int, send: SendEvent) -> None:
-    """Send the end with a number that is higher than those of all sent events.
+    """Send the end with a higher number than all events that were sent before.
 
     A client may have received events that were lost in a crash of the host. The next host may give
     the end the number of such an event, so the client would skip the end as a repetition.

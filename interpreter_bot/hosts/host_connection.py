@@ -95,7 +95,7 @@ class HostConnection:
         self._session: http_sessions.HostSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._is_connected = asyncio.Event()
-        self._last_connected = time.monotonic()
+        self._last_connected_at = time.monotonic()
         self._connected_host_id = ""
         self._call_numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
@@ -165,7 +165,7 @@ class HostConnection:
     @property
     def away_seconds(self) -> float:
         """How long the host has been away; 0 while it is connected."""
-        return 0.0 if self.is_connected else time.monotonic() - self._last_connected
+        return 0.0 if self.is_connected else time.monotonic() - self._last_connected_at
 
     @property
     def has_calls(self) -> bool:
@@ -288,7 +288,7 @@ class HostConnection:
         """Stay connected, for ever."""
         wait_seconds = _MIN_WAIT_SECONDS
         while True:
-            last_connected = self._last_connected
+            last_connected_at = self._last_connected_at
             try:
                 await self._run_connection()
             except (aiohttp.ClientError, OSError, errors.BotError) as error:
@@ -296,9 +296,9 @@ class HostConnection:
             except Exception:
                 # Catch everything: without this loop no session could ever continue.
                 _log.exception("the connection to the host failed")
-            if self._last_connected > last_connected:
+            if self._last_connected_at > last_connected_at:
                 wait_seconds = _MIN_WAIT_SECONDS
-            elif time.monotonic() - self._last_connected > self._patience_seconds:
+            elif time.monotonic() - self._last_connected_at > self._patience_seconds:
                 self._end_calls()
             try:
                 if self._restart_host is not None:
@@ -342,7 +342,7 @@ class HostConnection:
                 async for frame in socket:
                     self._handle_frame(frame)
             finally:
-                self._last_connected = time.monotonic()
+                self._last_connected_at = time.monotonic()
                 self._is_connected.clear()
                 self._socket = None
                 writer.cancel()

@@ -101,14 +101,14 @@ def fingerprint(config: settings.Settings) -> str:
     return f"{config.kernel_fingerprint}/{kernel_environment.name(config)}"
 
 
-def _is_compatible(read_status: messages.HostStatus, config: settings.Settings) -> bool:
+def _is_compatible(host_status: messages.HostStatus, config: settings.Settings) -> bool:
     """Return whether a host's kernels are the same as this process would start."""
     return (
-        not read_status.is_draining
-        and read_status.release == metadata.version("interpreter-bot")
-        and (read_status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
-        and read_status.fingerprint == fingerprint(config)
-        and set(map(str, config.private_paths)) <= set(read_status.private_paths)
+        not host_status.is_draining
+        and host_status.release == metadata.version("interpreter-bot")
+        and (host_status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
+        and host_status.fingerprint == fingerprint(config)
+        and set(map(str, config.private_paths)) <= set(host_status.private_paths)
     )
 
 

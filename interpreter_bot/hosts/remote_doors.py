@@ -201,7 +201,7 @@ def _log_opening_error(task: asyncio.Task[None]) -> None:
 
 
 class TunneledDoors:
-    """The doors of one kernel; implements `kernel_doors.Doors` once `opened` is true."""
+    """The doors of one kernel; implements `kernel_doors.Doors` once they are open."""
 
     def __init__(
         self,

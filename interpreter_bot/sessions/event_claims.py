@@ -39,7 +39,7 @@ class LeftToNextBotError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostEvent:
-    """An event that this bot has claimed, as the bot before died before it handled the event.
+    """An event that this bot claimed because the former bot died before handling it.
 
     Attributes:
         key: of the session whose people wait for an answer.
@@ -107,13 +107,13 @@ class EventClaims:
             content: JSON from which its platform can handle it again.
             is_secret: the content has a token, so it is stored encrypted.
         """
-        address = values.format_key(key) if key is not None else ""
+        key_text = values.format_key(key) if key is not None else ""
         if content is not None and len(json.dumps(content)) > _MAX_CHARACTERS:
             content = None
         if content is not None and is_secret:
             content = await self._encrypt(content)
         return await self._events.claim(
-            platform, event_id, address=address, request_id=request_id, content=content
+            platform, event_id, address=key_text, request_id=request_id, content=content
         )
 
     async def reclaim(self, platform: str, event_id: str) -> bool:
@@ -187,7 +187,7 @@ class EventClaims:
                 return
 
     async def _encrypt(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Encrypt a content for the store; None without a key: it cannot be handled again."""
+        """Encrypt a content for the store; None without a key, so no bot can handle it again."""
         try:
             ring = encryption.KeyRing.from_settings(self._config)
             text = await asyncio.to_thread(ring.encrypt, json.dumps(content))

@@ -96,11 +96,11 @@ class SessionBranches:
         """
         hosts, database = self._services.hosts, self._services.database
         async with self._hold_lane(key) as source:
-            address = values.format_key(new_key)
+            new_key_text = values.format_key(new_key)
             row = dict(source.kernel)
             title = f"{source.title[:_TITLE_CHARACTERS]} (copy)" if source.title else ""
             try:
-                state = await hosts.fork(values.format_key(key), address)
+                state = await hosts.fork(values.format_key(key), new_key_text)
                 await database.session_copies.add(
                     source,
                     new_key,
@@ -112,7 +112,7 @@ class SessionBranches:
             except errors.SessionExistsError:
                 raise
             except BaseException:
-                await cancellation.shielded(hosts.forget(address))
+                await cancellation.shielded(hosts.forget(new_key_text))
                 raise
 
     async def branch(
@@ -181,7 +181,7 @@ class SessionBranches:
     async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
         database = self._services.database
         turns = await database.turns.list_for_session(source.id, limit=_MAX_TURNS)
-        index = next((place for place, turn in enumerate(turns) if turn.id == turn_id), None)
+        index = next((position for position, turn in enumerate(turns) if turn.id == turn_id), None)
         if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
         turn = (await self._turns_with_same_checkpoint(turns[index]))[0]
@@ -217,20 +217,20 @@ class SessionBranches:
         Returns:
             The copy's `records.Session.kernel`, its state, and whether it has variables.
         """
-        hosts, key, address = (
+        hosts, key, new_key_text = (
             self._services.hosts,
             values.format_key(source.key),
             values.format_key(new_key),
         )
         try:
-            state = await hosts.fork(key, address, checkpoint=f"{checkpoint_turn_id or ''}")
+            state = await hosts.fork(key, new_key_text, checkpoint=f"{checkpoint_turn_id or ''}")
         except errors.SessionExistsError:
             raise
         except errors.KernelError:
             if not checkpoint_turn_id:
                 raise
             _log.info("a branch begins without variables", exc_info=True)
-            state = await hosts.fork(key, address)
+            state = await hosts.fork(key, new_key_text)
         else:
             if (saved := state.saved) is not None:
                 if not checkpoint_turn_id and source.kernel.get("kernel") == saved.kernel_id:
@@ -239,7 +239,7 @@ class SessionBranches:
                 return self._kernel_row(source, state, session_words.IS_COPY), state, True
             if checkpoint_turn_id or not source.kernel:
                 return {}, state, True
-        await hosts.release(address)
+        await hosts.release(new_key_text)
         return {}, state, False
 
     async def list_branches(self, key: values.SessionKey) -> tuple[values.SessionKey, ...]:
@@ -305,17 +305,17 @@ class SessionBranches:
         return last[0]
 
     async def _turns_with_same_checkpoint(self, turn: records.Turn) -> Sequence[records.Turn]:
-        """Return the turns that have the same checkpoint up to a turn, so are undone with it.
+        """Return the turns that share a turn's checkpoint, and are undone with it; it is the last.
 
-        These are the turn alone; or, if it is that of a job, the turn that began the job, the turns
-        since, and the job's.
+        A turn usually has a checkpoint of its own. The turn of a job shares that of the turn that
+        began the job, with all turns between the two.
         """
         earlier = await self._services.database.turns.list_for_session(
             turn.session_id, limit=_MAX_JOBS, before=turn.id
         )
-        for place, origin in enumerate(earlier):
+        for position, origin in enumerate(earlier):
             if jobs.is_job_of(origin.id, turn.request_id):
-                return [*earlier[place:], turn]
+                return [*earlier[position:], turn]
         return [turn]
 
     async def _undo_turns(

@@ -55,7 +55,7 @@ class Job:
 
     Attributes:
         person_key: see `Request.person_key`.
-        began: wall-clock time.
+        started_at: wall-clock time.
         is_in_background: the turn that began it no longer waits for it.
         has_ended: its code has ended, and its results are being recorded.
         is_stopped: a person stopped it before a turn followed it.
@@ -64,7 +64,7 @@ class Job:
     """
 
     person_key: str
-    began: float
+    started_at: float
     is_in_background: bool = False
     has_ended: bool = False
     is_stopped: bool = False
@@ -103,9 +103,9 @@ class Jobs:
         """Return how long code of a session may run in the background; 0 if it may not."""
         return self._max_seconds if key.platform in self.platforms else 0.0
 
-    def remaining_patience_seconds(self, began: float, seconds_left: float) -> float:
+    def remaining_patience_seconds(self, started_at: float, seconds_left: float) -> float:
         """Return how many seconds a turn still waits for code that began at a wall-clock time."""
-        remaining = self._patience_seconds - (time.time() - began)
+        remaining = self._patience_seconds - (time.time() - started_at)
         return max(min(remaining, seconds_left - _ANSWER_SECONDS), 0.0)
 
     @contextlib.contextmanager
@@ -127,15 +127,15 @@ class Jobs:
             if not job.is_in_background:
                 self.end(key)
 
-    def go_on(
+    def move_to_background(
         self,
         key: values.SessionKey,
         person_key: str,
-        began: float,
+        started_at: float,
         request: requests.Request | None = None,
     ) -> None:
         """Move code to the background, where a request is to follow it."""
-        job = self._jobs.setdefault(key, Job(person_key, began))
+        job = self._jobs.setdefault(key, Job(person_key, started_at))
         job.is_in_background, job.request = True, request
 
     def take_request(self, key: values.SessionKey) -> requests.Request | None:
@@ -176,7 +176,7 @@ class Jobs:
         """
         await self.wait_recorded(key)
         if (job := self.find(key)) is not None:
-            raise errors.BotError(job_words.job_is_running(time.time() - job.began))
+            raise errors.BotError(job_words.job_is_running(time.time() - job.started_at))
 
     async def wait_recorded(self, key: values.SessionKey) -> None:
         """Wait until the results of a job whose code has ended are recorded."""
@@ -190,7 +190,7 @@ class Jobs:
         """Return the note for the model on the job of a session; None without a job."""
         if (job := self.find(key)) is None:
             return None
-        duration = quantities.duration(round(time.time() - job.began))
+        duration = quantities.duration(round(time.time() - job.started_at))
         output = json.dumps(job.last_output.strip(), ensure_ascii=False)
         return _RUNNING.fill(duration=duration, output=output)
 

@@ -61,7 +61,9 @@ class Maintenance:
         statuses = await self._services.hosts.statuses()
         now = time.monotonic()
         self._warned_last_uses = {
-            key: at for key, at in self._warned_last_uses.items() if key in statuses
+            key_text: last_use
+            for key_text, last_use in self._warned_last_uses.items()
+            if key_text in statuses
         }
         warning_count = 0
         for key_text, status in statuses.items():
@@ -114,7 +116,7 @@ class Maintenance:
             if session.id not in notified_ids:
                 notified_ids.add(session.id)
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
-        # Turns that go on count as those of their sessions; nothing is shown beside them.
+        # In a session whose turn goes on, no older answer is completed beside it.
         busy_sessions = {turn.session_id for turn in orphans}
         for turn in unshown:
             session = await database.sessions.get(turn.session_id)

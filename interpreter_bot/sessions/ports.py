@@ -13,7 +13,7 @@ NO_TOOLS: Final = '{"servers": {}}'
 
 
 class Reply(abc.ABC):
-    """Shows a turn, or a run of code. Events after its end are ignored, even if `_show` then fails.
+    """Shows a turn, or a run of code. Events after `TurnEnded` are ignored, even if that failed.
 
     An exception of `_show`, such as BrokenPipeError, means that nobody reads the reply any more:
     the code is stopped at once, and the exception is passed on.

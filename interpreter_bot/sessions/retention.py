@@ -42,11 +42,11 @@ class _Holding:
     """The stored files of one session.
 
     Attributes:
-        person: platform, workspace and id of the person who began it.
+        owner: platform, workspace and id of the person who began it.
     """
 
     session: records.Session
-    person: tuple[str, str, str]
+    owner: tuple[str, str, str]
     bytes: int
 
 
@@ -134,7 +134,7 @@ class Retention:
                 holdings.append(_Holding(session, owner, byte_count))
         return holdings, stored_bytes
 
-    def _is_warning_due(self, session: records.Session, now: datetime.datetime) -> bool | None:
+    def _is_warning_old(self, session: records.Session, now: datetime.datetime) -> bool | None:
         """Return whether the warning is old enough; None without one since the last use."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
@@ -145,7 +145,7 @@ class Retention:
 
     async def _finish_or_delete_old(self, holding: _Holding, now: datetime.datetime) -> bool:
         """Delete too old files, or finish a deletion; return whether files were deleted."""
-        was_warned = self._is_warning_due(holding.session, now)
+        was_warned = self._is_warning_old(holding.session, now)
         if was_warned is not None and (sentence := holding.session.files.get("gone")):
             return await self._delete(holding, sentence)
         if (
@@ -166,7 +166,7 @@ class Retention:
             holding
             for holding in holdings
             if self._time_left(holding, now).days < settings.WARNING_DAYS
-            and self._is_warning_due(holding.session, now) is None
+            and self._is_warning_old(holding.session, now) is None
             and self._service.can_notify(holding.session.key)
         ]
         expiring.sort(key=lambda holding: holding.session.id in self._unreachable_ids)
@@ -205,10 +205,10 @@ class Retention:
         deleted_ids: set[int] = set()
         if max_person_bytes:
             reason = session_words.person_over_limit(max_person_bytes)
-            # Sessions of unknown people are not those of one person.
+            # Those of unknown people may belong to several people, who share no limit.
             holdings_by_person = collections.defaultdict(list)
             for holding in holdings:
-                holdings_by_person[holding.person].append(holding)
+                holdings_by_person[holding.owner].append(holding)
             for owner, owned_holdings in holdings_by_person.items():
                 if owner[-1]:
                     deleted_ids |= await self._shrink(owned_holdings, max_person_bytes, reason)

@@ -204,13 +204,13 @@ class Schedules:
         """Copy the files of a schedule's session to that of its runs, which gets a new kernel."""
         hosts, database = self._services.hosts, self._services.database
         key, runs_key = schedule.key, schedule.runs_key
-        address = values.format_key(runs_key)
+        runs_key_text = values.format_key(runs_key)
         turn = self._lanes.turn(key, person=schedule.person, on_position=lambda _: None)
         # In this order, as a turn in the lane may wait for a person for long.
         async with turn, self._copy_semaphore:
-            await hosts.forget(address)
-            await hosts.fork(values.format_key(key), address)
-        await hosts.release(address)
+            await hosts.forget(runs_key_text)
+            await hosts.fork(values.format_key(key), runs_key_text)
+        await hosts.release(runs_key_text)
         session = await database.sessions.open(runs_key)
         await database.sessions.note_kernel(session.id, {})
         await database.sessions.set_title(session.id, schedule.task)

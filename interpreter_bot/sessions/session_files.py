@@ -50,8 +50,8 @@ class SessionFiles:
         Raises:
             BotError: the file cannot be read; `PythonBusyError` while code runs.
         """
-        hosts, address = self._services.hosts, values.format_key(key)
-        status = (await hosts.statuses({address})).get(address)
+        hosts, key_text = self._services.hosts, values.format_key(key)
+        status = (await hosts.statuses({key_text})).get(key_text)
         if status is not None and status.is_busy:
             raise live_data_views.PythonBusyError
         await self._services.database.sessions.touch(key)

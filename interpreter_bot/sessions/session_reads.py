@@ -253,10 +253,10 @@ class SessionReads:
             starter: the person for whom a kernel with saved variables is started if there is none;
                 None starts none.
         """
-        address, hosts = values.format_key(key), self._services.hosts
-        status = (await hosts.statuses({address})).get(address)
+        key_text, hosts = values.format_key(key), self._services.hosts
+        status = (await hosts.statuses({key_text})).get(key_text)
         if status is None or status.loss_reason:
-            if starter is None or not (await hosts.variables(address)).saved:
+            if starter is None or not (await hosts.variables(key_text)).saved:
                 # A new kernel would not have the table.
                 raise live_data_views.TableGoneError
         elif status.is_busy:

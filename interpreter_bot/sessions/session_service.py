@@ -242,12 +242,12 @@ class SessionService:
         Raises:
             BotError: the table cannot be saved, or a turn is running.
         """
-        address, hosts = values.format_key(key), self.services.hosts
+        key_text, hosts = values.format_key(key), self.services.hosts
         await self.services.jobs.require_none(key)
         async with self._lanes.hold(key):
-            status = (await hosts.statuses({address})).get(address)
+            status = (await hosts.statuses({key_text})).get(key_text)
             is_gone = status is None or status.loss_reason
-            if is_gone and not (await hosts.variables(address)).saved:
+            if is_gone and not (await hosts.variables(key_text)).saved:
                 # A new kernel would not have the table.
                 raise errors.BotError(session_words.TABLE_GONE)
             async with live_data_views.lease_kernel(hosts, key, person) as kernel:
@@ -263,7 +263,7 @@ class SessionService:
         self._lanes.refuse_waiting(key)
         async with self._stop_and_hold_lane(key):
             await self._release_kernel(key, files=True)
-            deleted_schedules = await self.services.database.schedules.delete_in(key)
+            deleted_schedules = await self.services.database.schedules.delete_for_session(key)
             session = await self.services.database.sessions.find(key)
             if session is not None:
                 await self.services.database.sessions.delete(session.id)
@@ -309,17 +309,17 @@ class SessionService:
         sessions = await self.services.database.sessions.list_recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
-        addresses = {values.format_key(session.key): session for session in sessions}
-        statuses = await self.services.hosts.statuses(set(addresses))
+        sessions_by_key = {values.format_key(session.key): session for session in sessions}
+        statuses = await self.services.hosts.statuses(set(sessions_by_key))
         live = {key: status for key, status in statuses.items() if not status.loss_reason}
         return tuple(
             past_turns.SessionOverview(
                 record=session,
                 is_busy=self.is_busy(session.key),
-                has_kernel=address in live,
-                memory_bytes=live[address].memory_bytes if address in live else None,
+                has_kernel=key_text in live,
+                memory_bytes=live[key_text].memory_bytes if key_text in live else None,
             )
-            for address, session in addresses.items()
+            for key_text, session in sessions_by_key.items()
         )
 
     async def create_session(self, key: values.SessionKey) -> None:

@@ -98,8 +98,8 @@ class ShareLinks:
         return session is not None and await database.parts.has_blob(session.id, sha256)
 
     async def _seal(self, purpose: str, visit: Visit) -> str:
-        address = values.format_key(visit.key)
-        content = json.dumps([purpose, visit.id, address, visit.expires_at])
+        key_text = values.format_key(visit.key)
+        content = json.dumps([purpose, visit.id, key_text, visit.expires_at])
         ring = encryption.KeyRing.from_settings(self._services.config)
         sealed = await asyncio.to_thread(ring.encrypt, content)
         return sealed.removeprefix(encryption.ENCRYPTED_PREFIX)

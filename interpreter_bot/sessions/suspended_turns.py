@@ -326,8 +326,8 @@ class Resumptions:
     def add(self, request: requests.Request) -> None:
         """Resume a turn as soon as its platform is open; a job runs beside other turns."""
         if request.is_job:
-            began = time.time() - request.elapsed_seconds
-            self._jobs.go_on(request.key, request.person_key, began)
+            started_at = time.time() - request.elapsed_seconds
+            self._jobs.move_to_background(request.key, request.person_key, started_at)
         else:
             self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)

@@ -43,8 +43,8 @@ async def list_tools(
     services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
     """Return the tools that a session's code may call, as one person sees them."""
-    address = values.format_key(key)
-    status = (await services.hosts.statuses({address})).get(address)
+    key_text = values.format_key(key)
+    status = (await services.hosts.statuses({key_text})).get(key_text)
     session = await services.database.sessions.find(key)
     grants = (
         await services.database.grants.list_for_kernel(session.id, status.kernel_id)

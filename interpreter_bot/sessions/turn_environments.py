@@ -122,11 +122,11 @@ class SessionEnvironment:
         self.resumed: records.Execution | None = None
         self.is_asking = False
         self.is_handed_over = False
-        self._address = values.format_key(request.key)
+        self._key_text = values.format_key(request.key)
         self._statements = None
         if services.connections is not None:
             self._statements = statement_requests.StatementRequests(
-                services.connections, self._address, all_approvals
+                services.connections, self._key_text, all_approvals
             )
         self._services = services
         self._request = request
@@ -276,7 +276,7 @@ class SessionEnvironment:
             if not self.kernel_id:
                 # If there is a kernel id, the turn's first code became a job, and the checkpoint
                 # was made before it.
-                await self._hosts.create_checkpoint(self._address, f"{self._turn_id}")
+                await self._hosts.create_checkpoint(self._key_text, f"{self._turn_id}")
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
@@ -296,7 +296,7 @@ class SessionEnvironment:
             seconds=max_seconds,
         )
         return await self._wait_for_end(
-            execution_end, hosted_id, began=None if max_seconds is None else time.time()
+            execution_end, hosted_id, started_at=None if max_seconds is None else time.time()
         )
 
     async def _answer_code_request(self, request: values.InputRequested) -> str:
@@ -424,8 +424,8 @@ class SessionEnvironment:
         execution_end = self._hosts.follow(
             hosted_id, show=self._make_listener(show), ask=self._answer_code_request
         )
-        began = execution.started.timestamp() if is_long else None
-        return await self._wait_for_end(execution_end, hosted_id, began=began)
+        started_at = execution.started.timestamp() if is_long else None
+        return await self._wait_for_end(execution_end, hosted_id, started_at=started_at)
 
     def _make_listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def receive(event: host_ports.Event, number: int) -> None:
@@ -440,7 +440,7 @@ class SessionEnvironment:
     def _record_installation(self, layer: code_activity.InstalledLayer) -> None:
         self._services.on_installation(
             code_activity.Installation(
-                self._address,
+                self._key_text,
                 self.kernel_id,
                 self._request.person.id,
                 layer.name,
@@ -459,28 +459,28 @@ class SessionEnvironment:
         execution: Coroutine[Any, Any, host_ports.ExecutionEnd],
         hosted_id: str,
         *,
-        began: float | None = None,
+        started_at: float | None = None,
     ) -> values.Finished:
         """Wait until an execution ends, and record its end.
 
         If the turn is cancelled, the execution is stopped first, unless the next bot resumes the
-        turn. If `began` is given, the code becomes a job when the turn's patience ends.
+        turn. If `started_at` is given, the code becomes a job when the turn's patience ends.
         """
         execution_task = asyncio.create_task(execution, name="execution of a turn")
         patience = None
-        if began is not None:
+        if started_at is not None:
             patience = self._jobs.remaining_patience_seconds(
-                began, self._deadline - time.monotonic()
+                started_at, self._deadline - time.monotonic()
             )
         try:
             await asyncio.wait({execution_task}, timeout=patience)
             if not execution_task.done():
-                background_result = self._go_on_in_background(
-                    execution_task, hosted_id, began or 0.0
+                background_result = self._move_to_background(
+                    execution_task, hosted_id, started_at or 0.0
                 )
                 return await cancellation.shielded(background_result)
         except asyncio.CancelledError:
-            if self._jobs.find(self._request.key) is not None and began is not None:
+            if self._jobs.find(self._request.key) is not None and started_at is not None:
                 raise
             self._stop.suspend()
             if self._stop.is_suspended:
@@ -494,8 +494,11 @@ class SessionEnvironment:
             raise
         return self._record_end(execution_task)
 
-    async def _go_on_in_background(
-        self, execution_task: asyncio.Task[host_ports.ExecutionEnd], hosted_id: str, began: float
+    async def _move_to_background(
+        self,
+        execution_task: asyncio.Task[host_ports.ExecutionEnd],
+        hosted_id: str,
+        started_at: float,
     ) -> values.Finished:
         """Make running code a job, and return that it goes on in the background."""
         execution_task.cancel()
@@ -509,7 +512,7 @@ class SessionEnvironment:
             await self._hosts.stop(hosted_id)
             raise
         self.is_handed_over, self.mark = False, None
-        finished = values.Finished(values.Ending.BACKGROUND, time.time() - began)
+        finished = values.Finished(values.Ending.BACKGROUND, time.time() - started_at)
         self._stream.emit(events.CodeFinished(self._stream.cell, finished))
         self._stream.emit(events.NoticeShown(job_words.JOB_GOES_ON))
         return finished

@@ -309,7 +309,7 @@ class _Work:
             # The code may send queries between the two turns, too.
             self._services.connections.turns.begin(values.format_key(key), turn.id)
         request = progress.request(turn, key)
-        self._services.jobs.go_on(key, request.person_key, time.time(), request)
+        self._services.jobs.move_to_background(key, request.person_key, time.time(), request)
 
     async def _begin(self) -> records.Session:
         """Record the beginning of the turn, or take over that of another bot."""

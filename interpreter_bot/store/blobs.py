@@ -16,7 +16,7 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.wording import storage_words
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST_PATTERN = re.compile(r"[0-9a-f]{64}")
 _FRESH_SECONDS: Final = 3600.0
 
 
@@ -39,7 +39,7 @@ class Blobs:
 
     async def load(self, sha256: str) -> bytes | None:
         """Return stored bytes; None when there is no such blob, or it is damaged."""
-        if not _DIGEST.fullmatch(sha256):
+        if not _DIGEST_PATTERN.fullmatch(sha256):
             return None
         return await asyncio.to_thread(self._load, sha256)
 
@@ -87,7 +87,7 @@ class Blobs:
     def _list_old(self) -> frozenset[str]:
         paths = self._directory.glob("*/*")
         return frozenset(
-            path.name for path in paths if _DIGEST.fullmatch(path.name) and _is_old(path)
+            path.name for path in paths if _DIGEST_PATTERN.fullmatch(path.name) and _is_old(path)
         )
 
     def _sizes(self) -> dict[str, int]:

@@ -24,8 +24,8 @@ MAX_NAME_CHARACTERS: Final = 128
 MAX_TEXT_CHARACTERS: Final = 4_000_000
 """Longer text is cut, and a note is appended."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE_PATTERN = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 _DIGEST_CHARACTERS = 64
 _OUTPUT_KINDS: Final[Mapping[str, type[Any]]] = {
     "text": values.Text,
@@ -43,7 +43,7 @@ _OUTPUT_NAMES: Final = {kind: name for name, kind in _OUTPUT_KINDS.items()}
 
 def make_storable(text: str) -> str:
     """Replace characters that no database accepts, each by U+FFFD."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return _UNSTORABLE_PATTERN.sub("\ufffd", text)
 
 
 def shorten(text: str) -> str:
@@ -60,7 +60,7 @@ def make_name_storable(name: str) -> str:
     All real names are short and have no such characters, and are unchanged. Others are cut, and end
     in a digest.
     """
-    if len(name) <= MAX_NAME_CHARACTERS and not _UNSTORABLE.search(name):
+    if len(name) <= MAX_NAME_CHARACTERS and not _UNSTORABLE_PATTERN.search(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     head = make_storable(name)[: MAX_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
@@ -71,7 +71,7 @@ def serialize(value: object) -> str:
     """Serialize a value as compact JSON; NUL and lone surrogates are escaped, and not replaced."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     # In JSON, surrogates occur only in strings, and the escape means the same. `dumps` escapes NUL.
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _SURROGATE_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def serialize_output(output: values.StoredOutput) -> str:

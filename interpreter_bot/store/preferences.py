@@ -45,7 +45,7 @@ class Choices:
     @classmethod
     def ordered(cls, entries: Iterable[Choice]) -> Choices:
         """Put choices in the order of their scopes."""
-        return cls(tuple(sorted(entries, key=lambda entry: _width(entry.scope))))
+        return cls(tuple(sorted(entries, key=lambda entry: _narrowness(entry.scope))))
 
     @property
     def effective(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Choices:
         return tuple(entry for entry in self.entries if entry.name == name)
 
 
-def _width(scope: values.Scope) -> tuple[bool, ...]:
+def _narrowness(scope: values.Scope) -> tuple[bool, ...]:
     parts = (scope.person, scope.thread, scope.channel, scope.workspace, scope.platform)
     return tuple(map(bool, parts))
 

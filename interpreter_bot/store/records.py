@@ -320,10 +320,10 @@ class Question(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a person allowed code of a session to do repeatedly while its kernel lives.
+    """A permission for code of a session to do something repeatedly while its kernel lives.
 
     Attributes:
-        person: the person who allowed it; it applies only to code of their own turns.
+        person: the person who gave it; it applies only to code of their own turns.
         subject: its kind; see `events.Subject`.
         name: shown in lists.
         digest: identifies exactly what was allowed.
@@ -429,7 +429,7 @@ class Choice(Scoped, Record):
 
 
 class Note(Scoped, Record):
-    """What people let the bot remember in a scope.
+    """A text that people let the bot remember in a scope.
 
     Attributes:
         confirmed_by: id of the person who confirmed it.

@@ -101,7 +101,7 @@ class Schedules(transactions.Aggregate):
         """Delete a schedule with its runs."""
         await self._transactions.change(sa.delete(_SCHEDULES).where(_SCHEDULES.id == schedule_id))
 
-    async def delete_in(self, key: values.SessionKey) -> tuple[records.Schedule, ...]:
+    async def delete_for_session(self, key: values.SessionKey) -> tuple[records.Schedule, ...]:
         """Delete the schedules of a session, and return them."""
         is_there = (
             getattr(_SCHEDULES, part) == value for part, value in dataclasses.asdict(key).items()

@@ -227,7 +227,7 @@ class Turns(transactions.Aggregate):
     async def filter_request_ids(
         self, session_id: int, request_ids: Collection[str]
     ) -> frozenset[str]:
-        """Return those of some ids of requests that have turns in a session."""
+        """Return which of some request ids have turns in a session."""
         query = sa.select(_TURNS.request_id).where(
             _TURNS.session_id == session_id, _TURNS.request_id.in_(request_ids)
         )

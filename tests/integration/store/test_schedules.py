@@ -58,7 +58,7 @@ async def test_schedules_of_a_session_or_a_place_are_deleted_with_their_runs(dat
     await schedules.claim(schedule, None)
     elsewhere = values.SessionKey("slack", "T1", "C2")
     await schedules.add(new_schedule(elsewhere))
-    assert [deleted.id for deleted in await schedules.delete_in(KEY)] == [schedule.id]
+    assert [deleted.id for deleted in await schedules.delete_for_session(KEY)] == [schedule.id]
     assert await schedules.list_unfinished_runs({"slack"}) == []
     await schedules.erase(values.Scope("slack", "T1", "C1"))
     assert [kept.key for kept in await schedules.list_all(limit=9)] == [elsewhere]
