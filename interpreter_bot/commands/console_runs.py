@@ -17,7 +17,7 @@ from interpreter_bot.commands import exit_statuses
 from interpreter_bot.platforms.console import code_sources, saved_files, threaded_stdout
 from interpreter_bot.wording import operator_words
 
-_LAST_OUTPUT_SECONDS: Final = 1.0
+_MAX_LAST_OUTPUT_SECONDS: Final = 1.0
 _TICK_SECONDS: Final = 1.0
 
 
@@ -103,7 +103,7 @@ async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> in
         except BaseException as error:
             # Write the output so far, if there is a reader.
             with contextlib.suppress(OSError):
-                async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                async with asyncio.timeout(_MAX_LAST_OUTPUT_SECONDS):
                     await writer.drain()
             if not isinstance(error, asyncio.CancelledError):
                 raise

@@ -39,9 +39,9 @@ from interpreter_bot.wording import host_words, operator_words
 _log = logging.getLogger(__name__)
 
 # Longer than journals are kept.
-_UNATTENDED_SECONDS: Final = 25 * 3600.0
+_MAX_UNATTENDED_SECONDS: Final = 25 * 3600.0
 _DEFAULT_SAVE_SECONDS: Final = 30.0
-_CHECK_SECONDS: Final = 0.2
+_CHECK_INTERVAL_SECONDS: Final = 0.2
 # Some programs do not support years of five digits in certificates.
 _MAX_VALID_DAYS: Final = 36_500
 
@@ -199,7 +199,7 @@ def _make_certificate(options: argparse.Namespace) -> int:
 
 def _without_input_limit(config: settings.Settings) -> settings.Settings:
     """Let code wait for input while no bot is connected; `executions` applies the real limit."""
-    limits = config.limits.model_copy(update={"input_seconds": _UNATTENDED_SECONDS})
+    limits = config.limits.model_copy(update={"input_seconds": _MAX_UNATTENDED_SECONDS})
     return config.model_copy(update={"limits": limits})
 
 
@@ -216,7 +216,7 @@ async def _wait_for_end(
     idle_seconds = save_seconds if host.keeps_variables else config.kernels.idle_seconds
     while True:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CHECK_SECONDS):
+            async with asyncio.timeout(_CHECK_INTERVAL_SECONDS):
                 await server.state_changed.wait()
         server.state_changed.clear()
         now = time.monotonic()

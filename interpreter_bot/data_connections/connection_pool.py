@@ -23,7 +23,7 @@ _MAX_PROMPT_CHARACTERS: Final = 6000
 _GRACE_SECONDS: Final = 5.0
 _MAX_FETCH_SECONDS: Final = 60.0
 _MAX_PREPARING_SECONDS: Final = 5.0
-_MAINTENANCE_SECONDS: Final = 60.0
+_MAINTENANCE_INTERVAL_SECONDS: Final = 60.0
 
 
 class ConnectionPool:
@@ -158,7 +158,7 @@ class ConnectionPool:
 
     async def _maintain(self) -> None:
         while True:
-            await asyncio.sleep(_MAINTENANCE_SECONDS)
+            await asyncio.sleep(_MAINTENANCE_INTERVAL_SECONDS)
             self.refresh_tables()
             for workers in self._workers.values():
                 await workers.reap()

@@ -28,7 +28,7 @@ from interpreter_bot.wording import host_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_SWEEP_SECONDS: Final = 60.0
+_SWEEP_INTERVAL_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 # A host that ends closes its connections before its journals, so clients may look too early.
 _MAX_ENDING_SECONDS: Final = 5.0
@@ -230,7 +230,9 @@ class Executions:
         async with execution_journals.Journals.open(directory) as journals:
             executions = cls(journals, input_seconds=input_seconds)
             await executions._end_orphans()
-            sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
+            sweeping = schedules.PeriodicJob(
+                "sweep journals", _SWEEP_INTERVAL_SECONDS, journals.sweep
+            )
             try:
                 async with schedules.run_periodically(sweeping):
                     yield executions

@@ -32,7 +32,7 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_WATCH_SECONDS: Final = 5.0
+_WATCH_INTERVAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 _MAX_CONNECTING_SECONDS: Final = 20.0
@@ -181,7 +181,7 @@ class PlacedHosts(session_router.SessionRouter):
                 if host is None or not host.connection.is_connected:
                     self._connection_tasks.pop(address).cancel()
                     self.faults.pop(address, None)
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(_WATCH_INTERVAL_SECONDS)
 
     async def _stay_connected(self, address: host_addresses.Address) -> None:
         """Stay connected to a host, for ever."""

@@ -12,8 +12,8 @@ from interpreter_bot.store import activities
 
 _log = logging.getLogger(__name__)
 
-_WRITE_SECONDS: Final = 2.0
-_DELETE_SECONDS: Final = 3600.0
+_WRITE_INTERVAL_SECONDS: Final = 2.0
+_DELETE_INTERVAL_SECONDS: Final = 3600.0
 _MAX_UNWRITTEN: Final = 10_000
 _MAX_BATCH: Final = 500
 
@@ -57,6 +57,8 @@ class ActivityRecorder:
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""
         return (
-            schedules.PeriodicJob("record activities", _WRITE_SECONDS, self.write),
-            schedules.PeriodicJob("delete old activities", _DELETE_SECONDS, self.delete_old),
+            schedules.PeriodicJob("record activities", _WRITE_INTERVAL_SECONDS, self.write),
+            schedules.PeriodicJob(
+                "delete old activities", _DELETE_INTERVAL_SECONDS, self.delete_old
+            ),
         )

@@ -14,7 +14,7 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns, questions
 from interpreter_bot.wording import session_words, variable_words
 
-_SECONDS: Final = 60.0
+_MAX_SAVING_SECONDS: Final = 60.0
 
 _ENDING_SENTENCES = {
     "interrupted": f"*{session_words.CELL_CUT_OFF}*",
@@ -40,7 +40,7 @@ async def save_table(
     outputs: list[values.Output] = []
     code = kernel_calls.save_table(handle, name)
     finished = await cancellable_executions.run(
-        hosts, kernel, code, show=outputs.append, seconds=_SECONDS
+        hosts, kernel, code, show=outputs.append, seconds=_MAX_SAVING_SECONDS
     )
     last_output = outputs[-1] if outputs else None
     is_saved = isinstance(last_output, values.Json) and last_output.json == '"true"'

@@ -20,7 +20,7 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 
 # People see the end of an answer before its turn has been recorded, and may act on it at once.
-_RECORDING_SECONDS: Final = 3.0
+_MAX_RECORDING_SECONDS: Final = 3.0
 
 
 class LaneError(errors.BotError):
@@ -151,7 +151,7 @@ class Lanes:
         async with contextlib.AsyncExitStack() as stack:
             turn = self.turn(key, person="", on_position=lambda _: None, skips_queue=True)
             try:
-                async with asyncio.timeout(_RECORDING_SECONDS):
+                async with asyncio.timeout(_MAX_RECORDING_SECONDS):
                     await stack.enter_async_context(turn)
             except TimeoutError:
                 raise errors.BotError(session_words.SESSION_BUSY) from None

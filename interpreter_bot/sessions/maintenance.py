@@ -19,13 +19,13 @@ from interpreter_bot.store import records
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import session_words
 
-_WARN_SECONDS: Final = 15.0
+_WARN_INTERVAL_SECONDS: Final = 15.0
 # The time of a kernel's last use is computed anew each time, and varies by less than this.
 _TOLERANCE_SECONDS: Final = 1.0
-_SEND_SECONDS: Final = 5.0
-_WRITE_RETRY_SECONDS: Final = 20.0
-_WARNING_SECONDS: Final = 5 * 60.0
-_PRUNE_SECONDS: Final = 3600.0
+_SEND_INTERVAL_SECONDS: Final = 5.0
+_WRITE_RETRY_INTERVAL_SECONDS: Final = 20.0
+_WARNING_LEAD_SECONDS: Final = 5 * 60.0
+_PRUNE_INTERVAL_SECONDS: Final = 3600.0
 _MAX_AGE: Final = datetime.timedelta(days=1)
 
 
@@ -44,14 +44,16 @@ class Maintenance:
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
-            schedules.PeriodicJob("warn of idle kernels", _WARN_SECONDS, self.warn_idle),
+            schedules.PeriodicJob("warn of idle kernels", _WARN_INTERVAL_SECONDS, self.warn_idle),
             schedules.PeriodicJob(
-                "send waiting notifications", _SEND_SECONDS, self._service.send_unsent
+                "send waiting notifications", _SEND_INTERVAL_SECONDS, self._service.send_unsent
             ),
             schedules.PeriodicJob(
-                "retry failed writes", _WRITE_RETRY_SECONDS, self._services.write_retries.write
+                "retry failed writes",
+                _WRITE_RETRY_INTERVAL_SECONDS,
+                self._services.write_retries.write,
             ),
-            schedules.PeriodicJob("prune the store", _PRUNE_SECONDS, self.prune),
+            schedules.PeriodicJob("prune the store", _PRUNE_INTERVAL_SECONDS, self.prune),
         )
 
     async def warn_idle(self) -> int:
@@ -70,7 +72,9 @@ class Maintenance:
             idle_seconds = status.idle_seconds
             last_use = now - idle_seconds
             key = values.parse_key(key_text)
-            is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle_seconds < kernels.idle_seconds
+            is_due = (
+                kernels.idle_seconds - _WARNING_LEAD_SECONDS <= idle_seconds < kernels.idle_seconds
+            )
             if (
                 not is_due
                 or abs(self._warned_last_uses.get(key_text, -math.inf) - last_use)

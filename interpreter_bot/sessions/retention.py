@@ -29,8 +29,8 @@ from interpreter_bot.wording import session_words
 _log = logging.getLogger(__name__)
 
 # Also the delay of the first pass, so a bot that restarts more often than this makes none.
-_PASS_SECONDS: Final = 1800.0
-_DISK_SECONDS: Final = 60.0
+_PASS_INTERVAL_SECONDS: Final = 1800.0
+_DISK_CHECK_INTERVAL_SECONDS: Final = 60.0
 # Bounds the warnings of a pass, as years of threads are due at once when retention is enabled.
 _MAX_WARNINGS: Final = 50
 _MAX_LOGGED: Final = 5
@@ -71,8 +71,8 @@ class Retention:
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
-            schedules.PeriodicJob("delete old files", _PASS_SECONDS, self.apply),
-            schedules.PeriodicJob("check the disk", _DISK_SECONDS, self.report),
+            schedules.PeriodicJob("delete old files", _PASS_INTERVAL_SECONDS, self.apply),
+            schedules.PeriodicJob("check the disk", _DISK_CHECK_INTERVAL_SECONDS, self.report),
         )
 
     async def apply(self) -> int:

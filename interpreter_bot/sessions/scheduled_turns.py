@@ -10,7 +10,7 @@ from interpreter_bot.sessions import requests, turn_environments
 from interpreter_bot.store import databases, records
 from interpreter_bot.wording import schedule_words
 
-_CONDITION_SECONDS: Final = 20.0
+_MAX_CONDITION_SECONDS: Final = 20.0
 _TRUTH_VALUES: Final = {"True": True, "False": False}
 # NaN and the like, which are not equal to themselves, are printed as they are: neither truth value.
 _CONDITION_CODE: Final = (
@@ -59,7 +59,7 @@ async def _evaluate(
             printed.append(output.text)
 
     code = _CONDITION_CODE.format(condition=condition)
-    await environment.run_hidden_code(code, show=show, seconds=_CONDITION_SECONDS)
+    await environment.run_hidden_code(code, show=show, seconds=_MAX_CONDITION_SECONDS)
     return _TRUTH_VALUES.get("".join(printed).strip())
 
 

@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 MAX_FAILURES: Final = 3
 """After this many failed runs in a row a schedule is paused."""
-_CHECK_SECONDS: Final = 2.0
-_CLOSING_SECONDS: Final = 5.0
+_CHECK_INTERVAL_SECONDS: Final = 2.0
+_MAX_CLOSING_SECONDS: Final = 5.0
 _LATE_AFTER: Final = datetime.timedelta(minutes=1)
 # Workspaces that are copied at a time.
 _MAX_COPIES: Final = 4
@@ -103,7 +103,7 @@ class Schedules:
 
     def periodic_jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return the periodic job of the active bot."""
-        return (schedules.PeriodicJob("fire schedules", _CHECK_SECONDS, self.fire),)
+        return (schedules.PeriodicJob("fire schedules", _CHECK_INTERVAL_SECONDS, self.fire),)
 
     def open_platform(self, name: str, platform: Platform) -> None:
         """Run the schedules of a platform from now on."""
@@ -113,7 +113,7 @@ class Schedules:
         """Wait a moment for runs to finish; unfinished ones are left to the next bot."""
         tasks = self.run_tasks.values()
         if tasks:
-            _, unfinished = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
+            _, unfinished = await asyncio.wait(tasks, timeout=_MAX_CLOSING_SECONDS)
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)

@@ -46,8 +46,8 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 # In one conversation; further requests are refused.
 _MAX_WAITING_REQUESTS: Final = 20
 # Turns that are about to end need not wait for the next bot.
-_HAND_OVER_SECONDS: Final = 2.0
-_STOPPING_SECONDS: Final = 15.0
+_MAX_HAND_OVER_SECONDS: Final = 2.0
+_MAX_STOPPING_SECONDS: Final = 15.0
 _MAX_UNSENT_NOTICES: Final = 1000
 
 
@@ -407,18 +407,18 @@ class SessionService:
 
         Turns may go on for `closing_seconds`. Then they are stopped, and cancelled if that does
         not help; their ends are shown and recorded. If kernels outlive the bot, turns are handed
-        over to the next bot after `_HAND_OVER_SECONDS` instead. Platforms must stay open until
+        over to the next bot after `_MAX_HAND_OVER_SECONDS` instead. Platforms must stay open until
         `drain` returns.
         """
         self._lanes.close()
         hosts, closing_seconds = self.services.hosts, self.closing_seconds
         goes_on = not hosts.ends_with_bot
         if goes_on:
-            closing_seconds = min(closing_seconds, _HAND_OVER_SECONDS)
+            closing_seconds = min(closing_seconds, _MAX_HAND_OVER_SECONDS)
         for stop in self._stops.all_running():
             stop.is_restart = not stop.is_set()
             stop.goes_on = goes_on
-        for seconds in (closing_seconds, _STOPPING_SECONDS):
+        for seconds in (closing_seconds, _MAX_STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wait_idle()

@@ -44,7 +44,7 @@ from interpreter_bot.wording import job_words, run_words, schedule_words, sessio
 
 _log = logging.getLogger(__name__)
 
-_SCALE_SECONDS: Final = 20.0
+_MAX_SCALING_SECONDS: Final = 20.0
 
 _PLAN_FIRST: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
@@ -406,7 +406,7 @@ class SessionEnvironment:
             max_side=picture_selection.MAX_SIDE_PIXELS,
             max_bytes=picture_selection.MAX_BYTES,
         )
-        finished = await self.run_hidden_code(code, show=show, seconds=_SCALE_SECONDS)
+        finished = await self.run_hidden_code(code, show=show, seconds=_MAX_SCALING_SECONDS)
         if finished.ending is not values.Ending.OK:
             _log.info("pictures could not be scaled: %s", finished)
         return [pictures.get(number) for number in range(count)]
