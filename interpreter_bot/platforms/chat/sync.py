@@ -156,7 +156,15 @@ class MessageSync:
         async def draw() -> tuple[transport.Draft, ...]:
             return (*drafts, transport.Draft(sentence))
 
-        self._draw = draw
+        def leave_out_files(error: transport.FilesRefusedError) -> None:
+            drafts[:] = [
+                draft
+                if set(error.uploads).isdisjoint(draft.uploads)
+                else dataclasses.replace(draft, uploads=())
+                for draft in drafts
+            ]
+
+        self._draw, self._refuse = draw, leave_out_files
         await self._run_round(_MAX_TRIES)
 
     async def _run_round(self, max_tries: int) -> bool:

@@ -176,3 +176,34 @@ async def test_a_message_that_went_is_forgotten(server, deliveries):
     async with kept(server, deliveries, drafts):
         pass
     assert texts(server) == ["one", "two"]
+
+
+async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliveries):
+    class Transport(transports.SocketTransport):
+        async def edit(self, posted, former, draft):
+            if draft.uploads:
+                raise transport.FilesRefusedError(draft.uploads)
+            return await super().edit(posted, former, draft)
+
+    upload = transport.Upload(id="a", version=0, name="a.txt", size_bytes=1, content=b"a")
+    button = transport.Button("stop", "1", "alice")
+    drafts = [transport.Draft("one", uploads=(upload,), buttons=(button,))]
+
+    async def draw():
+        return tuple(drafts)
+
+    location = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
+    keeping = sync.MessageSync(
+        Transport(server.path),
+        location,
+        "1",
+        draw,
+        lambda error: None,
+        deliveries,
+        pace=lambda: 0.01,
+    )
+    keeping.signal_last_change()
+    await keeping.run()
+    async with asyncio.timeout(5):
+        await keeping.close("It failed.")
+    assert texts(server) == ["one", "It failed."]
