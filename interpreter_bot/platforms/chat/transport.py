@@ -61,7 +61,7 @@ class Button:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file of a message. Two are equal if their ids and versions are.
+    """A file of a message. Contents are not compared: `version` tells them apart.
 
     Attributes:
         id: names it within the answer.

@@ -295,7 +295,7 @@ async def _create_thread(message: discord.Message, title: str) -> bool:
             _log.info("no thread could be opened", exc_info=error)
             if wait_seconds is None or not api_errors.is_temporary(error):
                 return False
-            # If it was opened before the connection was lost, the next try says that it exists.
+            # If it was opened before the connection was lost, the next try fails, as it exists.
             await asyncio.sleep(wait_seconds)
         else:
             return True

@@ -178,14 +178,14 @@ def make_requester(
     user: channels_and_threads.Author,
     guild_id: int | None,
     channel: object,
-    membership: Membership | None = None,
+    membership: Membership | None,
     *,
     is_bot_there: bool = True,
 ) -> policies.Requester:
     """Return a person in a place, as the rules see them.
 
     Args:
-        membership: what was fetched; without it, the roles that Discord sent count.
+        membership: it was fetched; if None, the roles that Discord sent count.
     """
     channel_ids = [getattr(channel, "id", 0)]
     if isinstance(channel, discord.Thread):

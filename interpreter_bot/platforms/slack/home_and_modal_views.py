@@ -57,9 +57,7 @@ def make_edit_form(metadata: Mapping[str, str], question: events.ApprovalQuestio
     return _form(EDIT_FORM, title, label, button, metadata, initial=initial)
 
 
-def make_answer_form(
-    metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False
-) -> View:
+def make_answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool) -> View:
     """Make the form for an answer to `input()`, or to the model."""
     title = question_words.ANSWER_LABEL if is_of_model else question_words.INPUT_TITLE
     label = prompt or question_words.ANSWER_LABEL

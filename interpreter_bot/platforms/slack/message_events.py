@@ -297,7 +297,7 @@ class MessageEvents:
         return start and functools.partial(self._start, start, request)
 
     async def _make_request(self, message: _Message, code: str = "") -> requests.Request:
-        """Make a request of a message; of code if its command stands for some.
+        """Make a request of a message; one to run `code` if its command stands for code.
 
         Raises:
             BotError: there is nothing to be done.

@@ -56,7 +56,7 @@ def _parse_ids(ids: object) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """A person as Slack knows them; `zone` is that of their clock."""
+    """A person as Slack knows them; `zone` is their time zone."""
 
     user: str
     name: str

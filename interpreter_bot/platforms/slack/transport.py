@@ -180,7 +180,7 @@ class SlackTransport:
             yield
             return
         status_task = asyncio.create_task(
-            # It is of no use if it comes late.
+            # A late status is of no use, so it is not tried for long.
             self._set_status(location, "processing", _FIRST_SIGN_SECONDS),
             name="slack status",
         )

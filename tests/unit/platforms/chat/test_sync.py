@@ -204,6 +204,5 @@ async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliver
     )
     keeping.signal_last_change()
     await keeping.run()
-    async with asyncio.timeout(5):
-        await keeping.close("It failed.")
+    await keeping.close("It failed.")
     assert texts(server) == ["one", "It failed."]
