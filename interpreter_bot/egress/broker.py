@@ -243,8 +243,6 @@ class Broker:
         doors.close()
         del self.door_tasks[kernel_id], self._approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
-        if self._refusal:
-            self._informed_kernels[kernel_id] = True
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("serving the doors of %s failed", kernel_id, exc_info=error)
 
