@@ -62,7 +62,7 @@ async def serve(reader, writer):
         await writer.drain()
     writer.close()
 async def main():
-    authority = certificates.Authority()
+    authority = certificates.Authority(b"seed")
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=authority.context(host))
     port = server.sockets[0].getsockname()[1]
     print(json.dumps([port, authority.certificate]), flush=True)

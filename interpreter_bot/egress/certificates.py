@@ -36,8 +36,8 @@ class Authority:
         key_identifier: of the authority's key, the same for the same seed.
     """
 
-    def __init__(self, seed: bytes = b"") -> None:
-        """Derive the key from `seed`, secret random bytes; empty for a new key."""
+    def __init__(self, seed: bytes) -> None:
+        """Derive the key from `seed`, secret random bytes."""
         self._key = _derive_key(seed)
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
@@ -100,8 +100,6 @@ class Authority:
 
 
 def _derive_key(seed: bytes) -> ec.EllipticCurvePrivateKey:
-    if not seed:
-        return ec.generate_private_key(ec.SECP256R1())
     # Much longer than the order of the curve, so that all numbers are equally likely.
     number_bytes = hashlib.shake_256(seed).digest(_KEY_BYTES)
     return ec.derive_private_key(

@@ -21,7 +21,7 @@ class ExternalServer:
     """
 
     def __init__(self, answer: Callable[[str], bytes] | None = None) -> None:
-        self.authority = certificates.Authority()
+        self.authority = certificates.Authority(b"of the servers")
         self.heads: list[str] = []
         self.bodies: list[bytes] = []
         self.answer = answer or (lambda _: make_response(b"outside"))

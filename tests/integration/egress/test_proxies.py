@@ -89,7 +89,7 @@ async def door(
         find_policy=lambda: policies.policy_for(listed, values.SessionKey("web", thread="x")),
         traffic=traffic_limits.Traffic(limits or settings.EgressLimits()),
         dialler=dialler,
-        authority=certificates.Authority(),
+        authority=certificates.Authority(b"seed"),
         approvals=approvals.Approvals(ask),
         outside_tls=ssl.create_default_context(cadata=upstream.authority.certificate)
         if upstream
