@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import h11
 
@@ -187,16 +187,23 @@ class _Transfer:
         request: h11.Request,
         secret_filter: echoed_secrets.SecretFilter,
     ) -> None:
-        while isinstance(response := await _next_event(self.server), h11.InformationalResponse):
+        try:
+            await self._pass_response_on(request, secret_filter)
+        except http_streams.MalformedError as error:
+            raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
+
+    async def _pass_response_on(
+        self, request: h11.Request, secret_filter: echoed_secrets.SecretFilter
+    ) -> None:
+        while isinstance(response := await self.server.receive_event(), h11.InformationalResponse):
             if response.status_code == 101:
                 raise policies.Refusal(network_words.NO_UPGRADE, status=502)
         if not isinstance(response, h11.Response):
-            raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502)
+            raise http_streams.MalformedError
         secret_filter.check_head(response)
         self.contact.status = response.status_code
         await self.client.send(_rebuild_response(response, request.method))
-        body = self.server.body(self._count_received)
-        while (data := await _next_chunk(body)) is not None:
+        async for data in self.server.body(self._count_received):
             if visible := secret_filter.filter(data):
                 await self.client.send(h11.Data(data=visible))
         if remainder := secret_filter.flush():
@@ -214,27 +221,3 @@ def _rebuild_response(response: h11.Response, method: bytes) -> h11.Response:
     headers += [*framing, (b"Connection", b"close")]
     status, reason = response.status_code, response.reason
     return h11.Response(status_code=status, headers=headers, reason=reason)
-
-
-async def _next_event(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11's events.
-    """Return the next event of a response.
-
-    Raises:
-        Refusal: it is not valid HTTP.
-    """
-    try:
-        return await server.receive_event()
-    except http_streams.MalformedError as error:
-        raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
-
-
-async def _next_chunk(body: AsyncIterator[bytes]) -> bytes | None:
-    """Return the next piece of a response's body; None at its end.
-
-    Raises:
-        Refusal: it is not valid HTTP.
-    """
-    try:
-        return await anext(body, None)
-    except http_streams.MalformedError as error:
-        raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
