@@ -12,7 +12,9 @@ from interpreter_bot.egress import http_streams, policies, proxies
 from interpreter_bot.wording import network_words
 
 _MAX_BODY_BYTES: Final = 1024 * 1024
-_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
+_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\n\r\n"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,22 +33,22 @@ class ServiceCall:
     path: str
     client: http_streams.HttpStream
 
-    async def body(self, max_bytes: int = _MAX_BODY_BYTES) -> bytes:
+    async def body(self) -> bytes:
         """Return the body of the request.
 
         Raises:
-            Refusal: it is longer than `max_bytes`.
+            Refusal: it is too large.
         """
         body = bytearray()
         async for data in self.client.body(lambda _: None):
             body += data
-            if len(body) > max_bytes:
+            if len(body) > _MAX_BODY_BYTES:
                 raise policies.Refusal(network_words.BODY_TOO_LARGE, status=413)
         return bytes(body)
 
-    async def begin(self, content_type: bytes = b"application/octet-stream") -> None:
+    async def begin(self) -> None:
         """Begin an answer without a length; its content has to mark its own end."""
-        await self.send(_HEAD % content_type)
+        await self.send(_HEAD)
 
     async def send(self, data: bytes) -> None:
         """Send a piece of the answer, as fast as code reads it."""
