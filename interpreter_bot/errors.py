@@ -5,7 +5,6 @@
     ├── SandboxError             no sandbox, or not as strong as demanded
     ├── KernelError              a kernel could not be obtained or used
     │   ├── KernelStartError     none could be started
-    │   ├── KernelLostError      it died, and the request cannot be carried out
     │   ├── HostUnusableError    the host that keeps kernels cannot be used
     │   ├── PoolFullError        all kernels are busy, or all that one person may have
     │   ├── ExecutionMissingError  the output of an execution is no longer kept
@@ -64,10 +63,6 @@ class KernelError(BotError):
 
 class KernelStartError(KernelError):
     """Python could not be started. Try again in a minute."""
-
-
-class KernelLostError(KernelError):
-    """Python ended, and its variables are gone."""
 
 
 class HostUnusableError(KernelError):

@@ -67,7 +67,6 @@ _ERROR_TYPES: Final[Mapping[str, type[errors.BotError]]] = {
         errors.SandboxError,
         errors.KernelError,
         errors.KernelStartError,
-        errors.KernelLostError,
         errors.PoolFullError,
         errors.SessionExistsError,
         errors.SessionMovedError,

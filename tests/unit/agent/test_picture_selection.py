@@ -211,7 +211,7 @@ async def test_pictures_that_cannot_be_scaled_cost_no_output():
     ) as turn:
 
         async def refuse(contents):
-            raise errors.KernelLostError
+            raise errors.KernelStartError
 
         turn.environment.scale_pictures = refuse
         await turn.run()
