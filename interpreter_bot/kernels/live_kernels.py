@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import signal
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -319,7 +318,7 @@ class Kernel:
         self._is_interrupted = True
         deadline = time.monotonic() + self._grace_seconds
         while not stop.is_kill and (seconds_left := deadline - time.monotonic()) > 0:
-            await self.provisioner.send_signal(signal.SIGINT)
+            self.provisioner.interrupt()
             pause = min(seconds_left, _INTERRUPT_PAUSE_SECONDS)
             completed, _ = await asyncio.wait(
                 {execution, death_task}, timeout=pause, return_when=asyncio.FIRST_COMPLETED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 import time
 import types
@@ -82,7 +81,7 @@ async def signals_the_kernel_alone(pool, kernel, files):
     running = asyncio.create_task(run(kernel, code))
     while not await files.list():  # noqa: ASYNC110 - it is looked up.
         await asyncio.sleep(0.05)
-    await kernel.provisioner.send_signal(signal.SIGINT)
+    kernel.provisioner.interrupt()
     async with asyncio.timeout(PATIENCE["seconds"]):
         said, ending = await running
     assert ending is values.Ending.ERROR
@@ -146,7 +145,7 @@ async def kills_what_is_frozen_and_says_that_it_ended(pool, kernel, files):
     async with asyncio.timeout(PATIENCE["seconds"]):
         await provisioner.ended.wait()
     await provisioner.wait_status()
-    await provisioner.send_signal(signal.SIGINT)
+    provisioner.interrupt()
     await wait_until(lambda: not provisioner.usage().clocks())
     with contextlib.suppress(OSError):
         (await provisioner.connect("shell")).close()
@@ -190,7 +189,7 @@ def idle() -> types.SimpleNamespace:
 BROKEN = {
     "attaches_a_workspace_that_both_sides_can_write": ("attach", nothing),
     "connects_as_often_as_it_is_asked": ("connect", elsewhere),
-    "signals_the_kernel_alone": ("send_signal", nothing),
+    "signals_the_kernel_alone": ("interrupt", lambda: None),
     "counts_what_a_session_uses": ("usage", idle),
     "freezes_all_of_a_session_and_thaws_it": ("freeze", nothing),
     "kills_what_is_frozen_and_says_that_it_ended": ("kill", nothing),

@@ -408,10 +408,9 @@ class ForkProvisioner:
         if self._init_fd >= 0:
             await self._has_init_ended.wait()
 
-    async def send_signal(self, signum: int) -> None:
-        """Signal the kernel's main process."""
-        if signum:
-            procfs.send_signal(self._kernel_fd, signum)
+    def interrupt(self) -> None:
+        """Interrupt the kernel's main process."""
+        procfs.send_signal(self._kernel_fd, signal.SIGINT)
 
     async def kill(self) -> None:
         """Kill everything in the session; the namespace ends with its init process."""
