@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import socket
@@ -138,7 +139,7 @@ def _resource_limits(limits: settings.Limits) -> dict[str, list[int]]:
 def choose_processors(cores: float) -> list[int]:
     """Choose as many adjacent processors as `cores` needs, rounded up, from a random start."""
     available_processors = sorted(os.sched_getaffinity(0))
-    count = max(1, min(len(available_processors), round(cores + 0.49)))
+    count = max(1, min(len(available_processors), math.ceil(cores)))
     start = int.from_bytes(os.urandom(2)) % len(available_processors)
     return [
         available_processors[(start + offset) % len(available_processors)]
