@@ -51,4 +51,4 @@ async def _use(pool: pools.Pool, key: str, person: str, code: str) -> None:
 
 
 def _cpu_seconds(pool: pools.Pool, key: str) -> float:
-    return pool.kernels[key].provisioner.usage().cpu_seconds()
+    return pool.kernels[key].provisioner.meter().cpu_seconds()

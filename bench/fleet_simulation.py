@@ -70,7 +70,7 @@ SMALL = Shape(hosts=60, sessions=3000, people=1200, deaths=3)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Kernel:
-    """Takes the place of a kernel, its provisioner and its usage."""
+    """Takes the place of a kernel, its provisioner and its meter."""
 
     session: _Session
     bytes: int
@@ -86,7 +86,7 @@ class _Kernel:
     def provisioner(self) -> _Kernel:
         return self
 
-    def usage(self) -> _Kernel:
+    def meter(self) -> _Kernel:
         return self
 
     def counted_bytes(self) -> int:

@@ -59,7 +59,7 @@ async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
                 await pool.take(str(number)), measured_bots.IMPORT_STACK_CODE
             )
         kernels = list(pool.kernels.values())
-        usages = [kernel.provisioner.usage() for kernel in kernels]
+        usages = [kernel.provisioner.meter() for kernel in kernels]
         figures["mechanism"] = _describe_mechanism(kernels[0])
         await asyncio.sleep(_SETTLE_SECONDS)
         for _ in range(_SAMPLES):
@@ -80,7 +80,7 @@ async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
 def _describe_mechanism(kernel: live_kernels.Kernel) -> str:
     if kernel.provisioner.can_freeze:
         return "control groups"
-    is_grouped = kernel.provisioner.usage().is_counted
+    is_grouped = kernel.provisioner.meter().is_counted
     return "control groups that cannot freeze" if is_grouped else _WATCHED
 
 

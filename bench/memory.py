@@ -23,7 +23,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         await asyncio.sleep(_SETTLE_SECONDS)
         for kernel in pool.kernels.values():
             private_bytes, proportional_bytes, unreadable = _sum_megabytes(
-                kernel.provisioner.usage().pids()
+                kernel.provisioner.meter().pids()
             )
             private.append(private_bytes)
             proportional.append(proportional_bytes)

@@ -142,7 +142,7 @@ async def _time_save(pool: pools.Pool, key: str) -> float:
 async def _time_unchanged_save(pool: pools.Pool, key: str) -> float:
     """Save a session without changes; return the milliseconds of processor time."""
     kernel = pool.kernels[key]
-    usage = kernel.provisioner.usage()
+    usage = kernel.provisioner.meter()
     # The next code waits for the earlier save, whose time must not count here.
     await measured_bots.time_trip(kernel)
     cpu_before = await asyncio.to_thread(usage.cpu_seconds)

@@ -158,7 +158,7 @@ def privileges(_: Facts) -> CheckResult:
     lines = read_status()
     sets = [name for name in lines if name.startswith("Cap")]
     breaches = [f"{name} is {lines[name]}" for name in sets if int(lines[name], 16)]
-    breaches += [] if sets else ["capabilities are not told"]
+    breaches += [] if sets else ["capabilities are not listed"]
     if lines.get("NoNewPrivs") != "1":
         breaches.append("setuid programs work: NoNewPrivs is not set")
     return breaches, "no capability in any set; NoNewPrivs is 1"
@@ -167,9 +167,11 @@ def privileges(_: Facts) -> CheckResult:
 def system_calls(_: Facts) -> CheckResult:
     """Make calls that the seccomp filter denies."""
     answers = {name: system_call(numbers, *args) for name, (numbers, args) in _DENIED_CALLS.items()}
-    denied = (errno.EPERM, errno.ENOSYS)
+    denial_errors = (errno.EPERM, errno.ENOSYS)
     breaches = [
-        f"{name}: {error_name(number)}" for name, number in answers.items() if number not in denied
+        f"{name}: {error_name(number)}"
+        for name, number in answers.items()
+        if number not in denial_errors
     ]
     if (seccomp := read_status().get("Seccomp")) != "2":
         breaches.append(f"Seccomp is {seccomp}")

@@ -263,7 +263,7 @@ async def _describe_foreign_targets(
     await _execute(kernel, "open('neighbour', 'w').write('neighbour')")
     assert kernel.workspace is not None, "it was taken for a session"  # noqa: S101
     directory = str(kernel.workspace.directory)
-    first_pid, *_, kernel_pid = kernel.provisioner.usage().clocks()
+    first_pid, *_, kernel_pid = kernel.provisioner.meter().clocks()
     return {
         "files": [*facts["files"], f"{directory}/neighbour"],
         "foreign_files": [*facts["foreign_files"], f"{directory}/neighbour"],
@@ -341,7 +341,7 @@ def _inspect_from_host(provisioner: provisioners.ForkProvisioner) -> HostView:
     Raises:
         KernelStartError: the session has fewer than two processes.
     """
-    pids = list(provisioner.usage().clocks())
+    pids = list(provisioner.meter().clocks())
     if len(pids) < 2:
         raise errors.KernelStartError
     # The init's namespaces are unreadable, but the kernel is in the same ones, or in nested ones.

@@ -1,4 +1,4 @@
-"""Approvals of outside requests of code by its person: for one request, or for the session."""
+"""Approvals of the outside requests of code, by its person: of one request, or for the session."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Approvals:
     """The approvals and refusals of people for one kernel's requests.
 
     Attributes:
-        ask: asks the person who runs the code, whose time limit pauses; None if nobody can be
-            asked.
+        ask: asks the person who runs the code, and pauses the code's time limit; None if nobody
+            can be asked.
     """
 
     def __init__(self, ask: Ask | None = None, *, find_grants: FindGrants | None = None) -> None:

@@ -36,7 +36,7 @@ _SEED_BYTES: Final = 32
 
 
 class Broker:
-    """Opens the doors of kernels; implements `kernel_doors.Doorkeeper`. Use `opened`."""
+    """Opens the doors of kernels; implements `kernel_doors.Doorkeeper`. Use `open_broker`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Broker:
         """Tasks that serve the open doors, by kernel."""
         # Kept until they ran in their kernels, because a caller may be cancelled.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
-        self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
+        self._open_approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._approvals_by_kernel = cachetools.LRUCache[tuple[str, str], approvals.Approvals](
             _MAX_ENTRIES
         )
@@ -96,7 +96,7 @@ class Broker:
 
     def policy(self, key: str) -> policies.Policy:
         """Return the rules that apply to a session."""
-        return policies.policy_for(self._rules, values.parse_key(key))
+        return policies.choose_policy(self._rules, values.parse_key(key))
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return the hosts and services that a session may reach, and its traffic today."""
@@ -117,7 +117,7 @@ class Broker:
         used_bytes = 0 if session_traffic is None else session_traffic.today_bytes
         grants = (
             kernel_approvals.list_grants()
-            for session, kernel_approvals in self._approvals.values()
+            for session, kernel_approvals in self._open_approvals.values()
             if session == key
         )
         return code_activity.Reach(
@@ -179,13 +179,15 @@ class Broker:
             kernel_id=kernel_id,
             find_policy=functools.partial(self.policy, key),
             traffic=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
-            dialler=outbound_connections.Dialler(self._resolve or self._lookups.for_session()),
+            dialler=outbound_connections.Dialler(
+                self._resolve or self._lookups.make_session_resolver()
+            ),
             authority=authority,
             approvals=session_approvals,
             outside_tls=self._outside_tls,
             record_contact=self._report_contact,
         )
-        self._approvals[kernel_id] = key, session_approvals
+        self._open_approvals[kernel_id] = key, session_approvals
         task = asyncio.create_task(self._serve(doors, context), name=f"doors of {kernel_id}")
         self.door_tasks[kernel_id] = task
         task.add_done_callback(functools.partial(self._close_doors, kernel_id, doors))
@@ -241,7 +243,7 @@ class Broker:
     ) -> None:
         """Close doors and forget their state, even if their task never ran."""
         doors.close()
-        del self.door_tasks[kernel_id], self._approvals[kernel_id]
+        del self.door_tasks[kernel_id], self._open_approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("serving the doors of %s failed", kernel_id, exc_info=error)

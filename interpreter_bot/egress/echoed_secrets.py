@@ -11,12 +11,12 @@ from interpreter_bot.egress import policies
 from interpreter_bot.wording import network_words
 
 _MIN_SECRET_CHARACTERS: Final = 6
-# Of partial content, and of changes since another version (RFC 3229).
+# Statuses of partial content, and of changes since another version (RFC 3229).
 _PARTIAL_STATUSES: Final = (206, 226)
 
 
 def find_secrets(headers: Mapping[str, str]) -> list[str]:
-    """Return the secrets in headers: their values, also without a first word such as Bearer."""
+    """Return the secrets in headers: each value, and its last word, as in `Bearer SECRET`."""
     parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
     return [part for part in parts if len(part) >= _MIN_SECRET_CHARACTERS]
 

@@ -94,8 +94,8 @@ async def exchange(
     """Send a checked request to a host, and pass its response back to the client.
 
     Args:
-        client: that sent the request.
-        request: its head.
+        client: the connection to code.
+        request: the head of its request.
         server: the connection to the host.
         host: normalized name of the host.
         port: of the host.
@@ -135,7 +135,7 @@ async def exchange(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transfer:
-    """One exchange: passes on both bodies, counts their bytes, and ends without traffic."""
+    """One exchange: passes on both bodies, counts their bytes, and ends after a long silence."""
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream

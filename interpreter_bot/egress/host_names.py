@@ -92,13 +92,9 @@ def normalize_pattern(host: str) -> str:
     return _WILDCARD + name if is_wildcard else name
 
 
-def matches(host: str, normalize_pattern: str) -> bool:
+def matches(host: str, pattern: str) -> bool:
     """Return whether a normalized host matches a pattern."""
-    if not normalize_pattern.startswith(_WILDCARD):
-        return host == normalize_pattern
+    if not pattern.startswith(_WILDCARD):
+        return host == pattern
     # Names with an underscore are allowed only if they are listed in full.
-    return (
-        host.endswith(normalize_pattern[1:])
-        and len(host) >= len(normalize_pattern)
-        and "_" not in host
-    )
+    return host.endswith(pattern[1:]) and len(host) >= len(pattern) and "_" not in host

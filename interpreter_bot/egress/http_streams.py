@@ -1,7 +1,7 @@
 """HTTP/1.1 on streams by h11, with checks that h11 lacks.
 
-A connection carries one request. So later bytes cannot be a second request to one of the two sides
-only (request smuggling).
+A connection carries one request, so code and host cannot disagree about where a second one begins
+(request smuggling).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OVERRIDING_HEADERS: Final = frozenset(
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 _MAX_REASON_CHARACTERS: Final = 300
 _MAX_BEGINNING_BYTES: Final = 200
-# Of data that a client sends while the bot waits for its end.
+# Limit of data that a client sends while the bot waits until it disconnects.
 _MAX_BUFFERED_BYTES: Final = 1024 * 1024
 # After this many events other tasks run: in a body of tiny chunks, each byte may be an event.
 _MAX_EVENTS_IN_A_ROW: Final = 32
@@ -61,7 +61,7 @@ class HttpStream:
     ) -> None:
         self.streams = streams
         self._protocol = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._events = 0
+        self._event_count = 0
         self._uncounted_bytes = 0
         self._body_beginning = b""
         self.has_body = False
@@ -163,8 +163,8 @@ class HttpStream:
         count_bytes(byte_count)
 
     async def _next_event(self) -> Any:  # noqa: ANN401 - h11's events share no type.
-        self._events += 1
-        if not self._events % _MAX_EVENTS_IN_A_ROW:
+        self._event_count += 1
+        if not self._event_count % _MAX_EVENTS_IN_A_ROW:
             await asyncio.sleep(0)
         return self._parse_event()
 
@@ -198,7 +198,7 @@ class HttpStream:
         return self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def refuse(self, refusal: policies.Refusal) -> None:
-        """Refuse a request, with the reason in each place of the answer that some client shows."""
+        """Refuse a request; the reason is in each part of the answer that any client shows."""
         sentence = str(refusal)
         reason = _UNPRINTABLE.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()

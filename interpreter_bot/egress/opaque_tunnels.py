@@ -17,8 +17,8 @@ from interpreter_bot.egress import host_names, policies, traffic_limits
 from interpreter_bot.wording import network_words
 
 CHUNK_BYTES: Final = 128 * 1024
-# Read from one connection in one pass of the event loop. With asyncio's 256 KiB, fifty downloads at
-# once block the loop for 30 ms, and pass on a third less.
+# Limit of one read from a connection. With asyncio's 256 KiB, fifty downloads at once block the
+# event loop for 30 ms, and pass on a third less.
 _MAX_PASS_BYTES: Final = 48 * 1024
 _MAX_HELLO_BYTES: Final = 16 * 1024
 _MAX_CLOSING_SECONDS: Final = 2.0

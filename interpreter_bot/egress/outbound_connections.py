@@ -37,7 +37,7 @@ class NameLookups:
         """End the threads, without waiting for pending look-ups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def for_session(self) -> Resolve:
+    def make_session_resolver(self) -> Resolve:
         """Return a resolver for one session, which may use only a few threads at a time."""
         slots = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 

@@ -85,7 +85,7 @@ class Policy:
         raise Refusal(network_words.not_listed(name, port, is_port=bool(matching_rules)))
 
 
-def policy_for(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
+def choose_policy(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
     """Return the policy of a conversation."""
     return Policy(tuple(rule for rule in rules if key.is_in(rule.places)))
 

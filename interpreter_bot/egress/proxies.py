@@ -46,7 +46,7 @@ class ProxyContext:
     Attributes:
         key: of its session.
         kernel_id: of the kernel.
-        find_policy: returns the present rules of the session.
+        find_policy: returns the current rules of the session.
         traffic: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.

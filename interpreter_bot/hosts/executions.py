@@ -449,11 +449,11 @@ async def _run_in_kernel(
 
 async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
     """Return the processor time that a kernel's session has used."""
-    usage = kernel.provisioner.usage()
-    if not usage.is_counted:
+    meter = kernel.provisioner.meter()
+    if not meter.is_counted:
         # Without a control group, this reads /proc, which blocks.
-        return await asyncio.to_thread(usage.cpu_seconds)
-    return usage.cpu_seconds()
+        return await asyncio.to_thread(meter.cpu_seconds)
+    return meter.cpu_seconds()
 
 
 async def _send_end(journal: execution_journals.Journal, after: int, send: SendEvent) -> None:

@@ -277,7 +277,7 @@ class LocalHost:
                     kernel_id=kernel.id,
                     is_busy=kernel.is_busy,
                     idle_seconds=0.0 if kernel.is_busy else now - kernel.last_used,
-                    memory_bytes=kernel.provisioner.usage().counted_bytes(),
+                    memory_bytes=kernel.provisioner.meter().counted_bytes(),
                     loss_reason="" if kernel.is_alive else kernel.loss_reason,
                     is_frozen=kernel.is_frozen,
                 )

@@ -69,7 +69,7 @@ class BotConnection:
         self._send_lock = asyncio.Lock()
         self._epochs = epochs
         self._leases: dict[int, _ActiveLease] = {}
-        # Tasks that open the leases above, or leases that are not open yet.
+        # Tasks that open leases, kept until the leases end.
         self._lease_tasks: dict[int, asyncio.Task[_ActiveLease]] = {}
         # Tasks that start kernels or follow executions, by the numbers of their calls.
         self._call_tasks: dict[int, asyncio.Task[None]] = {}

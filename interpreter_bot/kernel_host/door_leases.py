@@ -55,7 +55,7 @@ class _Connection:
 
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
-        self.relay_task: asyncio.Future[asyncio.Task[None]] = (
+        self.relay_future: asyncio.Future[asyncio.Task[None]] = (
             asyncio.get_running_loop().create_future()
         )
 
@@ -218,16 +218,16 @@ class DoorLeases:
         self._offered_connections[name] = connection
         try:
             await link.send_str(messages.encode(messages.DoorConnection(door, name)))
-            await asyncio.wait({connection.relay_task}, timeout=_MAX_FETCH_SECONDS)
-            if connection.relay_task.done():
-                await asyncio.wait({connection.relay_task.result()})
+            await asyncio.wait({connection.relay_future}, timeout=_MAX_FETCH_SECONDS)
+            if connection.relay_future.done():
+                await asyncio.wait({connection.relay_future.result()})
         except ConnectionError:
             _log.info("a bot disconnected before it could fetch a connection")
         finally:
             self._offered_connections.pop(name, None)
-            if connection.relay_task.done():
-                connection.relay_task.result().cancel()
-                await asyncio.wait({connection.relay_task.result()})
+            if connection.relay_future.done():
+                connection.relay_future.result().cancel()
+                await asyncio.wait({connection.relay_future.result()})
 
     async def _serve_stream(self, request: web.Request) -> web.StreamResponse:
         """Relay an offered connection; each can be fetched once."""
@@ -246,7 +246,7 @@ class DoorLeases:
 
         relay_task = asyncio.create_task(relay(), name="relayed connection")
         # Set this before any await, so that the fetched connection is not given up.
-        connection.relay_task.set_result(relay_task)
+        connection.relay_future.set_result(relay_task)
         try:
             await asyncio.wait({relay_task})
         finally:

@@ -53,19 +53,19 @@ class Bounds:
     Attributes:
         execution_bytes: size of one journal: half for its beginning, half for its end.
         total_bytes: size of all journals; those that ended longest ago are dropped first.
-        executions: number of journals; those that ended longest ago are dropped first.
+        max_journals: number of journals; those that ended longest ago are dropped first.
         keep_seconds: how long a journal is kept after its execution ended.
         memory_bytes: size of the events of all journals in memory.
     """
 
     execution_bytes: int = 64 * settings.MIB
     total_bytes: int = settings.GIB
-    executions: int = 10_000
+    max_journals: int = 10_000
     keep_seconds: float = 24 * 3600.0
     memory_bytes: int = 256 * settings.MIB
 
 
-MEMORY_BOUNDS: Final = Bounds(executions=100)
+MEMORY_BOUNDS: Final = Bounds(max_journals=100)
 """Bounds of journals that are not written."""
 
 
@@ -98,7 +98,7 @@ class Journal:
 
     Attributes:
         id: of the execution.
-        began_at: begin of the execution in seconds since the epoch.
+        began_at: start of the execution in seconds since the epoch.
         last_number: number of the last event, 0 before the first.
         ended_at: end of the execution in seconds since the epoch; None while it runs.
         size_bytes: size on disk.
@@ -273,7 +273,7 @@ class Journals:
         self._journals: dict[str, Journal] = {}
         self._unwritten_journals: dict[str, Journal] = {}
         self._removed_ids: set[str] = set()
-        self._has_work = asyncio.Event()
+        self._work_added = asyncio.Event()
         self._is_closing = False
         self._is_disk_writable = True
         self._appended_bytes = 0
@@ -322,7 +322,7 @@ class Journals:
         max_bytes = self._bounds.execution_bytes
         journal = Journal(id, max_bytes, self._database, self._note_appended, self._write_soon)
         self._journals[id] = journal
-        if len(self._journals) > self._bounds.executions:
+        if len(self._journals) > self._bounds.max_journals:
             self._make_room()
         return journal
 
@@ -333,7 +333,7 @@ class Journals:
             self._unwritten_journals.pop(id, None)
             if journal.is_stored:
                 self._removed_ids.add(id)
-                self._has_work.set()
+                self._work_added.set()
 
     async def take_over(self) -> bool:
         """Continue the journals of dead hosts. Journals of unfinished executions have no end.
@@ -376,7 +376,7 @@ class Journals:
         total_bytes = sum(journal.size_bytes for journal in self)
         for ended_at, journal in sorted(ended_journals, key=operator.itemgetter(0)):
             is_old = ended_at < min_ended_at
-            is_over_count = len(self._journals) > self._bounds.executions
+            is_over_count = len(self._journals) > self._bounds.max_journals
             if is_old or is_over_count or total_bytes > self._bounds.total_bytes:
                 total_bytes -= journal.size_bytes
                 self.remove(journal.id)
@@ -401,14 +401,14 @@ class Journals:
     def _write_soon(self, journal: Journal) -> None:
         if self._journals.get(journal.id) is journal:
             self._unwritten_journals[journal.id] = journal
-            self._has_work.set()
+            self._work_added.set()
 
     async def _write_all(self) -> None:
         """Write changes of all journals until they are closed."""
         while not self._is_closing:
-            await self._has_work.wait()
+            await self._work_added.wait()
             await asyncio.sleep(_PAUSE_SECONDS if self._is_disk_writable else _RETRY_SECONDS)
-            self._has_work.clear()
+            self._work_added.clear()
             await self._write()
 
     async def _write(self) -> None:
@@ -429,7 +429,7 @@ class Journals:
                 await self._replace_damaged(self._database)
             self._is_disk_writable = False
             self._removed_ids |= removed_ids
-            self._has_work.set()
+            self._work_added.set()
             for journal in journals.values():
                 self._write_soon(journal)
             return
@@ -448,7 +448,7 @@ class Journals:
     ) -> None:
         # Do not cancel: a cancelled write would not know how much was written.
         self._is_closing = True
-        self._has_work.set()
+        self._work_added.set()
         try:
             await write_task
             await self._write()

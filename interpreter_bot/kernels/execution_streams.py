@@ -266,17 +266,17 @@ class ExecutionStream:
                 new_outputs = await asyncio.to_thread(self._read, message)
             else:
                 new_outputs = self._read(message)
-            started = time.thread_time()
+            started_at = time.thread_time()
             for output in new_outputs:
                 self._show(output)
-            self._connection.reading_seconds += time.thread_time() - started
+            self._connection.reading_seconds += time.thread_time() - started_at
 
     def _read(self, message: jupyter_messages.Message) -> outputs.Outputs:
-        started = time.thread_time()
+        started_at = time.thread_time()
         try:
             return self._reader.read(message)
         finally:
-            self._connection.reading_seconds += time.thread_time() - started
+            self._connection.reading_seconds += time.thread_time() - started_at
 
     def _needs_pause(self) -> bool:
         """Return whether the messages since the last pause took long to read."""

@@ -196,7 +196,7 @@ class JournalDatabase:
     def read(
         self, id: str, first_number: int, end_number: int, max_bytes: int
     ) -> list[tuple[int, bytes]]:
-        """Read events from `first` to below `end` that fit, at least one if there is any.
+        """Read events from `first_number` to below `end_number`: as many as fit, but at least one.
 
         Raises:
             sqlite3.Error: they cannot be read.

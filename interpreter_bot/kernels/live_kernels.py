@@ -182,7 +182,7 @@ class Kernel:
         return finished, last_json
 
     def record_save_duration(self, started_at: float) -> None:
-        """Record how long a save took that started at monotonic time `started`."""
+        """Record how long a save took that started at monotonic time `started_at`."""
         self._last_save_end = time.monotonic()
         self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started_at)
 
@@ -223,8 +223,8 @@ class Kernel:
     ) -> values.Finished:
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
-        started = time.monotonic()
-        oom_kills = self.provisioner.usage().oom_kills()
+        started_at = time.monotonic()
+        oom_kills = self.provisioner.meter().oom_kills()
 
         def show_unless_interrupt(output: values.Output) -> None:
             # The ending is explained in a sentence; this traceback is no error of the code.
@@ -247,17 +247,19 @@ class Kernel:
         try:
             execution = stream.start(code, is_counted=not is_bot_code)
             limit_seconds = self._limits.execution_seconds if seconds is None else seconds
-            stop = await self._await_end(execution, stream, started + limit_seconds, limit_seconds)
+            stop = await self._await_end(
+                execution, stream, started_at + limit_seconds, limit_seconds
+            )
             if (
                 self.provisioner.ended.is_set()
                 or not execution.done()
                 or execution.exception() is not None
             ):
-                return await self._finish_dead(stream, stop, oom_kills, started)
-            if self.provisioner.usage().oom_kills() > oom_kills:
+                return await self._finish_dead(stream, stop, oom_kills, started_at)
+            if self.provisioner.meter().oom_kills() > oom_kills:
                 show(values.Notice(run_words.partly_out_of_memory(self._limits.memory_bytes)))
             self.namespace = stream.namespace or self.namespace
-            return _result_of_live_kernel(stream.status, stop, time.monotonic() - started)
+            return _result_of_live_kernel(stream.status, stop, time.monotonic() - started_at)
         finally:
             self._stream = None
             await stream.close()
@@ -344,7 +346,7 @@ class Kernel:
             reason = f"{self._death_reason} {run_words.VARIABLES_LOST}"
             return values.Finished(stop.ending, seconds, reason, kernel_lost=True)
         status = await self.provisioner.wait_status()
-        if self.provisioner.usage().oom_kills() > oom_kills:
+        if self.provisioner.meter().oom_kills() > oom_kills:
             reason = run_words.out_of_memory(self._limits.memory_bytes)
             ending = values.Ending.OUT_OF_MEMORY
         else:

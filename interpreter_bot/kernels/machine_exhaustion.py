@@ -30,8 +30,8 @@ _MAX_OBSERVED_RESERVES: Final = 2
 _MIN_TAKEN_BYTES: Final = 16 * settings.MIB
 _GROUP_RESERVE_DIVISOR: Final = 16
 _MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
-# Free memory, cached files and processes' memory; the host's kernel holds the rest itself.
-_ROWS_OUTSIDE_KERNEL: Final = (
+# Free memory, cached files and processes' memory; Linux holds the rest itself.
+_ROWS_OUTSIDE_LINUX: Final = (
     b"MemFree",
     b"Buffers",
     b"Cached",
@@ -63,11 +63,11 @@ def machine_memory() -> MachineMemory:
     rows = {name: int(kilobytes) * settings.KIB for name, kilobytes in pairs}
     total_bytes = rows.get(b"MemTotal", 0)
     # Files in memory are part of `Cached`.
-    outside_kernel_bytes = sum(rows.get(name, 0) for name in _ROWS_OUTSIDE_KERNEL) - rows.get(
+    outside_linux_bytes = sum(rows.get(name, 0) for name in _ROWS_OUTSIDE_LINUX) - rows.get(
         b"Shmem", 0
     )
     available_bytes = rows.get(b"MemAvailable", total_bytes or sys.maxsize)
-    return MachineMemory(available_bytes, total_bytes - outside_kernel_bytes)
+    return MachineMemory(available_bytes, total_bytes - outside_linux_bytes)
 
 
 def free_bytes() -> int:
@@ -80,7 +80,7 @@ def free_bytes() -> int:
 
 
 def find_culprit(
-    taken_bytes: int, taken_by_kernel_bytes: int, loads: Mapping[_T, session_metering.LoadSample]
+    taken_bytes: int, taken_by_linux_bytes: int, loads: Mapping[_T, session_metering.LoadSample]
 ) -> _T | None:
     """Return the session that took most of the missing memory; None if no session did.
 
@@ -93,8 +93,8 @@ def find_culprit(
         return max(loads, key=lambda session: loads[session].memory_bytes)
     # Memory that counts for no session was allocated in system calls.
     busiest = max(loads, key=lambda session: loads[session].system_seconds)
-    is_kernel_memory = taken_by_kernel_bytes >= half_bytes and loads[busiest].system_seconds > 0
-    return busiest if is_kernel_memory else None
+    is_linux_memory = taken_by_linux_bytes >= half_bytes and loads[busiest].system_seconds > 0
+    return busiest if is_linux_memory else None
 
 
 class MemoryGuard:
@@ -119,7 +119,7 @@ class MemoryGuard:
             return
         active_monitors = [monitor for monitor in monitors if monitor.is_active]
         loads = await asyncio.to_thread(
-            lambda: {monitor: monitor.usage.sample_load() for monitor in active_monitors}
+            lambda: {monitor: monitor.meter.sample_load() for monitor in active_monitors}
         )
         if self._baseline is None or memory.free_bytes > self._baseline.free_bytes:
             self._baseline, self._loads = memory, loads
@@ -148,7 +148,7 @@ class MemoryGuard:
             return
         # A session over its own limit is ended first, even if it grew long ago.
         memory_bytes = await asyncio.to_thread(
-            lambda: {monitor: monitor.usage.memory_bytes() for monitor in monitors}
+            lambda: {monitor: monitor.meter.memory_bytes() for monitor in monitors}
         )
         largest = max(memory_bytes, key=memory_bytes.__getitem__)
         if memory_bytes[largest] > self._session_bytes:

@@ -1,4 +1,4 @@
-"""What the kernels of a pool share: the machine, and what sessions install."""
+"""Setup that all kernels of a pool share: the machine, and what sessions install."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAYERS_PATHS: Final = {
 
 
 class MachineSetup:
-    """What all kernels share on this machine. Use `open`."""
+    """Setup that all kernels share on this machine. Use `open`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ async def _installations(
     config: settings.Settings, server: forkserver_clients.ForkServer
 ) -> AsyncIterator[package_installations.Installations | None]:
     """Open the store of packages that people install; None if they may not install any."""
-    if not config.package_index.url or server.environment is None or not server.python:
+    if not config.package_index.url or server.environment is None or not server.python_version:
         yield None
         return
     parent = package_installations.packages_directory(config) / "staging"
@@ -132,7 +132,7 @@ async def _installations(
             config,
             server.environment,
             staging,
-            python=server.python,
+            python_version=server.python_version,
             path_in_kernels=_LAYERS_PATHS[server.walls],
         ) as installations:
             yield installations

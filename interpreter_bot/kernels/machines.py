@@ -52,7 +52,7 @@ class Machine:
 
     Attributes:
         config: the settings in effect.
-        files: all workspaces.
+        all_workspaces: the workspaces of all sessions.
         server: forks the kernels.
         groups: the kernels' cgroups.
         runtime: directory of this process alone.
@@ -60,7 +60,7 @@ class Machine:
     """
 
     config: settings.Settings
-    files: workspaces.Workspaces
+    all_workspaces: workspaces.Workspaces
     server: forkserver_clients.ForkServer
     groups: cgroups.Cgroups
     runtime: pathlib.Path

@@ -135,8 +135,8 @@ def _make_raster_reader(mime: str, *magic: bytes) -> Callable[[object], values.I
 _read_png: Final = _make_raster_reader("image/png", b"\x89PNG\r\n\x1a\n")
 
 
-def _read_webp(content: object) -> values.Image | None:
-    image = _make_raster_reader("image/webp", b"RIFF")(content)
+def _read_webp(form: object) -> values.Image | None:
+    image = _make_raster_reader("image/webp", b"RIFF")(form)
     return image if image is not None and image.data[8:12] == b"WEBP" else None
 
 

@@ -49,7 +49,7 @@ class Installations:
         environment: python_environments.Environment,
         staging: pathlib.Path,
         *,
-        python: str,
+        python_version: str,
         path_in_kernels: str,
     ) -> None:
         self.config = config.package_index
@@ -63,7 +63,7 @@ class Installations:
             self._uv,
             max_bytes=self.config.cache_bytes,
             reserve_bytes=config.limits.disk_reserve_bytes,
-            platform=f"Python {python} on {os.uname().machine}",
+            platform=f"Python {python_version} on {os.uname().machine}",
             used_names=self._used_layer_names,
         )
         self._base_versions = environment.distributions
@@ -81,7 +81,7 @@ class Installations:
         environment: python_environments.Environment,
         staging: pathlib.Path,
         *,
-        python: str,
+        python_version: str,
         path_in_kernels: str,
     ) -> AsyncIterator[Installations]:
         """Open the store of packages, and start to resolve the packages of channels.
@@ -90,7 +90,11 @@ class Installations:
             SettingsError: the store cannot be used, or a channel's packages are not valid.
         """
         installations = cls(
-            config, environment, staging, python=python, path_in_kernels=path_in_kernels
+            config,
+            environment,
+            staging,
+            python_version=python_version,
+            path_in_kernels=path_in_kernels,
         )
         await asyncio.to_thread(installations._layers.open)
         try:

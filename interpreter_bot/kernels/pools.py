@@ -93,7 +93,7 @@ class Pool:
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,
-            wait_until_preloaded=setup.host_context.server.is_complete.wait,
+            wait_until_preloaded=setup.host_context.server.preloading_ended.wait,
             may_launch=lambda: (
                 self._admissions.is_free and self._reservations.has_room(self._spares)
             ),
@@ -157,7 +157,7 @@ class Pool:
             pool = cls(
                 config,
                 setup,
-                machine.files,
+                machine.all_workspaces,
                 session_snapshots,
                 grace_seconds=grace_seconds,
                 max_starts=max_starts,

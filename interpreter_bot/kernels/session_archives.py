@@ -169,7 +169,7 @@ class SessionArchives:
             return True
         _, unfinished = await asyncio.wait(tasks, timeout=_FLUSH_SECONDS)
         if unfinished:
-            _log.error("%d sessions are not archived in time", len(unfinished))
+            _log.error("%d sessions were not archived in time", len(unfinished))
         return not unfinished
 
     async def close(self) -> None:

@@ -125,7 +125,7 @@ class SessionForks:
                     kernel.workspace,
                     name,
                     missed_runs,
-                    kernel.provisioner.usage(),
+                    kernel.provisioner.meter(),
                 )
         except errors.BotError:
             _log.exception("a checkpoint could not be written")

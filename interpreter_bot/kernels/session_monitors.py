@@ -35,7 +35,7 @@ class Pace:
     Attributes:
         tick_seconds: pause between two checks of a busy session. It is as long as the last check,
             if that is more.
-        idle_ticks: pause between checks of background code and short executions if a cgroup bounds
+        idle_ticks: ticks between checks of background code and short executions if a cgroup bounds
             the memory.
         checks_per_second: bound for all sessions together, if cgroups bound their memory: a check
             takes 7 ms of a core, mostly for the list of mappings. If many sessions run, each gets
@@ -74,7 +74,7 @@ class SessionMonitor:
 
     Attributes:
         kernel: the kernel.
-        usage: measures its session.
+        meter: measures its session.
         disk_bytes: its session's disk usage at the last check, or what its processes have written
             in total if that is more: deleted files that are still open are in no directory.
         hides_writes: whether a process made its writes unreadable at the last check.
@@ -106,9 +106,9 @@ class SessionMonitor:
         can_freeze = kernel.provisioner.can_freeze
         self._freeze_seconds = (can_freeze and config.kernels.freeze_seconds) or math.inf
         self._memory_threads, self._disk_threads = memory_threads, disk_threads
-        self.usage = kernel.provisioner.usage()
+        self.meter = kernel.provisioner.meter()
         self._clocks: Mapping[int, int] = {}
-        is_counted = self.usage.is_counted
+        is_counted = self.meter.is_counted
         self._idle_check_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
         self._checks_per_second = pace.checks_per_second if is_counted else math.inf
         self._max_seconds_unchecked = pace.max_seconds_unchecked
@@ -145,12 +145,12 @@ class SessionMonitor:
     def is_active(self) -> bool:
         """Whether anything in the session ran since the last check, or may run now."""
         kernel = self.kernel
-        return kernel.is_busy or (not kernel.is_frozen and self.usage.has_run_since(self._clocks))
+        return kernel.is_busy or (not kernel.is_frozen and self.meter.has_run_since(self._clocks))
 
     @property
     def is_running(self) -> bool:
         """Whether code of an execution ran since the last check; false while it only waits."""
-        return self.kernel.is_busy and self.usage.has_run_since(self._clocks)
+        return self.kernel.is_busy and self.meter.has_run_since(self._clocks)
 
     def tick(self, *, is_current: bool, running_count: int = 1) -> None:
         """Request a check if one is due; called at each tick.
@@ -185,7 +185,7 @@ class SessionMonitor:
             return True
         # If many sessions run or start, this check may come up to twice as late.
         idle_check_at = self._next_idle_check + min(self._pause_seconds, self._idle_check_seconds)
-        return now >= idle_check_at and self.usage.has_run_since(self._clocks)
+        return now >= idle_check_at and self.meter.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
         kernel = self.kernel
@@ -197,7 +197,7 @@ class SessionMonitor:
 
         If no process ran since the last check, `check_done` is set at once.
         """
-        if self._next_check < math.inf and not self.usage.has_run_since(self._clocks):
+        if self._next_check < math.inf and not self.meter.has_run_since(self._clocks):
             self.has_grown = False
             self.check_done.set()
             return
@@ -207,7 +207,7 @@ class SessionMonitor:
 
     def written_bytes(self) -> int:
         """Return how many bytes the session's processes wrote anywhere since the last call."""
-        total = self.usage.written_bytes()
+        total = self.meter.written_bytes()
         self._written_bytes, previous_total = total, self._written_bytes
         return total - previous_total
 
@@ -240,7 +240,7 @@ class SessionMonitor:
         Raises:
             OSError: its files or processes cannot be read, perhaps because it just ended.
         """
-        if self.usage.is_counted:
+        if self.meter.is_counted:
             await self._read_clocks_then(lambda: None)
         elif (violation := await self._memory_violation()) and not self._interrupt_saving():
             self.kernel.kill_with_reason(*violation)
@@ -260,7 +260,7 @@ class SessionMonitor:
     async def _memory_violation(self) -> tuple[values.Ending, str] | None:
         """Return how and why to end the session; None if memory and processes are within limits."""
         limit_bytes = self._limits.memory_bytes + HEADROOM_BYTES
-        reading = await self._read_clocks_then(self.usage.reading, limit_bytes, self._max_tasks)
+        reading = await self._read_clocks_then(self.meter.reading, limit_bytes, self._max_tasks)
         was_reading_late, self._was_reading_late = self._was_reading_late, reading.is_late
         if reading.is_late and not was_reading_late:
             # The machine may be busy. A session that slows down readings to hide memory exceeds
@@ -270,10 +270,10 @@ class SessionMonitor:
             _log.info("a session has too much memory: %s", reading)
             reason = run_words.over_memory(self._limits.memory_bytes)
             return values.Ending.OUT_OF_MEMORY, reason
-        if self._max_tasks is not None and reading.tasks > self._max_tasks:
+        if self._max_tasks is not None and reading.task_count > self._max_tasks:
             reason = run_words.too_many_processes(self._limits)
             return values.Ending.STOPPED, reason
-        if reading.groups > _MAX_PROCESS_SESSIONS:
+        if reading.process_session_count > _MAX_PROCESS_SESSIONS:
             return values.Ending.STOPPED, run_words.TOO_MANY_PROCESS_SESSIONS
         return None
 
@@ -317,7 +317,7 @@ class SessionMonitor:
     ]:
         """Measure files, saved variables, temporary files and bytes written. Blocks."""
         variables_usage = workspace.measure_variables(self._max_saved_bytes)
-        stored_bytes = self.usage.stored_bytes()
+        stored_bytes = self.meter.stored_bytes()
         return workspace.measure(), variables_usage, workspace.measure_temporary(), stored_bytes
 
     def _interrupt_or_kill(self, share: float, reason: str) -> None:
@@ -341,7 +341,7 @@ class SessionMonitor:
         """
 
         def read() -> _T:
-            self._clocks = self.usage.clocks()
+            self._clocks = self.meter.clocks()
             return function(*args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._memory_threads, read)

@@ -107,7 +107,7 @@ class Snapshots:
             and self.busy_count
             <= self._max_busy_kernels  # else saving would slow down people's code
             and kernel.is_saved_quickly(_QUICK_SAVE_SECONDS)
-            and (kernel.provisioner.usage().counted_bytes() or 0) <= config.checkpoint_bytes
+            and (kernel.provisioner.meter().counted_bytes() or 0) <= config.checkpoint_bytes
         )
 
     def save_if_due(self, kernel: live_kernels.Kernel) -> bool:
@@ -182,7 +182,7 @@ class Snapshots:
     async def restore(self, kernel: live_kernels.Kernel) -> bool:
         """Restore saved variables into a session's new kernel; return whether it is still alive.
 
-        Its `restored` lists the restored variables, its `restore_notice` the others.
+        `restored_variables` of the kernel lists the restored ones, `restore_notice` the others.
         """
         try:
             await self.tidy(kernel.workspace)
@@ -301,7 +301,7 @@ class Snapshots:
                 # The bot's own code may be running; try again later.
                 kernel.run_count_at_attempt = 0
                 return
-            run_count, started = kernel.run_count, time.monotonic()
+            run_count, started_at = kernel.run_count, time.monotonic()
             # A new number each time, as a child of an earlier save may still be writing.
             number = time.time_ns()
             try:
@@ -313,7 +313,7 @@ class Snapshots:
                         await self._activate_or_prune(kernel, workspace, record)
                         kernel.record_disk_space(is_disk_full=manifest.is_disk_full)
                 finally:
-                    kernel.record_save_duration(started)
+                    kernel.record_save_duration(started_at)
                     # Prune even after an interruption: unfinished files count as the session's disk
                     # usage.
                     await self._activate_or_prune(kernel, workspace)
@@ -359,7 +359,7 @@ class Snapshots:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
         run_count = kernel.run_count
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
-        in_thread, started = workspace_io.in_thread, time.monotonic()
+        in_thread, started_at = workspace_io.in_thread, time.monotonic()
         try:
             finished, _ = await kernel.run_bot_code(code, seconds=_FORK_SECONDS)
             if finished.ending is not values.Ending.OK:
@@ -369,7 +369,7 @@ class Snapshots:
             while kernel.is_alive and kernel.execution_count == execution_count:
                 if await in_thread(snapshot_manifests.exists, workspace, number):
                     return await in_thread(snapshot_manifests.read, workspace, number)
-                waited_seconds = time.monotonic() - started
+                waited_seconds = time.monotonic() - started_at
                 if waited_seconds > _MAX_WRITING_FACTOR * seconds + _WRITING_GRACE_SECONDS:
                     _log.warning("variables were not saved in time")
                     return None

@@ -23,7 +23,7 @@ _PAUSE_SECONDS = 0.05
 
 def room_bytes(kernel: live_kernels.Kernel) -> int:
     """Return the memory that a live kernel counts for: at least the minimum of an idle one."""
-    return max(kernel.provisioner.usage().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
+    return max(kernel.provisioner.meter().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
 
 
 def has_room(

@@ -301,7 +301,7 @@ def _find_excess(
         return _TOO_MUCH_MEMORY if group.oom_kills() else ""
     max_tasks = _MAX_PROCESSES + program_cgroups.WALLS_PROCESSES
     reading = processes.reading(server.memory_bytes, max_tasks)
-    if reading.tasks > max_tasks:
+    if reading.task_count > max_tasks:
         return _TOO_MANY_PROCESSES
     return _TOO_MUCH_MEMORY if reading.memory_bytes > server.memory_bytes else ""
 

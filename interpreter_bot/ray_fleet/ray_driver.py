@@ -98,13 +98,15 @@ class RayDriver:
             if node_id not in self._pending_reports:
                 actor = self._ensure_node_actor(node_id, address)
                 self._pending_reports[node_id] = actor.report.remote()
-        ready, _ = ray.wait(
+        ready_calls, _ = ray.wait(
             list(self._pending_reports.values()),
             num_returns=len(self._pending_reports),
             timeout=_POLL_SECONDS,
         )
-        answered = [node_id for node_id, call in self._pending_reports.items() if call in ready]
-        for node_id in answered:
+        answered_node_ids = [
+            node_id for node_id, call in self._pending_reports.items() if call in ready_calls
+        ]
+        for node_id in answered_node_ids:
             try:
                 self._latest_reports[node_id] = ray.get(self._pending_reports.pop(node_id))
             except ray.exceptions.RayError as error:

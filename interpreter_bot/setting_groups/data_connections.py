@@ -37,7 +37,7 @@ class Connection(fields.Group):
     Server and Snowflake, are not queried until you set this."""
 
     @pydantic.model_validator(mode="after")
-    def _can_write(self) -> Connection:
+    def _check_writes(self) -> Connection:
         if self.writes and self.kind in ("duckdb", "files"):
             raise ValueError(f"a connection of kind {self.kind} cannot write")
         return self

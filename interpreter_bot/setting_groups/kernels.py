@@ -111,7 +111,7 @@ class Sandbox(fields.Group):
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
     """Number of these user ids. Each session gets its own; the first 256 are for programs."""
     cgroups: Literal["auto", "off"] = "auto"
-    """`auto`: use control groups where they are writable."""
+    """`auto`: use control groups if they are writable."""
     _is_enabled: bool = pydantic.PrivateAttr(default=True)
 
     @property

@@ -11,8 +11,8 @@ import pydantic
 
 from interpreter_bot.setting_groups import fields, header_values
 
-# Smaller models write better programs as code blocks than as tool calls, even where they support
-# those: as calls, one of 1.5 billion puts them on one line, and repeats the same mistake.
+# Smaller models write better programs in code blocks than in tool calls, even if they support
+# calls: in these, a model of 1.5 billion parameters writes one line, and repeats its mistakes.
 _MAX_SMALL_BILLIONS: Final = 4.0
 # "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
 # with experts, nor the "4bit" of a quantized one.
@@ -72,8 +72,8 @@ class Model(fields.Group):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _anthropics_own(cls, values: object) -> object:
-        """Complete what is given for Anthropic's protocol by its own address and key."""
+    def _fill_anthropic_defaults(cls, values: object) -> object:
+        """Fill in the address and the key variable of Anthropic for its own protocol."""
         if isinstance(values, dict) and values.get("protocol") == "anthropic":
             return {**_ANTHROPIC_DEFAULTS, **values}
         return values
@@ -120,7 +120,7 @@ class Patience(fields.Group):
 
 
 STRANGER_DAILY_TOKENS: Final = 200_000
-"""Daily tokens of one person where the bot is open to all and no allowance is set."""
+"""Daily tokens of one person if the bot is open to all and no allowance is set."""
 
 
 class DailyAllowance(fields.Group):

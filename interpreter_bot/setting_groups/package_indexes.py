@@ -68,7 +68,7 @@ class PackageIndex(fields.Group):
 
     @pydantic.field_validator("url")
     @classmethod
-    def _is_address(cls, url: str) -> str:
+    def _check_url(cls, url: str) -> str:
         parts = urllib.parse.urlsplit(url)
         if url and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ValueError("it must begin with https:// or http://")

@@ -66,7 +66,7 @@ class Retention(fields.Group):
     installed packages."""
 
     @pydantic.model_validator(mode="after")
-    def _warn_after_use(self) -> Self:
+    def _check_days(self) -> Self:
         if 0 < self.days <= WARNING_DAYS:
             raise pydantic_core.PydanticCustomError(
                 "retention",

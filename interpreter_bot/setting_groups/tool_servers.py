@@ -55,7 +55,7 @@ class ToolLogins(fields.ServerGroup):
 
     @pydantic.field_validator("public_url")
     @classmethod
-    def _is_safe(cls, url: str) -> str:
+    def _normalize_public_url(cls, url: str) -> str:
         if not url:
             return ""
         parts = urllib.parse.urlsplit(_check_address(url))
@@ -63,7 +63,7 @@ class ToolLogins(fields.ServerGroup):
             raise ValueError("it must begin with https://")
         if parts.path.strip("/") or parts.query or parts.fragment:
             raise ValueError("nothing may follow the host and its port")
-        # As browsers write it, who say of forms where they are from.
+        # As browsers write it in the header `Origin` of a form.
         return f"https://{parts.netloc.lower().removesuffix(':443')}"
 
 
@@ -109,7 +109,7 @@ class McpServer(fields.Group):
     """Time for one call."""
 
     @pydantic.model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
+    def _check_combination(self) -> Self:
         if (self.url is None) == (not self.command):
             raise ValueError("set either url, or the command of a program")
         if self.command and (self.headers or self.token_file or self.oauth):

@@ -152,7 +152,7 @@ async def _fleet(place, index):
 
 def kept(hosts):
     """Whose doors a bot has."""
-    return list(hosts.keeper._approvals.values())
+    return list(hosts.keeper._open_approvals.values())
 
 
 def _answer(head):

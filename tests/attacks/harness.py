@@ -244,17 +244,17 @@ class Bot:
 
     def pids(self, key: str) -> list[int]:
         """Host process ids of a session, its first process first."""
-        return self.pool.kernels[key].provisioner.usage().pids()
+        return self.pool.kernels[key].provisioner.meter().pids()
 
     @property
     def has_groups(self) -> bool:
         """Whether sessions have control groups; without them, uncountable memory is refused."""
         kernel = next(iter(self.pool.kernels.values()))
-        return kernel.provisioner.usage().counted_bytes() is not None
+        return kernel.provisioner.meter().counted_bytes() is not None
 
     def memory_bytes(self, key: str) -> int:
         """Return the memory use of a session, measured from outside."""
-        return self.pool.kernels[key].provisioner.usage().memory_bytes()
+        return self.pool.kernels[key].provisioner.meter().memory_bytes()
 
     async def forget_all(self) -> None:
         """Start to end every session and to remove its files; the next call waits for that."""

@@ -66,12 +66,12 @@ async def test_memory_taken_long_after_the_cell_is_limited_like_the_cells_own(bo
         ran = await bot.run(code(*WAYS[name]), key=session_key(name))
         assert ran.ending is values.Ending.OK, ran
         kernel = bot.pool.kernels[session_key(name)]
-        before = kernel.provisioner.usage().oom_kills()
+        before = kernel.provisioner.meter().oom_kills()
         await asyncio.sleep(WAIT_SECONDS)
         is_by_group = name.startswith("memory") and bot.has_groups
 
         def is_caught():
-            is_killed = is_by_group and kernel.provisioner.usage().oom_kills() > before
+            is_killed = is_by_group and kernel.provisioner.meter().oom_kills() > before
             return is_killed or not kernel.is_alive
 
         assert await harness.wait_until(is_caught, PATIENCE_SECONDS), name

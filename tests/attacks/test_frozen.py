@@ -119,7 +119,7 @@ async def test_code_cannot_wake_itself(bot, run, session_key, freeze):
     kernel = bot.pool.kernels[session_key()]
     await asyncio.sleep(0.3)
     await freeze()
-    usage = kernel.provisioner.usage()
+    usage = kernel.provisioner.meter()
     before = usage.cpu_seconds()
     await asyncio.sleep(0.5)
     assert kernel.is_alive

@@ -17,7 +17,7 @@ MIB = harness.MIB
 
 async def test_processes_that_share_their_memory_hold_it_once(bot, run, session_key):
     await run("x = bytearray(100 << 20)")
-    before = bot.pool.kernels[session_key()].provisioner.usage().sample_load().memory_bytes
+    before = bot.pool.kernels[session_key()].provisioner.meter().sample_load().memory_bytes
 
     await run(
         harness.code("""
@@ -26,7 +26,7 @@ async def test_processes_that_share_their_memory_hold_it_once(bot, run, session_
     """)
     )
 
-    after = bot.pool.kernels[session_key()].provisioner.usage().sample_load().memory_bytes
+    after = bot.pool.kernels[session_key()].provisioner.meter().sample_load().memory_bytes
     assert after - before < 60 * MIB
 
 
@@ -84,5 +84,5 @@ async def test_shared_memory_that_its_maker_left_is_found(bot, run, session_key)
         os.waitpid(maker, 0)
         """)
     )
-    usage = bot.pool.kernels[session_key()].provisioner.usage()
+    usage = bot.pool.kernels[session_key()].provisioner.meter()
     assert await asyncio.to_thread(usage.memory_bytes) >= 300 * MIB

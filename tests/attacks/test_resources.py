@@ -299,7 +299,7 @@ async def test_threads_end_at_the_limit(bot, run):
 
 async def test_many_processes_have_the_cores_of_one_session(bot, run, session_key):
     await run("1")
-    processes = bot.pool.kernels[session_key()].provisioner.usage()
+    processes = bot.pool.kernels[session_key()].provisioner.meter()
     before = processes.cpu_seconds()
 
     ran = await run(

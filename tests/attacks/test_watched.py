@@ -194,7 +194,7 @@ async def test_what_tcp_sockets_queue_is_little(run):
 
 async def test_a_process_hides_nothing_of_what_it_wrote_unseen(bot, run, session_key):
     await run("1")
-    usage = bot.pool.kernels[session_key()].provisioner.usage()
+    usage = bot.pool.kernels[session_key()].provisioner.meter()
     assert await asyncio.to_thread(usage.stored_bytes) is not None
 
     ran = await run(

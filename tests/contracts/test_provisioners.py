@@ -90,7 +90,7 @@ async def signals_the_kernel_alone(pool, kernel, files):
 
 
 async def counts_what_a_session_uses(pool, kernel, files):
-    usage = kernel.provisioner.usage()
+    usage = kernel.provisioner.meter()
 
     def memory_bytes() -> int:
         counted = usage.counted_bytes()
@@ -123,7 +123,7 @@ async def counts_what_a_session_uses(pool, kernel, files):
 async def freezes_all_of_a_session_and_thaws_it(pool, kernel, files):
     if not kernel.provisioner.can_freeze:
         pytest.skip("nothing can be frozen here")
-    usage = kernel.provisioner.usage()
+    usage = kernel.provisioner.meter()
     if not kernel.provisioner.can_freeze:
         pytest.skip("nothing is frozen without control groups")
     await run(kernel, SPIN)
@@ -146,7 +146,7 @@ async def kills_what_is_frozen_and_says_that_it_ended(pool, kernel, files):
         await provisioner.ended.wait()
     await provisioner.wait_status()
     provisioner.interrupt()
-    await wait_until(lambda: not provisioner.usage().clocks())
+    await wait_until(lambda: not provisioner.meter().clocks())
     with contextlib.suppress(OSError):
         (await provisioner.connect("shell")).close()
         pytest.fail("it connects to a kernel that is gone")
@@ -190,7 +190,7 @@ BROKEN = {
     "attaches_a_workspace_that_both_sides_can_write": ("attach", nothing),
     "connects_as_often_as_it_is_asked": ("connect", elsewhere),
     "signals_the_kernel_alone": ("interrupt", lambda: None),
-    "counts_what_a_session_uses": ("usage", idle),
+    "counts_what_a_session_uses": ("meter", idle),
     "freezes_all_of_a_session_and_thaws_it": ("freeze", nothing),
     "kills_what_is_frozen_and_says_that_it_ended": ("kill", nothing),
 }

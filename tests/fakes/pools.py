@@ -44,7 +44,7 @@ class Step:
 _numbers = itertools.count(1)
 
 
-class Usage:
+class Meter:
     """Resources that a kernel uses."""
 
     def cpu_seconds(self):
@@ -59,7 +59,7 @@ class Usage:
 class Kernel:
     """See the module."""
 
-    provisioner = types.SimpleNamespace(usage=Usage)
+    provisioner = types.SimpleNamespace(meter=Meter)
     is_frozen = False
     namespace = outputs.VariableNames()
     loss_reason = "It crashed."

@@ -138,4 +138,4 @@ async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(o
 
 
 def _cpu_seconds(pool, key):
-    return pool.kernels[key].provisioner.usage().cpu_seconds()
+    return pool.kernels[key].provisioner.meter().cpu_seconds()

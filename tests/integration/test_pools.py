@@ -388,7 +388,7 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
     async with opened(preload=modules, spares=1) as pool:
         early = await pool.take("early")
         assert (await _run(early, is_imported))[0] == "False"
-        assert not _server(pool, "early").is_complete.is_set()
+        assert not _server(pool, "early").preloading_ended.is_set()
         first = _server_process(pool, "early")
         await _until(lambda: pool.spare_count == 1)
         assert (await _run(await pool.take("late"), is_imported))[0] == "True"
@@ -407,7 +407,7 @@ async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_las
         first, forking = _init_server(pool, "early"), _serving(pool, "early")
         os.kill(first, signal.SIGSTOP)
         await _until(lambda: procfs.has_ended(procfs.stat_fields(forking)))
-        assert server.is_complete.is_set()
+        assert server.preloading_ended.is_set()
         os.kill(first, signal.SIGCONT)
         await asyncio.sleep(1)
         assert (await _run(early, "6 * 7"))[0] == "42"
@@ -421,7 +421,7 @@ async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, sho
     )
     async with pools.Pool.open(config, is_ephemeral=True) as pool:
         kernel = await pool.take("a")
-        assert _server(pool).is_complete.is_set()
+        assert _server(pool).preloading_ended.is_set()
         assert (await _run(kernel, code))[0] == "False"
 
 
@@ -621,7 +621,7 @@ async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_
         assert (await _run(await pool.take("c"), "1"))[0] == "1"
         assert _server_process(pool, "c") != former
         assert (await _run(kernel, "x + 1"))[0] == "42"
-        pids = pool.kernels["a"].provisioner.usage().pids()
+        pids = pool.kernels["a"].provisioner.meter().pids()
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
         assert session_metering.start_ticks(former)
@@ -655,7 +655,7 @@ async def test_kernels_outlive_a_fork_server_that_dies(opened):
         # Unknown, if the kernel was a child of the fork server.
         how = "The Python process ended unexpectedly.", "The code ended its own Python process"
         assert finished.reason.startswith(how[not machine.offers_namespaces()])
-        pids = pool.kernels["a"].provisioner.usage().pids()
+        pids = pool.kernels["a"].provisioner.meter().pids()
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
         await pool.release("ended")
@@ -702,7 +702,7 @@ def _server(pool, key="a"):
 
 def _server_process(pool, key="a"):
     """The pid of the bot's child that has forked a session's kernel."""
-    pid = pool.kernels[key].provisioner.usage().pids()[0]
+    pid = pool.kernels[key].provisioner.meter().pids()[0]
     while (parent := int(procfs.stat_fields(pid)[1])) != os.getpid():
         pid = parent
     return pid

@@ -122,7 +122,7 @@ async def test_a_kernel_that_dies_while_it_gets_its_files_says_how_in_the_log(
 
     async def attach_late(provisioner, *directories):
         # Its first process does both in the order in which it finds them.
-        first, *_, kernel = provisioner.usage().pids()
+        first, *_, kernel = provisioner.meter().pids()
         os.kill(first, signal.SIGSTOP)
         os.kill(kernel, signal.SIGKILL)
         # Longer than anybody waits for the last words of a kernel that was of use.
@@ -144,7 +144,7 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
 
     async def attach_stopped(provisioner, *directories):
         seen.append(provisioner)
-        os.kill(provisioner.usage().pids()[0], signal.SIGSTOP)
+        os.kill(provisioner.meter().pids()[0], signal.SIGSTOP)
         await attach(provisioner, *directories)
 
     async with pools.Pool.open(bot) as pool:
@@ -225,7 +225,7 @@ async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
     async with pools.Pool.open(bot) as pool:
         kernel = await pool.take("a")
         kernel = pool.kernels["a"]
-        pids = kernel.provisioner.usage().pids()
+        pids = kernel.provisioner.meter().pids()
         os.kill(pids[0], signal.SIGKILL)
         await kernel.provisioner.wait()
         assert not kernel.is_alive

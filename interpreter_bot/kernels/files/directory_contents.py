@@ -175,7 +175,7 @@ def disk_bytes(status: os.stat_result) -> int:
 
 
 def _make_refused_entry(path: bytes, reason: str) -> Entry:
-    """Build the entry of an unreadable path, without times: a directory's change with its files."""
+    """Build the entry of an unreadable path, without times, which change with files in it."""
     name = display_name(path[:MAX_PATH_BYTES]) + "…" * (len(path) > MAX_PATH_BYTES)
     return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 

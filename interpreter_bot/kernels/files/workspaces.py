@@ -172,14 +172,14 @@ class Workspace:
         )
 
     async def usage(self) -> directory_contents.DirectoryUsage:
-        """Measure disk usage, up to twice the limits. Quick, so call it often.
+        """Measure disk usage, up to twice the limits; takes some milliseconds.
 
         If `is_uncountable` is set, the figures leave out unreadable or too deeply nested files.
         """
         return await workspace_io.in_thread(self.measure)
 
     async def variables_usage(self, *, max_bytes: int) -> directory_contents.DirectoryUsage:
-        """Measure the disk usage of saved variables. Quick."""
+        """Measure the disk usage of saved variables; takes some milliseconds."""
         return await workspace_io.in_thread(self.measure_variables, max_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
@@ -284,7 +284,7 @@ class Workspaces:
         return workspace
 
     def get(self, session_key: str) -> Workspace:
-        """Return a session's workspace, which may not exist on disk; see `make`."""
+        """Return a session's workspace, which may not exist on disk; see `ensure`."""
         return self._workspace(self.name_of(session_key))
 
     async def list_all(self) -> tuple[Workspace, ...]:

@@ -127,10 +127,13 @@ def name(config: settings.Settings) -> str:
 def problem(config: settings.Settings) -> str:
     """Return why the environment does not match the locks; empty if it does."""
     environment = _environment_path(config)
-    expected = _expected_state(_read_groups(environment))
-    if config.kernels.python is not None or _is_complete(environment, expected):
+    expected_state = _expected_state(_read_groups(environment))
+    if config.kernels.python is not None or _is_complete(environment, expected_state):
         return ""
-    return _read_failure(_build_directory(environment, expected)) or host_words.LIBRARIES_OUTDATED
+    return (
+        _read_failure(_build_directory(environment, expected_state))
+        or host_words.LIBRARIES_OUTDATED
+    )
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
@@ -148,11 +151,13 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     has_former = _executable(environment).exists()
     if has_former and not os.access(environment.parent, os.W_OK):
         return
-    expected = _expected_state(_read_groups(environment))
-    reason = has_former and _read_failure(_build_directory(environment, expected), _RETRY_SECONDS)
+    expected_state = _expected_state(_read_groups(environment))
+    reason = has_former and _read_failure(
+        _build_directory(environment, expected_state), _RETRY_SECONDS
+    )
     try:
         if not reason:
-            _install_if_needed(environment, expected, report)
+            _install_if_needed(environment, expected_state, report)
             if not _is_compiled(_resolve_link(environment)):
                 _compile(_resolve_link(environment), _IDLE_PRIORITY)
     except errors.KernelStartError as error:
@@ -175,33 +180,33 @@ def install(
     """
     environment = _environment_path(config)
     installed_groups = {*groups, *_read_groups(environment)}
-    expected = _expected_state([group for group in GROUPS if group in installed_groups])
-    if _is_complete(environment, expected):
-        report(host_words.libraries_present(_count_packages(expected["groups"])))
-    _install_if_needed(environment, expected, report)
+    expected_state = _expected_state([group for group in GROUPS if group in installed_groups])
+    if _is_complete(environment, expected_state):
+        report(host_words.libraries_present(_count_packages(expected_state["groups"])))
+    _install_if_needed(environment, expected_state, report)
     _compile(_resolve_link(environment)).wait()
     _remove_leftovers(environment)
 
 
 def _install_if_needed(
-    environment: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
+    environment: pathlib.Path, expected_state: Mapping[str, Any], report: Callable[[str], object]
 ) -> None:
     """Build an environment beside the former one and switch to it, unless it is in place.
 
     Raises:
         KernelStartError: building failed; the message says why.
     """
-    if _is_complete(environment, expected):
+    if _is_complete(environment, expected_state):
         return
     try:
         environment.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with open(f"{environment}.lock", "w") as build_lock:
             fcntl.flock(build_lock, fcntl.LOCK_EX)
-            if _is_complete(environment, expected):
+            if _is_complete(environment, expected_state):
                 return
-            build_directory = _build_directory(environment, expected)
-            if not _is_complete(build_directory, expected):
-                _build(build_directory, expected, build_lock.fileno(), report)
+            build_directory = _build_directory(environment, expected_state)
+            if not _is_complete(build_directory, expected_state):
+                _build(build_directory, expected_state, build_lock.fileno(), report)
             _switch(environment, build_directory)
     except OSError as error:
         raise errors.KernelStartError(host_words.libraries_failed(error)) from error
@@ -209,7 +214,7 @@ def _install_if_needed(
 
 def _build(
     directory: pathlib.Path,
-    expected: Mapping[str, Any],
+    expected_state: Mapping[str, Any],
     build_lock: int,
     report: Callable[[str], object],
 ) -> None:
@@ -220,9 +225,9 @@ def _build(
     """
     import venv
 
-    groups = expected["groups"]
+    groups = expected_state["groups"]
     report(host_words.installing_libraries(_count_packages(groups)))
-    started = time.monotonic()
+    started_at = time.monotonic()
     # A copied Python may have its own AppArmor profile, so it is copied again.
     uses_symlinks = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
     venv.EnvBuilder(clear=True, symlinks=uses_symlinks).create(directory)
@@ -235,8 +240,8 @@ def _build(
     # Tests are a twentieth of the libraries' size on disk.
     for tests in list((directory / "lib").rglob("tests")):
         shutil.rmtree(tests, ignore_errors=True)
-    (directory / STATE_FILE_NAME).write_text(json.dumps(expected))
-    report(host_words.libraries_installed(time.monotonic() - started))
+    (directory / STATE_FILE_NAME).write_text(json.dumps(expected_state))
+    report(host_words.libraries_installed(time.monotonic() - started_at))
 
 
 def _switch(environment: pathlib.Path, directory: pathlib.Path) -> None:
@@ -331,9 +336,9 @@ def _resolve_link(environment: pathlib.Path) -> pathlib.Path:
     )
 
 
-def _build_directory(environment: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
+def _build_directory(environment: pathlib.Path, expected_state: Mapping[str, Any]) -> pathlib.Path:
     """Return the directory of the environment with an expected state."""
-    digest = hashlib.sha256(json.dumps(expected).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(expected_state).encode()).hexdigest()
     return environment.with_name(f"{environment.name}-{digest[:_DIGEST_DIGITS]}")
 
 
@@ -341,8 +346,8 @@ def _executable(environment: pathlib.Path) -> pathlib.Path:
     return environment / "bin" / "python"
 
 
-def _is_complete(environment: pathlib.Path, expected: Mapping[str, Any]) -> bool:
-    return _read_state(environment) == expected and _executable(environment).exists()
+def _is_complete(environment: pathlib.Path, expected_state: Mapping[str, Any]) -> bool:
+    return _read_state(environment) == expected_state and _executable(environment).exists()
 
 
 def _is_compiled(environment: pathlib.Path) -> bool:

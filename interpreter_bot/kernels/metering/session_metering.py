@@ -36,15 +36,15 @@ class Reading:
 
     Attributes:
         memory_bytes: its memory; an upper bound if below the limit, or if `is_late`.
-        tasks: number of processes and threads; counting stops when there are too many.
-        groups: number of Unix sessions (setsid) of its processes. Without cgroups, Linux may divide
-            processors among these groups, each of which gets as much as a whole other session.
+        task_count: number of processes and threads; counting stops when there are too many.
+        process_session_count: number of Unix sessions (setsid) of its processes. Without cgroups,
+            Linux may divide processors among these, so each gets as much as another whole session.
         is_late: whether there was no time to read all memory.
     """
 
     memory_bytes: int = 0
-    tasks: int = 0
-    groups: int = 0
+    task_count: int = 0
+    process_session_count: int = 0
     is_late: bool = False
 
 
@@ -261,14 +261,14 @@ class SessionProcesses:
 
     def reading(self, limit_bytes: int, max_tasks: int | None = None) -> Reading:
         """Read everything once, for a bounded time; if there are too many tasks, not the memory."""
-        pids, tasks = self._list_processes()
-        if max_tasks is not None and tasks > max_tasks:
-            return Reading(tasks=tasks)
+        pids, task_count = self._list_processes()
+        if max_tasks is not None and task_count > max_tasks:
+            return Reading(task_count=task_count)
         with procfs.read_as_user(self._read_as):
             memory_bytes, is_late = self._memory_bytes(pids, limit_bytes)
         stats = (procfs.stat_fields(pid) for pid in pids if pid != self._init)
-        groups = {fields[3] for fields in stats if not procfs.has_ended(fields)}
-        return Reading(memory_bytes, tasks, len(groups), is_late)
+        process_sessions = {fields[3] for fields in stats if not procfs.has_ended(fields)}
+        return Reading(memory_bytes, task_count, len(process_sessions), is_late)
 
 
 def start_ticks(pid: int) -> int:

@@ -84,7 +84,7 @@ def total_bytes(lock: Lock) -> int:
 
 
 def check(lock: Lock, installed_names: Collection[str], config: settings.PackageIndex) -> None:
-    """Check that the packages of a lock may be added to the `installed` ones of a kernel.
+    """Check that the packages of a lock may be added to the installed ones of a kernel.
 
     Raises:
         PackagesError: they may not; the message names the rule.

@@ -270,7 +270,7 @@ class Uv:
             for name in settings.PROXY_VARIABLES
             if name in network_variables
         ]
-        readable_paths = [*_READABLE_SYSTEM_PATHS, *self._environment.readable, program]
+        readable_paths = [*_READABLE_SYSTEM_PATHS, *self._environment.readable_paths, program]
         readable_paths += filter(None, [str(config.netrc_file or "")])
         readable_paths += (
             network_variables[name]

@@ -561,7 +561,7 @@ def _unescape(field: bytes) -> str:
 
 
 def _mounted_path(path: str, root: str, mount_point: str) -> str | None:
-    """Return a cgroup's path below a mount of `root` at `point`; None if it is not mounted."""
+    """Return a cgroup's path below a mount of `root`; None if it is not mounted there."""
     relative_path = os.path.relpath(path, root)
     if relative_path.split("/")[0] == ".." or path.startswith("/.."):
         return None
@@ -569,7 +569,7 @@ def _mounted_path(path: str, root: str, mount_point: str) -> str | None:
     return mounted_path if os.path.isdir(mounted_path) else None
 
 
-def claim(group: str, controllers: Iterable[str]) -> str:
+def claim(directory: str, controllers: Iterable[str]) -> str:
     """Enable controllers for children of this process's cgroup, of version 2.
 
     If needed, its processes move into the child `MAIN_GROUP_NAME` first.
@@ -580,7 +580,9 @@ def claim(group: str, controllers: Iterable[str]) -> str:
     Raises:
         OSError: the cgroup is not delegated, lacks controllers, or Linux refuses.
     """
-    base = os.path.dirname(group) if os.path.basename(group) == MAIN_GROUP_NAME else group
+    base = (
+        os.path.dirname(directory) if os.path.basename(directory) == MAIN_GROUP_NAME else directory
+    )
     needed_controllers = set(controllers)
     if missing_controllers := needed_controllers - _read_words(base, "cgroup.controllers"):
         raise OSError(f"{base} has no {', '.join(sorted(missing_controllers))} controller")

@@ -136,9 +136,10 @@ class ForkServer:
         self._launching_ids: set[str] = set()
         self._launch_settled = asyncio.Event()
         self._preload_task: asyncio.Task[None] | None = None
-        self.is_complete = asyncio.Event()
+        self.preloading_ended = asyncio.Event()
         """Set once preloading has ended."""
-        self.python = ""
+        self.python_version = ""
+        """Version of the kernels' Python; known after `start`."""
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
 
@@ -167,7 +168,7 @@ class ForkServer:
         await self._cancel_preloading()
         await self._retire()
         self._was_stopped = False
-        self.is_complete.clear()
+        self.preloading_ended.clear()
         environment = await asyncio.to_thread(python_environments.inspect_environment, self._python)
         if self._sandbox.enabled:
             await asyncio.to_thread(
@@ -191,7 +192,7 @@ class ForkServer:
                 self._preload_in_background(environment), name="preload modules"
             )
         else:
-            self.is_complete.set()
+            self.preloading_ended.set()
 
     async def _start_process(self, environment: python_environments.Environment) -> None:
         """Start a process with the current walls, without preloaded modules.
@@ -217,7 +218,7 @@ class ForkServer:
                 raise
         finally:
             # Spares wait for this, even if preloading failed.
-            self.is_complete.set()
+            self.preloading_ended.set()
 
     async def _replace_with(
         self, process: subprocess.Popen[bytes], channel: control_channels.ControlChannel
@@ -281,10 +282,10 @@ class ForkServer:
             tools_directory=str(self._scratch / f"tools-{uuid.uuid4().hex}"),
             uid=os.geteuid(),
             gid=os.getegid(),
-            readable_paths=environment.readable,
-            hidden_paths=environment.hidden,
+            readable_paths=environment.readable_paths,
+            hidden_paths=environment.hidden_paths,
             packages=list(environment.packages),
-            missing_groups=dict(environment.absent),
+            missing_groups=dict(environment.absent_modules),
             workspaces_directory=str(self._workspaces),
             layers_directory=str(self._layers or ""),
             skills_directory=str(self._skills),
@@ -310,7 +311,7 @@ class ForkServer:
                 _log.warning(_SHARED_ID_WARNING, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
         self.doors_refusal = message.doors_refusal
-        self.python = message.python_version
+        self.python_version = message.python_version
         if message.preload_errors:
             missing_modules = "; ".join(
                 f"{name} ({reason})" for name, reason in message.preload_errors.items()

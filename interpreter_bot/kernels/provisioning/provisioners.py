@@ -71,8 +71,8 @@ class ProvisionerContext:
         return values.SandboxLevel.FULL if has_groups else values.SandboxLevel.STANDARD
 
 
-class SessionUsage(session_metering.SessionProcesses):
-    """Usage of a session: measured by its cgroup if it has one, otherwise by its processes."""
+class SessionMeter(session_metering.SessionProcesses):
+    """Meter of a session's usage: by its cgroup if it has one, otherwise by its processes."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class ForkProvisioner:
         self._attach_confirmed: asyncio.Future[None] | None = None
         self.is_used = False
         """Whether a session has used it. If none has, the reason for its end is logged."""
-        self._has_init_ended = asyncio.Event()
+        self._init_ended = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
         self._doors: list[socket.socket] = []
         self._sockets_changed = asyncio.Event()
-        self._usage = SessionUsage()
+        self._meter = SessionMeter()
         self.ended = asyncio.Event()
 
     @property
@@ -137,9 +137,9 @@ class ForkProvisioner:
         """Whether a kernel was started and not yet cleaned up."""
         return self._pid != 0
 
-    def usage(self) -> SessionUsage:
-        """Return the meter of the session."""
-        return self._usage
+    def meter(self) -> SessionMeter:
+        """Return the meter of the session's usage."""
+        return self._meter
 
     async def launch(self) -> str:
         """Fork a kernel, and return the key that signs its messages.
@@ -199,7 +199,7 @@ class ForkProvisioner:
         )
         context.server.note_started(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_separate else None
-        self._usage = SessionUsage(
+        self._meter = SessionMeter(
             self._pid,
             procfs.pid_of(self._kernel_fd),
             self._group,
@@ -387,7 +387,7 @@ class ForkProvisioner:
 
     def _on_init_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._init_fd)
-        self._has_init_ended.set()
+        self._init_ended.set()
         self.ended.set()
 
     def _on_kernel_ended(self) -> None:
@@ -406,7 +406,7 @@ class ForkProvisioner:
         Its init process outlives all others of its namespace.
         """
         if self._init_fd >= 0:
-            await self._has_init_ended.wait()
+            await self._init_ended.wait()
 
     def interrupt(self) -> None:
         """Interrupt the kernel's main process."""
@@ -419,7 +419,7 @@ class ForkProvisioner:
         if (
             self._is_in_container
             and self._control_channel is not None
-            and not self._has_init_ended.is_set()
+            and not self._init_ended.is_set()
         ):
             # Only the session's first process knows all others, so it ends them before itself.
             with contextlib.suppress(errors.KernelStartError):
@@ -431,7 +431,7 @@ class ForkProvisioner:
             await asyncio.to_thread(self._group.kill)
 
     async def freeze(self) -> None:
-        """Suspend all processes of the session until `thaw`; only clocks tell them."""
+        """Suspend all processes until `thaw`; they can only notice that time has passed."""
         if self._group is not None:
             # If this is cancelled, it must not freeze after a later `thaw`.
             await cancellation.in_thread(self._group.set_frozen, True)
@@ -463,7 +463,7 @@ class ForkProvisioner:
                 loop.remove_reader(descriptor)
                 os.close(descriptor)
         self._init_fd, self._kernel_fd, self._pid = -1, -1, 0
-        self._usage = SessionUsage()
+        self._meter = SessionMeter()
         self.ended.set()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)

@@ -62,21 +62,21 @@ class Environment:
 
     Attributes:
         executable: its interpreter.
-        readable: paths that the sandbox must show, besides the system's.
-        hidden: directories below those paths that the sandbox must hide.
+        readable_paths: paths that the sandbox must show, besides the system's.
+        hidden_paths: directories below those paths that the sandbox must hide.
         path: PATH for programs that kernels start.
         packages: versions of the packages worth listing, by name.
         distributions: versions of all installed packages.
-        absent: for each module that is not installed, the group of libraries that has it.
+        absent_modules: for each module that is not installed, the group of libraries that has it.
     """
 
     executable: str
-    readable: list[str]
-    hidden: list[str]
+    readable_paths: list[str]
+    hidden_paths: list[str]
     path: str
     packages: Mapping[str, str]
     distributions: Mapping[str, str]
-    absent: Mapping[str, str]
+    absent_modules: Mapping[str, str]
 
 
 def spawn(
@@ -168,7 +168,7 @@ def check_private_paths(environment: Environment, private_paths: Sequence[pathli
     """
     for path in private_paths:
         real_path = pathlib.Path(os.path.realpath(path))
-        for tree in (*_SYSTEM_DIRECTORIES, *environment.readable):
+        for tree in (*_SYSTEM_DIRECTORIES, *environment.readable_paths):
             if real_path.is_relative_to(os.path.realpath(tree)):
                 raise errors.SettingsError(host_words.readable_by_code(path, tree))
 

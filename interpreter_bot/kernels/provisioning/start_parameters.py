@@ -25,7 +25,7 @@ _MAX_SESSIONS_OF_USER = 16
 MAX_OPEN_FILES = 1024
 """File descriptors of one process of a session."""
 PROGRAM_UID_COUNT = 256
-"""The first ids of the range are for programs of MCP servers, not for kernels."""
+"""Number of ids at the start of the range that are for programs of MCP servers, not kernels."""
 # The usual size: each new thread takes this much address space.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
@@ -48,7 +48,7 @@ class Uids:
         self._next = int.from_bytes(os.urandom(4))
 
     def take(self) -> tuple[int, int]:
-        """Return an unused id, as numbered inside and outside of the fork server's namespace."""
+        """Return an unused id: its number in the fork server's namespace, and outside of it."""
         if not self.are_separate:
             return 0, os.geteuid()
         number = PROGRAM_UID_COUNT + self._next % (len(self.kernel_uids) - PROGRAM_UID_COUNT)
@@ -123,8 +123,8 @@ def _resource_limits(limits: settings.Limits) -> dict[str, list[int]]:
         "NPROC": limits.processes,
         "NOFILE": MAX_OPEN_FILES,
         "FSIZE": limits.file_bytes,
-        # Not 0: a handler that Linux pipes dumps to ignores 0, and runs as the host's root. With 1,
-        # Linux makes no dump at all.
+        # Not 0: if core dumps are piped to a program, Linux ignores a limit of 0 and starts the
+        # program as the host's root. With 1 it makes no dump.
         "CORE": 1,
         "MEMLOCK": 64 * settings.KIB,
         "MSGQUEUE": 0,

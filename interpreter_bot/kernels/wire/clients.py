@@ -133,11 +133,11 @@ class Client:
     def _unpack(
         self, frames: Sequence[zmtp.Part], expected_parent: str
     ) -> jupyter_messages.Message:
-        started = time.thread_time()
+        started_at = time.thread_time()
         try:
             return self._signer.unpack(frames, expected_parent=expected_parent)
         finally:
-            self.reading_seconds += time.thread_time() - started
+            self.reading_seconds += time.thread_time() - started_at
 
     def drop_unfinished(self) -> None:
         """Drop partly received messages; call it only while no execution reads."""

@@ -59,7 +59,7 @@ async def main(root, groups):
         while quiet.provisioner.can_freeze and not quiet.is_frozen:
             await asyncio.sleep(0.01)
         if is_second:
-            freeze_by_version_2(quiet.provisioner.usage().pids(), root / "group")
+            freeze_by_version_2(quiet.provisioner.meter().pids(), root / "group")
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         computing.cancel()

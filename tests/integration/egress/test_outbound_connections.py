@@ -22,7 +22,7 @@ async def test_one_session_cannot_use_all_threads_for_names(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     names = outbound_connections.NameLookups()
-    greedy, other = names.for_session(), names.for_session()
+    greedy, other = names.make_session_resolver(), names.make_session_resolver()
     asking = [asyncio.create_task(greedy("greedy", 443)) for _ in range(100)]
     asking.append(asyncio.create_task(other("other", 443)))
     try:

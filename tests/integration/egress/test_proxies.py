@@ -86,7 +86,7 @@ async def door(
     shared = proxies.ProxyContext(
         key="web///x",
         kernel_id="kernel",
-        find_policy=lambda: policies.policy_for(listed, values.SessionKey("web", thread="x")),
+        find_policy=lambda: policies.choose_policy(listed, values.SessionKey("web", thread="x")),
         traffic=traffic_limits.Traffic(limits or settings.EgressLimits()),
         dialler=dialler,
         authority=certificates.Authority(b"seed"),

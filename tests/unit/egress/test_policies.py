@@ -19,12 +19,12 @@ def test_a_rule_applies_in_its_places():
         {"host": "channel.org", "places": ["slack/T1/C1"]},
         {"host": "other.org", "places": ["slack/T1/C2", "slack/T2", "discord", "slack/T"]},
     )
-    found = policies.policy_for(every, THREAD)
+    found = policies.choose_policy(every, THREAD)
     assert [rule.pattern for rule in found.rules] == ["all.org", "workspace.org", "channel.org"]
 
 
 def test_the_refusal_of_an_unlisted_host_says_how_to_list_it():
-    policy = policies.policy_for(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
+    policy = policies.choose_policy(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
     assert policy.find("A.org.", 8443)[0] == "a.org"
     for host, port, told in (
         ("b.org", 443, "this host is not allowed"),

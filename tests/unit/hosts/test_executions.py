@@ -24,7 +24,7 @@ class WaitingKernel:
         self.started, self.ends = asyncio.Semaphore(0), asyncio.Event()
         self.provisioner = self
 
-    def usage(self):
+    def meter(self):
         return self
 
     def cpu_seconds(self):

@@ -322,7 +322,7 @@ async def test_approvals_of_a_kernel_outlive_its_link(host):
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         for _ in range(2):
             await doors.open("web:s", "k")
-            await keeper._approvals["k"][1].require(contact, target="/", body_beginning=b"")
+            await keeper._open_approvals["k"][1].require(contact, target="/", body_beginning=b"")
             assert keeper.reach("web:s").grants == ("GET a.example:443",)
             await (await host.links.get()).close()
             while keeper.door_tasks:  # noqa: ASYNC110
@@ -344,10 +344,10 @@ async def test_approvals_of_a_kernel_outlive_the_bot(host):
         keeper.find_grants = find_grants
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         await doors.open("web:s", "k")
-        await keeper._approvals["k"][1].require(contact, target="/", body_beginning=b"")
+        await keeper._open_approvals["k"][1].require(contact, target="/", body_beginning=b"")
         assert keeper.reach("web:s").grants == ("GET a.example:443",)
         with pytest.raises(policies.Refusal):
-            await keeper._approvals["k"][1].require(other, target="/", body_beginning=b"")
+            await keeper._open_approvals["k"][1].require(other, target="/", body_beginning=b"")
         await doors.close()
 
 

@@ -417,7 +417,7 @@ async def test_removed_and_old_journals_leave_nothing(tmp_path):
 
 
 async def test_journals_in_memory_keep_the_newest_output_and_executions():
-    bounds = execution_journals.Bounds(executions=3, memory_bytes=100 * KIB)
+    bounds = execution_journals.Bounds(max_journals=3, memory_bytes=100 * KIB)
     journals = execution_journals.Journals(bounds)
     for number in range(5):
         journal = journals.begin(f"e{number}")

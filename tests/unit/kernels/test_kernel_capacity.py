@@ -9,7 +9,7 @@ _MIB = 1 << 20
 
 
 class Kernel:
-    """What is looked at of a kernel, which is its own provisioner and usage."""
+    """What is looked at of a kernel, which is its own provisioner and meter."""
 
     def __init__(self, person, last_used, *, busy=False, megabytes=0, alive=True):
         self.person = person
@@ -20,7 +20,7 @@ class Kernel:
         self.set = []
         self._bytes = megabytes * _MIB
 
-    def usage(self):
+    def meter(self):
         return self
 
     def counted_bytes(self):

@@ -44,7 +44,7 @@ class Session:
     """A monitor with its kernel and what measures it, all in one."""
 
     def __init__(self, *, is_active=True):
-        self.usage = self.kernel = self
+        self.meter = self.kernel = self
         self.id, self.is_active = "kernel", is_active
         self.held, self.system_seconds, self.measured = 0, 0.0, 0
         self.ended = []

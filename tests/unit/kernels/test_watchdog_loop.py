@@ -68,7 +68,7 @@ class Session(Kernel):
         super().__init__()
         self.workspace = self
         self.provisioner = types.SimpleNamespace(
-            usage=lambda: self, can_freeze=True, has_own_id=True
+            meter=lambda: self, can_freeze=True, has_own_id=True
         )
         self.person, self.weight = str(id(self)), 1.0
         self.directory = directory
@@ -436,7 +436,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(
 async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_system_bounds(
     tmp_path,
 ):
-    crowded = Session(tmp_path, reading=session_metering.Reading(tasks=129))
+    crowded = Session(tmp_path, reading=session_metering.Reading(task_count=129))
     crowded.provisioner.has_own_id = False
     async with watched(tmp_path, {"it": crowded}):
         await until(lambda: crowded.condemned)

@@ -121,8 +121,8 @@ def test_processes_may_vanish_at_any_moment(session):
     end = time.monotonic() + 1
     while time.monotonic() < end:
         reading = found.reading(0)
-        seen.add(reading.tasks)
-        assert 4 <= reading.tasks < 20
+        seen.add(reading.task_count)
+        assert 4 <= reading.task_count < 20
     assert len(seen) > 1
 
 
@@ -198,7 +198,7 @@ def test_a_child_that_nobody_waits_for_holds_nothing(session):
         "child = os.fork() or os._exit(0)\nos.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)"
     )
     reading = found.reading(0)
-    assert reading.tasks == 2
+    assert reading.task_count == 2
     assert reading.memory_bytes < 50 * MIB
 
 
@@ -214,7 +214,7 @@ def test_programs_in_process_sessions_of_their_own_are_counted(session):
         "        os._exit(len(os.read(end, 1)))\n"
         "    os.read(told, 1)"
     )
-    assert found.reading(0).groups == 3
+    assert found.reading(0).process_session_count == 3
 
 
 def test_what_was_written_counts_although_its_file_is_gone(session):
@@ -310,7 +310,7 @@ def test_of_a_storm_only_as_many_are_listed_as_there_may_be(session):
     bounded = session_metering.SessionProcesses(found.process.pid, max_tasks=8)
     assert len(found.pids()) == 21
     assert len(bounded.pids()) == 8
-    assert bounded.reading(0, 7).tasks > 7
+    assert bounded.reading(0, 7).task_count > 7
     assert bounded.has_run_since(bounded.clocks()), "those that are not listed may have run"
 
 
@@ -318,4 +318,4 @@ def test_a_kernel_that_is_a_child_of_its_init_counts_once(session):
     found = session("if os.fork() == 0: time.sleep(60)")
     whole = session_metering.SessionProcesses(*found.pids())
     assert whole.pids() == found.pids()
-    assert whole.reading(0).tasks == 2
+    assert whole.reading(0).task_count == 2

@@ -62,7 +62,7 @@ def test_where_there_is_no_time_to_read_more_the_rest_counts_in_full(session, mo
 @pytest.mark.parametrize("name", [") R 1 1", "a b) Z (", "\\n\\n0 0", "\\xff\\xfe"])
 def test_hostile_process_names_change_nothing(session, name):
     found = session(f"ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0)\nx = bytearray(30 * MIB)\n")
-    assert found.reading(0).tasks == 1
+    assert found.reading(0).task_count == 1
     assert 30 * MIB <= found.memory_bytes() < 60 * MIB
 
 
