@@ -26,7 +26,9 @@ from interpreter_bot.wording import network_words
 _MAX_RECORDED_PATH_CHARACTERS: Final = 1000
 _TARGET_PATTERN: Final = re.compile(rb"/[\x21-\x7e]*")
 # Servers interpret these in different ways, so an allowed path could be another path there.
-_AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
+_AMBIGUOUS_PATH_PATTERN: Final = re.compile(
+    r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE
+)
 _DEFAULT_PORTS: Final = frozenset((80, 443))
 # If a secret is added, answers are searched, so they must be neither compressed nor partial.
 _HIDING_HEADERS: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
@@ -54,7 +56,7 @@ def check_request(request: h11.Request, host: str, port: int, rule: policies.Rul
     path = request.target.decode("ascii").partition("?")[0]
     if rule.paths:
         is_below = any(f"{path}/".startswith(f"{prefix.rstrip('/')}/") for prefix in rule.paths)
-        if not is_below or _AMBIGUOUS_PATH.search(path):
+        if not is_below or _AMBIGUOUS_PATH_PATTERN.search(path):
             raise policies.Refusal(network_words.wrong_path(host, rule.paths))
     return path[:_MAX_RECORDED_PATH_CHARACTERS]
 

@@ -21,7 +21,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 MAX_HEAD_BYTES: Final = 64 * 1024
 _BAD_REQUEST: Final = 400
 # Lines without a carriage return, or that continue on the next line.
-_AMBIGUOUS_LINE_END: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
+_AMBIGUOUS_LINE_END_PATTERN: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
 # Headers about one connection, which are not passed on.
 _HOP_BY_HOP_HEADERS: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
@@ -32,7 +32,7 @@ _OVERRIDING_HEADERS: Final = frozenset(
     b"""x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url
     forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
 )
-_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
+_UNPRINTABLE_PATTERN: Final = re.compile(r"[^\x20-\x7e]")
 _MAX_REASON_CHARACTERS: Final = 300
 _MAX_BEGINNING_BYTES: Final = 200
 # Limit of data that a client sends while the bot waits until it disconnects.
@@ -85,7 +85,7 @@ class HttpStream:
         self._uncounted_bytes += len(head)
         if len(head) > MAX_HEAD_BYTES:
             raise MalformedError(network_words.HEAD_TOO_LONG)
-        if _AMBIGUOUS_LINE_END.search(head):
+        if _AMBIGUOUS_LINE_END_PATTERN.search(head):
             raise MalformedError
         self._protocol.receive_data(head)
         event = self._parse_event()
@@ -200,7 +200,7 @@ class HttpStream:
     async def refuse(self, refusal: policies.Refusal) -> None:
         """Refuse a request; the reason is in each part of the answer that any client shows."""
         sentence = str(refusal)
-        reason = _UNPRINTABLE.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
+        reason = _UNPRINTABLE_PATTERN.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()
         headers = [
             (b"Content-Type", b"text/plain; charset=utf-8"),

@@ -50,8 +50,8 @@ class Admissions:
     def __init__(self, max_starts: int) -> None:
         """Allow `max_starts` at a time; 0 means one more than this process has cores."""
         # One more than cores: a start sometimes waits for the fork server or for the bot.
-        self._places = max_starts or len(os.sched_getaffinity(0)) + 1
-        self._used_places = 0
+        self._place_count = max_starts or len(os.sched_getaffinity(0)) + 1
+        self._used_place_count = 0
         self._queue = FairQueue()
         self._waiters: dict[str, asyncio.Future[None]] = {}
 
@@ -59,13 +59,13 @@ class Admissions:
     def is_free(self) -> bool:
         """Whether a start would begin at once without delaying another."""
         # A waiting start gets a place before it becomes free, so a free place means an empty queue.
-        return self._used_places < self._places
+        return self._used_place_count < self._place_count
 
     def starts_ahead(self, key: str) -> int:
         """Return how many starts come before a waiting one; 0 if it does not wait."""
         if key not in self._waiters:
             return 0
-        return self._places + self._queue.ordered_keys().index(key)
+        return self._place_count + self._queue.ordered_keys().index(key)
 
     @contextlib.asynccontextmanager
     async def place(self, key: str, person: str = "") -> AsyncIterator[None]:
@@ -74,7 +74,7 @@ class Admissions:
         `key` is unique among waiting starts. All starts without a person share one turn a round.
         """
         if self.is_free:
-            self._used_places += 1
+            self._used_place_count += 1
         else:
             await self._wait(key, person)
         try:
@@ -104,4 +104,4 @@ class Admissions:
                 self._queue.mark_served(key)
                 waiter.set_result(None)
                 return
-        self._used_places -= 1
+        self._used_place_count -= 1

@@ -22,9 +22,9 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_DIGEST: Final = re.compile(rb"\b[0-9a-f]{64}\b")
+_DIGEST_PATTERN: Final = re.compile(rb"\b[0-9a-f]{64}\b")
 # The epoch, and a time in nanoseconds.
-_NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")
+_NUMBER_PATTERN: Final = re.compile("[0-9]{12}-[0-9]{20}")
 _KEEP_EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL_FILE_NAME: Final = "arrived"
 _KEY_NAME: Final = "snapshot-key"
@@ -84,7 +84,7 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
 async def list_numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
     """Return the numbers of a session's manifests, the current one last."""
     names = [item.name.rpartition("/")[2] async for item in store.list(manifest_path(name, ""))]
-    return sorted(filter(_NUMBER.fullmatch, names))
+    return sorted(filter(_NUMBER_PATTERN.fullmatch, names))
 
 
 def epoch_of(number: str) -> int:
@@ -150,7 +150,7 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
     deletable_names: list[str] = []
     async for item in store.list("manifests/"):
         session, _, number = item.name.rpartition("/")
-        if _NUMBER.fullmatch(number):
+        if _NUMBER_PATTERN.fullmatch(number):
             known_item = current_manifests.setdefault(session, item)
             current_manifests[session] = max(known_item, item, key=lambda item: item.name)
             if known_item is not item:
@@ -162,7 +162,9 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
             continue
         # Search for digests instead of parsing: damaged manifests and those of later releases
         # count, too.
-        needed_digests |= {digest.decode() for digest in _DIGEST.findall(current_manifest[1])}
+        needed_digests |= {
+            digest.decode() for digest in _DIGEST_PATTERN.findall(current_manifest[1])
+        }
         try:
             is_empty = _parse(current_manifest[1]).is_empty
         except errors.KernelError:

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 MAX_RECORD_BYTES: Final = 64 * settings.MIB
 """Size of the largest record: an encoded display with its preview."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READ_BYTES: Final = settings.MIB
 # Size of a row without its record.
 _ROW_BYTES: Final = 64
@@ -317,7 +317,7 @@ class Journals:
         Raises:
             ValueError: the id exists, or it is not 1 to 64 letters, digits, - and _.
         """
-        if not _ID.fullmatch(id) or id in self._journals:
+        if not _ID_PATTERN.fullmatch(id) or id in self._journals:
             raise ValueError("an execution's id cannot be used")
         max_bytes = self._bounds.execution_bytes
         journal = Journal(id, max_bytes, self._database, self._note_appended, self._write_soon)

@@ -175,11 +175,11 @@ class RoomReservations:
         """Return when a live kernel was used last, in monotonic seconds; minus infinity if none."""
         now = time.monotonic()
         # A leased kernel counts as in use: the model may think for long before it runs more code.
-        uses = (
+        times_of_use = (
             now if key in self._holders else kernel.last_used
             for key, kernel in self._kernels.items()
         )
-        return max(uses, default=-math.inf)
+        return max(times_of_use, default=-math.inf)
 
 
 def choose_own_session_to_evict(

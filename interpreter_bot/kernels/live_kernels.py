@@ -66,7 +66,7 @@ class Kernel:
         self._limits = limits
         self._grace_seconds = interrupt_grace_seconds
         self._lock = asyncio.Lock()
-        self._stop_requested: asyncio.Future[_StopRequest] | None = None
+        self._stop_future: asyncio.Future[_StopRequest] | None = None
         self._kill_request: _StopRequest | None = None
         self._stream: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
@@ -93,7 +93,7 @@ class Kernel:
         self.run_count_at_save = 0
         """Value of `run_count` at the last successful save; 0 if this kernel has saved nothing."""
         self._last_save_seconds = (0.0, 0.0)
-        self._last_save_end = 0.0
+        self._last_save_ended_at = 0.0
         self.is_savable = True
         """Whether its variables may replace the saved ones."""
         self.snapshot_numbers: set[int] = set()
@@ -143,13 +143,13 @@ class Kernel:
             seconds: limit of wall time; by default that of the settings.
             is_bot_code: the code is the bot's and changes no variable, so the session stays idle.
         """
-        stop_requested: asyncio.Future[_StopRequest] = asyncio.get_running_loop().create_future()
-        if self._stop_requested is None:
+        stop_future: asyncio.Future[_StopRequest] = asyncio.get_running_loop().create_future()
+        if self._stop_future is None:
             # A stop request counts from now on, also while the kernel is being thawed.
-            self._stop_requested = stop_requested
+            self._stop_future = stop_future
         try:
             async with self._lock:
-                self._stop_requested = stop_requested
+                self._stop_future = stop_future
                 if not is_bot_code:
                     self.last_used = time.monotonic()
                 self.run_count += not is_bot_code
@@ -162,8 +162,8 @@ class Kernel:
                     await self.provisioner.thaw()
                 return await self._execute(code, show, ask, seconds, is_bot_code=is_bot_code)
         finally:
-            if self._stop_requested is stop_requested:
-                self._stop_requested = None
+            if self._stop_future is stop_future:
+                self._stop_future = None
             if not is_bot_code:
                 self.last_used = time.monotonic()
 
@@ -183,8 +183,11 @@ class Kernel:
 
     def record_save_duration(self, started_at: float) -> None:
         """Record how long a save took that started at monotonic time `started_at`."""
-        self._last_save_end = time.monotonic()
-        self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started_at)
+        self._last_save_ended_at = time.monotonic()
+        self._last_save_seconds = (
+            self._last_save_seconds[1],
+            self._last_save_ended_at - started_at,
+        )
 
     def is_saved_quickly(self, seconds: float) -> bool:
         """Return whether saves take at most `seconds` each, or a small share of the time."""
@@ -192,7 +195,7 @@ class Kernel:
         shortest_seconds = min(self._last_save_seconds)
         # A busy session is never idle, so slow saves are also allowed after a long pause.
         return shortest_seconds <= max(
-            seconds, (time.monotonic() - self._last_save_end) / _MIN_SAVE_INTERVAL_FACTOR
+            seconds, (time.monotonic() - self._last_save_ended_at) / _MIN_SAVE_INTERVAL_FACTOR
         )
 
     def record_disk_space(self, *, is_disk_full: bool) -> None:
@@ -284,7 +287,7 @@ class Kernel:
                 events: set[asyncio.Future[Any]] = {
                     execution,
                     death_task,
-                    self._stop_requested or death_task,
+                    self._stop_future or death_task,
                 }
                 timeout = None if stream.is_asking else max(seconds_left, 0)
                 if stream.is_asking:
@@ -294,10 +297,8 @@ class Kernel:
                 )
                 if execution in completed or death_task in completed:
                     return self._kill_request
-                if self._stop_requested in completed and self._stop_requested is not None:
-                    return await self._apply_stop(
-                        self._stop_requested.result(), execution, death_task
-                    )
+                if self._stop_future in completed and self._stop_future is not None:
+                    return await self._apply_stop(self._stop_future.result(), execution, death_task)
                 if seconds_left <= 0 and not stream.is_asking:
                     reason = run_words.stopped_after(limit_seconds)
                     timeout_stop = _StopRequest(values.Ending.TIMED_OUT, reason)
@@ -369,15 +370,15 @@ class Kernel:
 
     def interrupt_with_reason(self, ending: values.Ending, reason: str) -> None:
         """Interrupt the running execution, if there is one, for a reason of the bot."""
-        if self._stop_requested is not None and not self._stop_requested.done():
-            self._stop_requested.set_result(_StopRequest(ending, reason))
+        if self._stop_future is not None and not self._stop_future.done():
+            self._stop_future.set_result(_StopRequest(ending, reason))
 
     def kill_with_reason(self, ending: values.Ending, reason: str) -> None:
         """Kill the kernel now, whether idle or busy."""
         if self._kill_request is None and self.is_alive:
             self._kill_request = _StopRequest(ending, reason, is_kill=True)
-            if self._stop_requested is not None and not self._stop_requested.done():
-                self._stop_requested.set_result(self._kill_request)
+            if self._stop_future is not None and not self._stop_future.done():
+                self._stop_future.set_result(self._kill_request)
             else:
                 self._kill_task = asyncio.create_task(self.provisioner.kill(), name="kill kernel")
 

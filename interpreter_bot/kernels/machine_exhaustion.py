@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _MAX_OBSERVED_RESERVES: Final = 2
 _MIN_TAKEN_BYTES: Final = 16 * settings.MIB
 _GROUP_RESERVE_DIVISOR: Final = 16
-_MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
+_MEMORY_PATTERN: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
 # Free memory, cached files and processes' memory; Linux holds the rest itself.
 _ROWS_OUTSIDE_LINUX: Final = (
     b"MemFree",
@@ -59,7 +59,7 @@ def machine_memory() -> MachineMemory:
 
     If the bot runs in a sandbox that leaves out rows of the file, all memory counts as free.
     """
-    pairs = _MEMORY.findall(procfs.read("/proc/meminfo"))
+    pairs = _MEMORY_PATTERN.findall(procfs.read("/proc/meminfo"))
     rows = {name: int(kilobytes) * settings.KIB for name, kilobytes in pairs}
     total_bytes = rows.get(b"MemTotal", 0)
     # Files in memory are part of `Cached`.

@@ -40,7 +40,7 @@ _MAX_PATH_BYTES = 107 - len("/01234567/k-0")
 # Longest time that a thread which reads a large message may hold the interpreter while the event
 # loop waits. With Python's default, the loop would wait five milliseconds after each system call.
 _THREAD_SWITCH_SECONDS = 0.0005
-_PROCESS_DIRECTORY: Final = re.compile(r"([0-9]+)-([0-9]+)(?:\.[0-9]+)?")
+_PROCESS_DIRECTORY_PATTERN: Final = re.compile(r"([0-9]+)-([0-9]+)(?:\.[0-9]+)?")
 _numbers: Final = itertools.count()
 # Directories of a session without mounts; `guest/container_walls` opens these descriptors.
 _LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
@@ -265,7 +265,7 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
 
 
 def _is_alive(name: str) -> bool:
-    match = _PROCESS_DIRECTORY.fullmatch(name)
+    match = _PROCESS_DIRECTORY_PATTERN.fullmatch(name)
     if match is None:
         # Not made by a bot: it may belong to another program.
         return True

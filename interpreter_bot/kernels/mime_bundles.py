@@ -12,7 +12,7 @@ from typing import Final, TypeGuard
 from interpreter_bot import values
 from interpreter_bot.text import safe_text
 
-_TABLE_HANDLE: Final = re.compile(r"t[0-9]{1,12}")
+_TABLE_HANDLE_PATTERN: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
 PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
 """A PNG of the richest form, for platforms that cannot show the form."""
@@ -206,7 +206,9 @@ def _read_table(form: object) -> values.Table | None:
         row_count=max(row_count, len(rows)),
         column_count=max(column_count, len(columns) - index_count),
         index_count=min(index_count, _MAX_COLUMNS),
-        handle=handle if isinstance(handle, str) and _TABLE_HANDLE.fullmatch(handle) else "",
+        handle=handle
+        if isinstance(handle, str) and _TABLE_HANDLE_PATTERN.fullmatch(handle)
+        else "",
     )
 
 

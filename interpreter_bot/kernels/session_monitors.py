@@ -114,9 +114,9 @@ class SessionMonitor:
         self._max_seconds_unchecked = pace.max_seconds_unchecked
         self._execution_count = 0
         self._pause_seconds = 0.0
-        self._next_check = time.monotonic()
-        self._next_busy_check = self._next_check
-        self._next_idle_check = self._next_check + self._idle_check_seconds
+        self._next_check_at = time.monotonic()
+        self._next_busy_check_at = self._next_check_at
+        self._next_idle_check_at = self._next_check_at + self._idle_check_seconds
         self._max_tasks = None if kernel.provisioner.has_own_id else limits.processes
         self._check_requested = asyncio.Event()
         self._is_disk_check_requested = False
@@ -164,8 +164,8 @@ class SessionMonitor:
         is_new = self._execution_count != kernel.execution_count
         if is_new:
             self._execution_count = kernel.execution_count
-            self._next_busy_check = time.monotonic() + self._pause_seconds
-        is_overdue = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_check
+            self._next_busy_check_at = time.monotonic() + self._pause_seconds
+        is_overdue = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_check_at
         if self._is_finished or self._is_due(is_overdue=is_overdue):
             self._check_requested.set()
 
@@ -173,9 +173,9 @@ class SessionMonitor:
         """Return whether to check now; `is_overdue` means that code has run for a whole pause."""
         now = time.monotonic()
         kernel = self.kernel
-        if now < self._next_check or kernel.is_frozen:
+        if now < self._next_check_at or kernel.is_frozen:
             return False
-        if now >= self._next_check + self._max_seconds_unchecked:
+        if now >= self._next_check_at + self._max_seconds_unchecked:
             return True
         if is_overdue and self.is_running:
             return True
@@ -184,7 +184,9 @@ class SessionMonitor:
         if now >= kernel.last_used + self._freeze_seconds:
             return True
         # If many sessions run or start, this check may come up to twice as late.
-        idle_check_at = self._next_idle_check + min(self._pause_seconds, self._idle_check_seconds)
+        idle_check_at = self._next_idle_check_at + min(
+            self._pause_seconds, self._idle_check_seconds
+        )
         return now >= idle_check_at and self.meter.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
@@ -197,7 +199,7 @@ class SessionMonitor:
 
         If no process ran since the last check, `check_done` is set at once.
         """
-        if self._next_check < math.inf and not self.meter.has_run_since(self._clocks):
+        if self._next_check_at < math.inf and not self.meter.has_run_since(self._clocks):
             self.has_grown = False
             self.check_done.set()
             return
@@ -218,7 +220,7 @@ class SessionMonitor:
             self._is_disk_check_requested,
             False,
         )
-        started_at, self._next_check = time.monotonic(), math.inf
+        started_at, self._next_check_at = time.monotonic(), math.inf
         try:
             await self.check()
         except OSError as error:
@@ -228,8 +230,8 @@ class SessionMonitor:
             return False
         finally:
             now = time.monotonic()
-            self._next_check = now + max(now - started_at, self._pause_seconds)
-            self._next_idle_check = max(self._next_check, now + self._idle_check_seconds)
+            self._next_check_at = now + max(now - started_at, self._pause_seconds)
+            self._next_idle_check_at = max(self._next_check_at, now + self._idle_check_seconds)
         if is_disk_check_requested:
             self.check_done.set()
         return True

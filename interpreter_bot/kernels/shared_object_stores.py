@@ -34,7 +34,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 _REFUSAL_PATTERN: Final = re.compile(
     "status code: 40[0134]\\b|redirect without LOCATION|/latest/api/token"
 )
-_ERROR_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+_ERROR_CODE_PATTERN: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _SECOND: Final = datetime.timedelta(seconds=1)
 # Large content may take long, but must not stall. Uploads go in parts of 5 MiB, one at a time for
 # each session. The read timeout includes the time to send a part; on a line of one Mbit/s that four
@@ -218,7 +218,7 @@ class SharedStore:
             _log.warning("the store that the machines share: %s", message.partition("\n")[0])
             if _REFUSAL_PATTERN.search(message) is None:
                 raise errors.KernelError(host_words.STORE_DOWN) from error
-            code = _ERROR_CODE.search(message)
+            code = _ERROR_CODE_PATTERN.search(message)
             sentence = host_words.store_refuses(code[1] if code else "")
             raise errors.KernelError(sentence) from error
 

@@ -20,11 +20,11 @@ _KEY_VARIABLES: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_
 _HEADER_VARIABLES: Final = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 _ADDRESS_VARIABLES: Final = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
 _QUOTE_CHARACTERS: Final = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_AUTH_SCHEME: Final = re.compile(
+_AUTH_SCHEME_PATTERN: Final = re.compile(
     r"(?:Bearer|Basic|Token|Bot)\s|Authorization:|x-api-key:", re.IGNORECASE
 )
-_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]{2,}=")
-_MASKED_VALUE: Final = re.compile(r"\*{3,}|\.{3,}|^<.*>$|^\$\{?\w+\}?$")
+_ASSIGNMENT_PATTERN: Final = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]{2,}=")
+_MASKED_VALUE_PATTERN: Final = re.compile(r"\*{3,}|\.{3,}|^<.*>$|^\$\{?\w+\}?$")
 
 
 class VariableError(ValueError):
@@ -49,13 +49,13 @@ def key_fault(value: str) -> str:
     """Return what is wrong with a key or token, after its name; empty if nothing is."""
     if fault := header_fault(value):
         return fault
-    if match := _AUTH_SCHEME.match(value):
+    if match := _AUTH_SCHEME_PATTERN.match(value):
         return f"begins with {match[0].strip()!r}; give the key alone"
-    if _ASSIGNMENT.match(value):
+    if _ASSIGNMENT_PATTERN.match(value):
         return "holds the name of a variable as well; give the key alone"
     if re.search(r"\s", value):
         return "has a space in it; copy the key again"
-    if _MASKED_VALUE.search(value):
+    if _MASKED_VALUE_PATTERN.search(value):
         return "is a placeholder or was copied from a masked display; copy the key itself"
     return ""
 

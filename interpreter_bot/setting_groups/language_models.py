@@ -16,7 +16,9 @@ from interpreter_bot.setting_groups import fields, header_values
 _MAX_SMALL_BILLIONS: Final = 4.0
 # "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
 # with experts, nor the "4bit" of a quantized one.
-_SIZE_IN_NAME: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_SIZE_IN_NAME_PATTERN: Final = re.compile(
+    r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE
+)
 
 _ANTHROPIC_DEFAULTS: Final = {
     "base_url": "https://api.anthropic.com",
@@ -86,7 +88,7 @@ class Model(fields.Group):
     @property
     def is_small(self) -> bool:
         """Whether its name states a size that needs short prompts, and code in blocks."""
-        sizes = _SIZE_IN_NAME.findall(self.name)
+        sizes = _SIZE_IN_NAME_PATTERN.findall(self.name)
         billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in sizes]
         return bool(billions) and max(billions) <= _MAX_SMALL_BILLIONS
 

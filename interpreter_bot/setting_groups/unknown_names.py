@@ -12,7 +12,7 @@ import pydantic
 _WORD_PATTERN = re.compile(r"[a-z0-9]+")
 _MIN_LIKENESS = 0.75
 # Kubernetes sets such variables in each pod for every service, also if its name has our prefix.
-_KUBERNETES_VARIABLE = re.compile(
+_KUBERNETES_VARIABLE_PATTERN = re.compile(
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)=.*"
     r"|(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
 )
@@ -44,7 +44,7 @@ def variable_sentences(
         if (
             name == variable.upper()
             or is_known
-            or _KUBERNETES_VARIABLE.fullmatch(f"{name}={value}")
+            or _KUBERNETES_VARIABLE_PATTERN.fullmatch(f"{name}={value}")
         ):
             continue
         hint = _suggest(

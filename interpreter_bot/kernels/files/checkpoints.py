@@ -30,7 +30,7 @@ from interpreter_bot.wording import file_words
 _log = logging.getLogger(__name__)
 
 _PARTIAL_FILE_NAME: Final = ".partial"
-_NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
+_NAME_PATTERN: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _UNLIMITED: Final = 1 << 60
 # Two changes of a file within one tick of Linux's clock get the same time.
 _TICK_NS: Final = 20_000_000
@@ -186,7 +186,7 @@ def remove_since(directory: pathlib.Path, name: str) -> None:
 
 
 def _state_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-    if _NAME.fullmatch(name) is None:
+    if _NAME_PATTERN.fullmatch(name) is None:
         raise errors.KernelError(file_words.EARLIER_FILES_GONE)
     return directory / f"{name}.json"
 

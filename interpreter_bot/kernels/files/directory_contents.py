@@ -27,7 +27,7 @@ MAX_PATH_BYTES = 1024
 MAX_DEPTH = 64
 """Deepest nesting of directories that is scanned."""
 
-_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_ESCAPE_PATTERN = re.compile(rb"\\x([0-9a-f]{2})")
 _MISSING_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UNREADABLE_ERRORS = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
 
@@ -112,7 +112,7 @@ def parse_display_name(name: str) -> bytes:
         FileMissingError: no file has that display name.
     """
     try:
-        path = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name.encode())
+        path = _ESCAPE_PATTERN.sub(lambda match: bytes.fromhex(match[1].decode()), name.encode())
     except UnicodeEncodeError:
         raise errors.FileMissingError from None
     if display_name(path) != name or _is_too_deep(path):

@@ -45,10 +45,10 @@ _FONTS_PATH: Final = "share/matplotlib"
 # After a failure, other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
 _DIGEST_DIGITS: Final = 12
-_BUILT_NAME: Final = re.compile(rf".*-[0-9a-f]{{{_DIGEST_DIGITS}}}")
+_BUILT_NAME_PATTERN: Final = re.compile(rf".*-[0-9a-f]{{{_DIGEST_DIGITS}}}")
 _LOCKS_DIRECTORY: Final = pathlib.Path(__file__).parent
 _GUEST_DIRECTORY: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
-_PACKAGE_NAME: Final = re.compile(r"[\w.-]+")
+_PACKAGE_NAME_PATTERN: Final = re.compile(r"[\w.-]+")
 # Code that compiles our modules for kernels, and all modules of libraries except tests and vendored
 # ones (templates and code for other Pythons cannot be compiled). It uses several processes, unless
 # the machine gives a plain user no semaphores. Then it imports matplotlib's font manager, which
@@ -258,7 +258,7 @@ def _remove_leftovers(environment: pathlib.Path) -> None:
     leftovers = [
         path
         for path in candidates
-        if _BUILT_NAME.fullmatch(path.name) and path != _resolve_link(environment)
+        if _BUILT_NAME_PATTERN.fullmatch(path.name) and path != _resolve_link(environment)
     ]
     if not leftovers:
         return
@@ -401,7 +401,9 @@ def _listed_names(group: str) -> list[str]:
     """Return the names of the packages in a group's list."""
     return [
         match[0].lower()
-        for match in map(_PACKAGE_NAME.match, _read_entries(_LOCKS_DIRECTORY / f"{group}.in"))
+        for match in map(
+            _PACKAGE_NAME_PATTERN.match, _read_entries(_LOCKS_DIRECTORY / f"{group}.in")
+        )
         if match
     ]
 

@@ -28,16 +28,18 @@ _BLOCK_BYTES: Final = 512
 
 _ENDED_STATES: Final = (b"Z", b"X")
 _SCHEDULED_CLOCK: Final = 2
-_MEMORY_ROWS: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
-_PAGE_TABLE_ROW: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
+_MEMORY_ROWS_PATTERN: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
+_PAGE_TABLE_ROW_PATTERN: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
 # Linux's internal mount for shared memory without a file: the first mount without a device.
-_SHARED_MAPPING: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
+_SHARED_MAPPING_PATTERN: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
 # Of a file that has a name: neither shared memory nor a device's.
-_WRITABLE_FILE_MAPPING: Final = re.compile(
+_WRITABLE_FILE_MAPPING_PATTERN: Final = re.compile(
     rb"^\S+ .w.s \S+ (?!00:01 )\S+ [1-9]\d* +/", re.MULTILINE
 )
-_DELETED_MAPPING: Final = re.compile(rb"^(?:\S+ ){4}(\d+) +(/.*) \(deleted\)$", re.MULTILINE)
-_PROPORTIONAL_ROWS: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
+_DELETED_MAPPING_PATTERN: Final = re.compile(
+    rb"^(?:\S+ ){4}(\d+) +(/.*) \(deleted\)$", re.MULTILINE
+)
+_PROPORTIONAL_ROWS_PATTERN: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
 
 def pid_of(pidfd: int) -> int:
@@ -200,7 +202,7 @@ def deleted_mappings(pid: int, directory: str) -> set[int]:
     if len(text) >= _MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     prefix = os.fsencode(f"{directory}/")
-    mappings = _DELETED_MAPPING.findall(text)
+    mappings = _DELETED_MAPPING_PATTERN.findall(text)
     return {int(inode) for inode, path in mappings if path.startswith(prefix)}
 
 
@@ -212,7 +214,7 @@ def has_writable_file_mapping(pid: int) -> bool:
         return False
     except OSError:
         return True
-    return len(text) >= _MAX_BYTES or _WRITABLE_FILE_MAPPING.search(text) is not None
+    return len(text) >= _MAX_BYTES or _WRITABLE_FILE_MAPPING_PATTERN.search(text) is not None
 
 
 def upper_bound_bytes(pid: int) -> int:
@@ -220,7 +222,7 @@ def upper_bound_bytes(pid: int) -> int:
 
     Shared pages count in full. `status` is readable even if other files are not.
     """
-    return _sum(_MEMORY_ROWS, read(f"/proc/{pid}/status"))
+    return _sum(_MEMORY_ROWS_PATTERN, read(f"/proc/{pid}/status"))
 
 
 def proportional_bytes(pid: int) -> int:
@@ -230,8 +232,8 @@ def proportional_bytes(pid: int) -> int:
         PermissionError: the process may not be read.
         OSError: the process has ended.
     """
-    own_bytes = _sum(_PROPORTIONAL_ROWS, read_or_raise(f"/proc/{pid}/smaps_rollup"))
-    return own_bytes + _sum(_PAGE_TABLE_ROW, read(f"/proc/{pid}/status"))
+    own_bytes = _sum(_PROPORTIONAL_ROWS_PATTERN, read_or_raise(f"/proc/{pid}/smaps_rollup"))
+    return own_bytes + _sum(_PAGE_TABLE_ROW_PATTERN, read(f"/proc/{pid}/status"))
 
 
 def shared_bytes(pids: Iterable[int]) -> int:
@@ -242,7 +244,7 @@ def shared_bytes(pids: Iterable[int]) -> int:
     """
     sizes: dict[bytes, int] = {}
     for pid in pids:
-        for start, end, inode in _SHARED_MAPPING.findall(read(f"/proc/{pid}/maps")):
+        for start, end, inode in _SHARED_MAPPING_PATTERN.findall(read(f"/proc/{pid}/maps")):
             sizes[inode] = max(sizes.get(inode, 0), int(end, 16) - int(start, 16))
     return sum(sizes.values())
 

@@ -39,7 +39,7 @@ _PACKAGE_OF_MODULE: Final = {
     "umap": "umap-learn",
     "yaml": "pyyaml",
 }
-_MODULE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
+_MODULE_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 # With this minimum, pandsa and pandas are similar; geopandas and pandas, or numpyro and numpy, are
 # not.
 _MIN_SIMILARITY: Final = 0.8
@@ -54,7 +54,7 @@ def guess_package(module: str, installed_versions: dict[str, str]) -> str:
     Raises:
         PackagesError: no package can be offered; the message says why.
     """
-    if not _MODULE.fullmatch(module):
+    if not _MODULE_PATTERN.fullmatch(module):
         raise errors.PackagesError(package_words.NOT_A_MODULE)
     package = utils.canonicalize_name(_PACKAGE_OF_MODULE.get(module, module))
     if package in installed_versions:

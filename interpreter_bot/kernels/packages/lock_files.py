@@ -15,9 +15,9 @@ from interpreter_bot.wording import package_words
 
 _MAX_PACKAGES: Final = 60
 _MAX_DOWNLOAD_BYTES: Final = 500 * settings.MIB
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_VERSION: Final = re.compile(r"[A-Za-z0-9.!+_-]{1,100}")
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_VERSION_PATTERN: Final = re.compile(r"[A-Za-z0-9.!+_-]{1,100}")
+_SHA256_PATTERN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ def read(text: str) -> Lock:
 
 def _parse_package(entry: Mapping[str, Any]) -> LockedPackage:
     name, version = entry["name"], entry["version"]
-    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version)):
+    if not (_NAME_PATTERN.fullmatch(name) and _VERSION_PATTERN.fullmatch(version)):
         raise ValueError("a name or a version")
     wheels = entry.get("wheels") or []
     hashes = tuple(sorted({wheel.get("hashes", {}).get("sha256", "") for wheel in wheels} - {""}))
-    if not hashes or not all(map(_SHA256.fullmatch, hashes)):
+    if not hashes or not all(map(_SHA256_PATTERN.fullmatch, hashes)):
         raise errors.PackagesError(package_words.no_wheel(name, version))
     sizes = (wheel.get("size", 0) for wheel in wheels)
     return LockedPackage(name, version, hashes, max(int(size) for size in sizes))

@@ -105,7 +105,7 @@ _INDEX_ERRORS: Final = (
         package_words.INDEX_DOWN,
     ),
 )
-_URL_USER: Final = re.compile(r"//[^/@\s]+@")
+_URL_USER_PATTERN: Final = re.compile(r"//[^/@\s]+@")
 _WEB_PORTS: Final = frozenset({53, 80, 443})
 # Paths of certificates in distributions; if none exists, uv uses its own certificates.
 _CERTIFICATES: Final = (
@@ -315,7 +315,7 @@ class Uv:
             )
             output = await self._wait_for_output(process)
         if process.returncode:
-            output = _URL_USER.sub("//…@", output.replace(str(staging), "…"))
+            output = _URL_USER_PATTERN.sub("//…@", output.replace(str(staging), "…"))
             _log.warning("uv ended with %s: %s", process.returncode, output)
             raise errors.PackagesError(_explain_failure(output)) from UvFailedError(output)
 

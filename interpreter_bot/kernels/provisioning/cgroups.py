@@ -36,19 +36,19 @@ MAIN_GROUP_NAME: Final = "interpreter-bot.main"
 """Child cgroup that the bot moves to: in version 2, a cgroup has processes or bounded children."""
 _REMOVE_SECONDS: Final = 2.0
 _MAX_FILE_BYTES: Final = 64 * 1024
-_INSTANCE_NAME: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
+_INSTANCE_NAME_PATTERN: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
 _numbers: Final = itertools.count(1)
 _MEMORY_FILES: Final = (
     ("memory.current", "inactive_file"),
     ("memory.usage_in_bytes", "total_inactive_file"),
 )
-_ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
+_ESCAPE_PATTERN: Final = re.compile(rb"\\([0-7]{3})")
 _REQUIRED_CONTROLLERS: Final = ("memory", "pids", "cpu")
 _PERIOD_MICROSECONDS: Final = 100_000
 _MIN_QUOTA_MICROSECONDS: Final = 1_000
 _EXTRA_PROCESSES: Final = 2
 """Room for the namespace's init, and for one process for clean-up."""
-_GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_GROUP_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 _WEIGHTS: Final = {
     1: (
@@ -299,7 +299,7 @@ class Cgroups:
             errors.SandboxError: no cgroups are usable here.
             errors.KernelStartError: the cgroup could not be created.
         """
-        if not _GROUP_NAME.fullmatch(name):
+        if not _GROUP_NAME_PATTERN.fullmatch(name):
             raise ValueError(f"not a name for a control group: {name!r}")
         if self.version == 0:
             raise errors.SandboxError(host_words.this_machine_has(self.reason))
@@ -557,7 +557,7 @@ def memory_groups(proc: pathlib.Path = pathlib.Path("/proc/self")) -> list[Memor
 
 
 def _unescape(field: bytes) -> str:
-    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
+    return os.fsdecode(_ESCAPE_PATTERN.sub(lambda match: bytes([int(match[1], 8)]), field))
 
 
 def _mounted_path(path: str, root: str, mount_point: str) -> str | None:
@@ -646,7 +646,7 @@ def instance_name() -> str:
 
 def is_of_dead_bot(name: str) -> bool:
     """Return whether `name` belongs to a dead bot of this pid namespace."""
-    match = _INSTANCE_NAME.fullmatch(name)
+    match = _INSTANCE_NAME_PATTERN.fullmatch(name)
     if match is None:
         return False
     pid, start, namespace = (int(part) for part in match.groups())
