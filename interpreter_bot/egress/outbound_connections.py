@@ -24,6 +24,8 @@ _MAX_THREADS: Final = 32
 _MAX_THREADS_OF_SESSION: Final = 2
 # Including the look-up.
 _MAX_CONNECTING_SECONDS: Final = 10.0
+# Of one address of several; enough for a slow network.
+_MIN_ADDRESS_SECONDS: Final = 2.0
 _BAD_GATEWAY: Final = 502
 
 
@@ -85,8 +87,8 @@ class Dialler:
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
     async def _connect_first(self, allowed_addresses: Addresses) -> socket.socket:
-        """Connect to the first address that answers; each gets an equal part of the time."""
-        max_seconds = _MAX_CONNECTING_SECONDS / len(allowed_addresses)
+        """Connect to the first address that answers; the time is divided among them."""
+        max_seconds = max(_MIN_ADDRESS_SECONDS, _MAX_CONNECTING_SECONDS / len(allowed_addresses))
         error: OSError = ConnectionError("no address")
         for family, kind, protocol, _, address in allowed_addresses:
             endpoint = socket.socket(family, kind, protocol)
