@@ -86,8 +86,6 @@ async def exchange(
     request: h11.Request,
     server: http_streams.HttpStream,
     *,
-    host: str,
-    port: int,
     secret_headers: Mapping[str, str],
     traffic: traffic_limits.Traffic,
     contact: code_activity.Contact,
@@ -99,18 +97,17 @@ async def exchange(
         client: the connection to code.
         request: the head of its request.
         server: the connection to the host.
-        host: normalized name of the host.
-        port: of the host.
         secret_headers: added to the request; code must not see them.
         traffic: counter of the session's bytes.
-        contact: record of this request.
+        contact: record of this request, with the host's normalized name and port.
         idle_seconds: time without traffic after which the exchange ends.
 
     Raises:
         Refusal: a part may not be passed on.
         OSError: a side has disconnected.
     """
-    headers = [(b"Host", _host_header(host, port))]
+    host = contact.host
+    headers = [(b"Host", _host_header(host, contact.port))]
     headers += http_streams.forwardable_headers(
         request.headers, excluded_names=[*secret_headers, "host", "content-length"]
     )

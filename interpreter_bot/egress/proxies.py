@@ -149,22 +149,19 @@ class Proxy:
         if scheme.lower() != b"http":
             raise policies.Refusal(network_words.ONLY_HTTP, status=400)
         host_and_port, slash, path = location.partition(b"/")
-        host, rule = self._find_rule(host_and_port, 80, contact)
+        rule = self._find_rule(host_and_port, 80, contact)
         direct_request = h11.Request(
             method=request.method, target=slash + path or b"/", headers=request.headers
         )
         if rule.headers:
             # Secrets would be sent in the clear.
-            raise policies.Refusal(network_words.only_https(host, contact.port))
-        contact.path = forwarded_requests.check_request(direct_request, host, contact.port, rule)
-        await self._require_approval(client, direct_request, rule, contact)
-        async with self._open_host_stream(host, contact.port, rule, is_encrypted=False) as server:
-            await self._exchange(client, direct_request, server, rule, contact)
+            raise policies.Refusal(network_words.only_https(contact.host, contact.port))
+        await self._forward(client, direct_request, rule, contact, is_encrypted=False)
 
     def _find_rule(
         self, host_and_port: bytes, port: int, contact: code_activity.Contact
-    ) -> tuple[str, policies.Rule]:
-        """Return the host and its rule, for a host and port as written in a request."""
+    ) -> policies.Rule:
+        """Return the rule for a host and port as written in a request; record both."""
         text = host_and_port.decode("latin-1")
         name, colon, port_text = text.rpartition(":")
         if not colon or text.endswith("]"):
@@ -172,13 +169,14 @@ class Proxy:
         is_port = port_text.isascii() and port_text.isdigit() and len(port_text) < 6
         contact.host, contact.port = name[:253], int(port_text) if is_port else 0
         contact.host, rule = self._context.find_policy().find(name, contact.port)
-        return contact.host, rule
+        return rule
 
     async def _open_tunnel(
         self, client: http_streams.HttpStream, request: h11.Request, contact: code_activity.Contact
     ) -> None:
         """Open a tunnel, which is opaque or read by the bot, as the rule says."""
-        host, rule = self._find_rule(request.target, 443, contact)
+        rule = self._find_rule(request.target, 443, contact)
+        host = contact.host
         host_header = dict(request.headers).get(b"host", b"")
         is_same_host = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
         if client.has_body or not is_same_host:
@@ -187,7 +185,7 @@ class Proxy:
         await client.receive_event()  # This is the end of the request.
         if rule.must_be_read:
             await client.send(response)
-            await self._answer_for_host(client, host, rule, contact)
+            await self._answer_for_host(client, rule, contact)
             return
         endpoint = await self._context.dialler.dial(host, contact.port, rule)
         server = await opaque_tunnels.StreamPair.open(endpoint)
@@ -213,12 +211,11 @@ class Proxy:
     async def _answer_for_host(
         self,
         tunnel: http_streams.HttpStream,
-        host: str,
         rule: policies.Rule,
         contact: code_activity.Contact,
     ) -> None:
         """Answer as if the bot were the host, to read and check the requests."""
-        tls = self._context.authority.context(host)
+        tls = self._context.authority.context(contact.host)
         async with asyncio.timeout(_MAX_HANDSHAKE_SECONDS):
             await tunnel.streams.writer.start_tls(tls)
         client = http_streams.HttpStream(tunnel.streams, h11.SERVER)
@@ -226,16 +223,34 @@ class Proxy:
             async with asyncio.timeout(self._context.idle_seconds):
                 request = await client.read_request()
             contact.method = request.method[:40].decode("ascii")
-            contact.path = forwarded_requests.check_request(request, host, contact.port, rule)
-            await self._require_approval(client, request, rule, contact)
-            async with self._open_host_stream(
-                host, contact.port, rule, is_encrypted=True
-            ) as server:
-                await self._exchange(client, request, server, rule, contact)
+            await self._forward(client, request, rule, contact, is_encrypted=True)
         except policies.Refusal as refusal:
             contact.status, contact.reason = refusal.status, str(refusal)
             await asyncio.sleep(_REFUSAL_PAUSE_SECONDS)
             await _refuse(client, refusal)
+
+    async def _forward(
+        self,
+        client: http_streams.HttpStream,
+        request: h11.Request,
+        rule: policies.Rule,
+        contact: code_activity.Contact,
+        *,
+        is_encrypted: bool,
+    ) -> None:
+        """Check a request, send it to its host, and pass the response back."""
+        contact.path = forwarded_requests.check_request(request, contact.host, contact.port, rule)
+        await self._require_approval(client, request, rule, contact)
+        async with self._open_host_stream(contact, rule, is_encrypted=is_encrypted) as server:
+            await forwarded_requests.exchange(
+                client,
+                request,
+                server,
+                secret_headers=rule.headers,
+                traffic=self._context.traffic,
+                contact=contact,
+                idle_seconds=self._context.idle_seconds,
+            )
 
     async def _require_approval(
         self,
@@ -265,10 +280,11 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def _open_host_stream(
-        self, host: str, port: int, rule: policies.Rule, *, is_encrypted: bool
+        self, contact: code_activity.Contact, rule: policies.Rule, *, is_encrypted: bool
     ) -> AsyncIterator[http_streams.HttpStream]:
         """Connect to a host, and yield its stream for one request."""
-        endpoint = await self._context.dialler.dial(host, port, rule)
+        host = contact.host
+        endpoint = await self._context.dialler.dial(host, contact.port, rule)
         options = (
             {"ssl": self._context.outside_tls, "server_hostname": host} if is_encrypted else {}
         )
@@ -282,26 +298,6 @@ class Proxy:
             yield http_streams.HttpStream(server, h11.CLIENT)
         finally:
             await server.close()
-
-    async def _exchange(
-        self,
-        client: http_streams.HttpStream,
-        request: h11.Request,
-        server: http_streams.HttpStream,
-        rule: policies.Rule,
-        contact: code_activity.Contact,
-    ) -> None:
-        await forwarded_requests.exchange(
-            client,
-            request,
-            server,
-            host=contact.host,
-            port=contact.port,
-            secret_headers=rule.headers,
-            traffic=self._context.traffic,
-            contact=contact,
-            idle_seconds=self._context.idle_seconds,
-        )
 
 
 async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) -> None:
