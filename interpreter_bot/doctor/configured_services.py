@@ -123,9 +123,7 @@ async def _ask_index(
 
 def _check_layers(config: settings.Settings) -> diagnosis.Finding:
     directory = package_installations.packages_directory(config)
-    existing_directory = next(
-        path for path in (directory, *directory.absolute().parents) if path.exists()
-    )
+    existing_directory = diagnosis.find_existing_directory(directory)
     if not os.access(existing_directory, os.W_OK | os.X_OK):
         detail = doctor_words.not_writable(existing_directory)
         return diagnosis.create_finding("kept packages", False, detail)

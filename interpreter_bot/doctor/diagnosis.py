@@ -253,7 +253,7 @@ def _libraries_finding(config: settings.Settings) -> Finding:
 
 def disk_finding(config: settings.Settings) -> Finding:
     data_directory = config.paths.data
-    directory = _find_existing_directory(data_directory)
+    directory = find_existing_directory(data_directory)
     free_bytes = shutil.disk_usage(directory).free
     detail = doctor_words.free_disk(
         data_directory, free_bytes, _measure_largest_entries(data_directory)
@@ -275,14 +275,11 @@ def _measure_largest_entries(data_directory: pathlib.Path) -> list[tuple[str, in
             if path.is_symlink() or not path.is_dir():
                 sizes[path.name] = path.lstat().st_blocks * 512
                 continue
-            descriptor = workspace_io.open_root(path)
-            try:
+            with workspace_io.root_descriptor(path) as descriptor:
                 usage = directory_contents.measure(
                     descriptor, max_bytes=_MAX_MEASURED_BYTES, max_files=_MAX_MEASURED_FILES
                 )
-                sizes[path.name] = usage.bytes
-            finally:
-                os.close(descriptor)
+            sizes[path.name] = usage.bytes
     return sorted(sizes.items(), key=lambda entry: entry[1], reverse=True)[:_MAX_LISTED_NAMES]
 
 
@@ -371,5 +368,6 @@ def login_findings(config: settings.Settings) -> Iterator[Finding]:
     )
 
 
-def _find_existing_directory(path: pathlib.Path) -> pathlib.Path:
+def find_existing_directory(path: pathlib.Path) -> pathlib.Path:
+    """Return a directory, or the nearest parent that exists."""
     return next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())

@@ -138,17 +138,15 @@ def summarize(
 
 def _read_content(workspace: workspaces.Workspace, number: int) -> bytes | None:
     """Read a manifest, or the beginning of a too long one; None if there is none."""
+    path = f"{number}/manifest.json".encode()
     try:
-        root = workspace_io.open_root(workspace.variables)
-    except FileNotFoundError:
-        return None
-    try:
-        with os.fdopen(safe_open.open_file(root, f"{number}/manifest.json".encode()), "rb") as file:
+        with (
+            workspace_io.root_descriptor(workspace.variables) as root,
+            os.fdopen(safe_open.open_file(root, path), "rb") as file,
+        ):
             return file.read(_MAX_BYTES + 1)
-    except errors.FileMissingError:
+    except (FileNotFoundError, errors.FileMissingError):
         return None
-    finally:
-        os.close(root)
 
 
 def _clean_line(text: str, max_characters: int) -> str:

@@ -29,8 +29,7 @@ def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container
 
 
 def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
-    descriptor = workspace_io.open_root(root)
-    try:
+    with workspace_io.root_descriptor(root) as descriptor:
         if os.fstat(descriptor).st_uid == uid:
             return
         # The fork server must be able to walk through both parents, which it does not own.
@@ -38,8 +37,6 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
             directory.chmod(0o711)
         failure_count = _change_owner_below(descriptor, uid, kernel_uids)
         os.fchown(descriptor, uid, uid)
-    finally:
-        os.close(descriptor)
     if failure_count:
         _log.warning("the owner of %d files of a session could not be changed", failure_count)
 

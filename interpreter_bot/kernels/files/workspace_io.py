@@ -211,13 +211,9 @@ class Content:
             FileTooLargeError: it holds more than `max_bytes`.
         """
         path = directory_contents.parse_display_name(self._name)
-        root = open_root(self._root)
-        try:
+        with root_descriptor(self._root) as root:
             # Use a file object: unlike a descriptor, it cannot be closed during a read.
-            file = safe_open.open_file(root, path)
-            self._file = os.fdopen(file, "rb")
-        finally:
-            os.close(root)
+            self._file = os.fdopen(safe_open.open_file(root, path), "rb")
         status = os.fstat(self._file.fileno())
         if status.st_size > self._max_bytes:
             raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._max_bytes))
