@@ -152,6 +152,12 @@ class Page:
         text = await self.value("document.body.innerText")
         raise AssertionError(f"never true: {expression} ({last})\n{text}\n{self.faults}")
 
+    async def processor_seconds(self):
+        """Return for how long the page has computed: however busy the machine is, the same."""
+        await self.call("Performance.enable")
+        metrics = (await self.call("Performance.getMetrics"))["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "ThreadTime")
+
     async def wait_for_frame(self):
         """Wait until the page has drawn its next frame."""
         await self.value("new Promise((go) => requestAnimationFrame(() => setTimeout(go)))")
