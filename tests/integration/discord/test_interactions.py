@@ -121,8 +121,8 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, lab, 
     async def endless(turn):
         # Only now: a token that expires earlier is one of a request that never begins.
         discord_server.register.token_seconds = 0.4
-        await turn.reply.code(0, "slow()")
         try:
+            await turn.reply.code(0, "slow()")
             for number in itertools.count():
                 turn.reply.output(0, values.Text("stdout", f"{number}\n"))
                 await asyncio.sleep(0.1)
