@@ -251,7 +251,11 @@ class _Turn:
             )
         setbacks = self._repetition_detector.setbacks + self._empty_replies + self._cut_replies
         call = await self._model_caller.ask(
-            self._spec.system, self._transcript, must_answer=must_answer, setbacks=setbacks
+            self._spec.system,
+            self._transcript,
+            must_answer=must_answer,
+            continues_text=any(self._texts),
+            setbacks=setbacks,
         )
         if isinstance(call, budgets.Refusal):
             raise _TurnEndedError(OutcomeKind.OUT_OF_BUDGET, call.sentence)

@@ -75,6 +75,7 @@ class ModelCaller:
         self._window_share = 1.0
         self._token_ratio = 1.0
         self._fixed_tokens = 0
+        self._has_drafted_code = False
 
     def _receive(self, event: events.TurnEvent) -> None:
         match event:
@@ -82,11 +83,18 @@ class ModelCaller:
                 self.text += text
                 self._output_tokens += context_windows.estimate_text_tokens(text)
             case events.CodeDrafted(text=text):
+                self._has_drafted_code = True
                 self._output_tokens += context_windows.estimate_text_tokens(text)
         self._emit(event)
 
     async def ask(
-        self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
+        self,
+        system: str,
+        transcript: transcripts.Transcript,
+        *,
+        must_answer: bool,
+        continues_text: bool,
+        setbacks: int,
     ) -> CompletedCall | budgets.Refusal:
         """Call the model; if it refuses the transcript as too long, shorten it and call again.
 
@@ -94,6 +102,7 @@ class ModelCaller:
             system: the system prompt.
             transcript: the messages; old turns may be summarised.
             must_answer: the model may not call tools any more.
+            continues_text: the reply continues a text that was cut off, so it is no new step.
             setbacks: steps in a row without progress, which raise the temperature.
 
         Raises:
@@ -104,13 +113,18 @@ class ModelCaller:
         self._fixed_tokens = context_windows.estimate_text_tokens(system) + schema_tokens
         for _ in range(_MAX_ATTEMPTS - 1):
             try:
-                return await self._ask(system, transcript, must_answer, setbacks)
+                return await self._ask(system, transcript, must_answer, continues_text, setbacks)
             except model_errors.ContextTooLongError:
                 self._window_share *= _WINDOW_SHRINK_FACTOR
-        return await self._ask(system, transcript, must_answer, setbacks)
+        return await self._ask(system, transcript, must_answer, continues_text, setbacks)
 
     async def _ask(
-        self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
+        self,
+        system: str,
+        transcript: transcripts.Transcript,
+        must_answer: bool,
+        continues_text: bool,
+        setbacks: int,
     ) -> CompletedCall | budgets.Refusal:
         fitted = await self._fit(transcript)
         messages = fitted.messages
@@ -131,7 +145,9 @@ class ModelCaller:
             temperature=self._choose_temperature(setbacks),
             cache_key=self._cache_key,
         )
-        self._emit(events.StepStarted(self._budget.usage.steps + 1))
+        if not continues_text or self._has_drafted_code:
+            self._emit(events.StepStarted(self._budget.usage.steps + 1))
+        self._has_drafted_code = False
         reply, is_cut = await self._stream_reply(prompt, estimate)
         return CompletedCall(
             reply=reply, is_cut=is_cut, may_call=may_call, is_last=allotment.is_last

@@ -108,7 +108,8 @@ class Reply(ports.Reply):
             case events.Started():
                 assert not self.contents("begun")
             case events.StepStarted(number=number):
-                assert number == len(self.contents("step")) + 1
+                # A reply that continues a cut text is a call of the model, but no step.
+                assert number > max(self.contents("step"), default=0)
                 assert self._running is None
             case events.ProgressChanged(share=share):
                 assert share is None or 0 <= share <= 1

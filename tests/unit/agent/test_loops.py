@@ -347,6 +347,21 @@ async def test_cut_answer_is_gone_on_with(protocol):
         outcome = await turn.run()
     assert (outcome.kind, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
     assert turn.observer.all_text == "It is 42."
+    # As one step: readers would see the beginning once by itself, and once in the final text.
+    assert len(turn.observer.contents("step")) == 1
+
+
+@PROTOCOLS
+async def test_a_call_that_is_cut_after_words_begins_anew(protocol):
+    replies = [
+        server.code("print('cut", "Look. ", fault="cut"),
+        server.code("print(1)"),
+        server.text("1"),
+    ]
+    async with scripts.open_turn(replies, scripts.print_step("1"), protocol=protocol) as turn:
+        await turn.run()
+    assert turn.environment.executed_codes == ["print(1)"]
+    assert len(turn.observer.contents("step")) == 3
 
 
 @pytest.mark.looptime
