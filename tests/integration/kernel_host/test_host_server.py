@@ -362,6 +362,26 @@ async def test_a_bot_that_does_not_read_takes_no_memory_and_delays_nobody(served
         assert held < 1_000_000
 
 
+async def test_a_cancelled_download_is_no_error(served, place, caplog):
+    def count_connections():
+        coroutines = [repr(task.get_coro()) for task in asyncio.all_tasks()]
+        return len([one for one in coroutines if "RequestHandler.start" in one])
+
+    async def pieces():
+        for _ in range(40):
+            yield bytes(1024 * 1024)
+
+    async with remote_host.RemoteHost.open(place / "host.sock") as remote:
+        workspace = await remote.workspace("download")
+        await workspace.put("large.bin", pieces())
+        connections = count_connections()
+        async with workspace.read("large.bin") as content:
+            assert await anext(aiter(content))
+        # The host has noticed that nobody reads on.
+        await until(lambda: count_connections() < connections)
+    assert [record.message for record in caplog.records] == []
+
+
 @pytest.mark.parametrize(
     "said",
     [
