@@ -539,6 +539,27 @@ async def test_an_error_is_named_once_and_one_long_line_is_no_count_of_lines(
         assert await page.text(".printed-box button") == "… Show all of it"
 
 
+async def test_all_of_an_errors_message_can_be_read(serving_fake, browsing):
+    lines = "3 validation errors\nname\n  Field required"
+    long_text = "x" * 600 + " the end"
+    errors = [
+        values.Error("ValueError", message, f"Cell 1, line 1\n    check()\nValueError: {message}")
+        for message in (lines, long_text)
+    ]
+    script = {"show": lambda turn: turn.run(0, "check()", *errors)}
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "/py show")
+        await visits.wait_for_turns(page)
+        headings = "[...document.querySelectorAll('.output.error summary')].map(e => e.innerText)"
+        first_heading, second_heading = await page.value(headings)
+        assert first_heading == "ValueError: 3 validation errors"
+        assert len(second_heading) == 500
+        first, second = [await page.text(f".output:nth-child({n}) pre") for n in (1, 2)]
+        assert first == f"Cell 1, line 1\n    check()\nValueError: {lines}"
+        assert second.endswith(" the end")
+
+
 SEEN = """[...document.querySelectorAll('.turn:first-child .answer :is(summary, pre, p, img, td)')]
   .filter((e) => e.checkVisibility()).map((e) => e.tagName === 'IMG' ? 'picture' : e.innerText)"""
 ERROR = values.Error("KeyError", "'rows'", "Cell 1, line 1\nKeyError: 'rows'")
@@ -637,6 +658,29 @@ async def test_words_between_cells_lead_to_files_as_the_last_words_do(serving_fa
         assert text == "I save the totals (totals (1).csv) first."
         await page.click(".work ~ .words a.file-name")
         assert (await browser.wait_for_download()).name == "totals (1).csv"
+
+
+async def test_an_answer_leads_to_files_that_were_there_before(serving_fake, browsing):
+    async def save(turn):
+        (turn.directory / "totals.csv").write_bytes(b"1,2\n")
+        turn.make(0, "totals.csv", b"1,2\n")
+        return "Done."
+
+    async def remember(turn):
+        return "They are in [a file](sandbox:/mnt/data/totals.csv), not in `gone.csv`."
+
+    script = {"save": save, "remember": remember}
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await visits.send_message(page, "save")
+        await visits.wait_for_turns(page)
+        await visits.send_message(page, "remember")
+        await visits.wait_for_turns(page, 2)
+        await page.reload()
+        await visits.wait_for_turns(page, 2)
+        assert await page.text(".words a.file-name") == "totals.csv"
+        await page.click(".words a.file-name")
+        assert (await browser.wait_for_download()).name == "totals.csv"
 
 
 async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, browsing):

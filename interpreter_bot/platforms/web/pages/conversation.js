@@ -32,6 +32,7 @@ export class Conversation {
     this.context = {
       thread,
       displays: new Map(),
+      fileNames: new Set(),
       sendAction: (message) => this.callbacks.sendAction({ thread, ...message }),
       announce: (words) => this.isLoaded && this.callbacks.announce(words),
       isWriting: () => !this.isLoaded || this.callbacks.isWriting(),

@@ -32,6 +32,7 @@ export class Turn {
     this.requestElement = requestBox(head);
     this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, this.requestElement, this.body, this.state, this.footer);
     this.showState(turnWords.sending);
+    for (const name of head.files) context.fileNames.add(name);
     for (const event of head.events ?? []) this.apply(event);
   }
 
@@ -227,6 +228,7 @@ export class Turn {
     this.artifacts.get(file.name)?.remove();
     const card = fileCard(this.context.thread, file, { hasPreview: !this.pictures.has(file.sha256) });
     this.artifacts.set(file.name, card);
+    this.context.fileNames.add(file.name);
     this.files.append(card);
   }
 
@@ -278,12 +280,13 @@ export class Turn {
       if (!this.currentText) this.addText();
       this.currentText.setText(end.text);
     }
-    if (this.artifacts.size === 0) return;
+    const { fileNames, thread } = this.context;
     const linkFile = (name) => {
       const bareName = name.replace(/^(?:sandbox:)?\/mnt\/data\//, "");
-      return this.artifacts.has(bareName) ? fileLink(this.context.thread, bareName) : null;
+      return fileNames.has(bareName) ? fileLink(thread, bareName) : null;
     };
-    for (const text of this.texts) text.linkFiles(linkFile);
+    const mayNameFile = ({ text }) => /sandbox:|\/mnt\/data\//.test(text) || [...fileNames].some((name) => text.includes(name));
+    for (const text of this.texts) if (fileNames.size && mayNameFile(text)) text.linkFiles(linkFile);
   }
 
   showFooter(end) {

@@ -10,7 +10,7 @@ const RUNNING_MILLISECONDS = 2000;
 const ID = /^#([0-9a-f]{32})$/;
 
 const finishedTurns = new Map();
-const context = { displays: new Map(), sendAction: () => false, announce() {}, reuseRequest() {}, isWriting: () => true, isReading: () => false };
+const context = { displays: new Map(), fileNames: new Set(), sendAction: () => false, announce() {}, reuseRequest() {}, isWriting: () => true, isReading: () => false };
 let maxTurns = FIRST_TURNS;
 
 async function readJson(response) {
@@ -33,6 +33,7 @@ async function show() {
   const visit = await readJson(await fetch(address("/visited", { max_turns: maxTurns })));
   document.title = `${visit.title} · interpreter-bot`;
   $("title").textContent = visit.title;
+  for (const { name } of visit.files) context.fileNames.add(name);
   $("turns").replaceChildren(...visit.past.map(turnOf));
   $("earlier").hidden = !visit.has_earlier_turns;
   const expiryText = new Date(visit.expires * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
