@@ -8,6 +8,7 @@ import { buttonWords, outputWords, turnWords } from "./words.js";
 
 const FIGURE_PREFIX = /^<?Figure(?:: | size\b)/;
 const MAX_HEIGHT_PIXELS = 900;
+const MAX_HEADING_CHARACTERS = 500;
 const frames = new Map();
 
 // A page reports its height, which is accepted within limits, and only for the page itself.
@@ -143,8 +144,10 @@ function latexNode(latex) {
 
 function errorNode(event) {
   const summary = event.message ? `${event.name}: ${event.message}` : event.name;
-  const details = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, summary.slice(0, 500))),
-    makeScrollable(el("pre", {}, withoutLastLine(event.traceback, summary))));
+  const heading = summary.split("\n", 1)[0].slice(0, MAX_HEADING_CHARACTERS);
+  // A message of several lines, or a very long one, is read below its beginning.
+  const trace = heading === summary ? withoutLastLine(event.traceback, summary) : event.traceback.trimEnd();
+  const details = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, heading)), makeScrollable(el("pre", {}, trace)));
   details.open = true;
   return details;
 }
