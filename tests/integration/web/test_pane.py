@@ -65,6 +65,21 @@ async def test_json_is_indented_unless_it_is_nested_to_be_too_much(serving_fake,
             assert shown == lines, name
 
 
+async def test_what_is_no_notebook_is_said_to_be_none(serving_fake, browsing):
+    async with serving_fake() as (bot, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        directory = bot.directory(values.SessionKey("web", thread=THREAD))
+        shown = """(async () => {
+          const { preview } = await import("/previews.js");
+          const shown = preview({ name: "n.ipynb", size_bytes: 9 }, { thread: "%s" });
+          while (!shown.querySelector("button")) await new Promise((go) => setTimeout(go, 10));
+          return shown.querySelector("span").textContent;
+        })()"""
+        for content in ("{[", "5", '{"cells": [null]}'):
+            (directory / "n.ipynb").write_text(content)
+            assert await page.value(shown % THREAD) == "This is not a notebook."
+
+
 async def test_a_text_is_shown_by_its_encoding_or_it_is_said_that_it_is_another(
     serving_fake, browsing
 ):

@@ -98,12 +98,19 @@ function textNode(name, content, isCut) {
 
 /** Draw the text and code cells of a notebook, without their outputs. */
 function notebook(json) {
-  const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
-  if (!Array.isArray(cells)) throw new Error(fileWords.notANotebook);
-  return el("div", { class: "preview-place" }, cells.slice(0, MAX_NOTEBOOK_CELLS).map(({ cell_type: cellType, input = "", source = input }) => {
-    const content = [source].flat().join("");
-    return cellType === "markdown" ? textNode("x.md", content, false) : el("pre", { class: "value", dir: "ltr" }, content);
-  }));
+  return el("div", { class: "preview-place" }, notebookCells(json).map(([cellType, content]) =>
+    cellType === "markdown" ? textNode("x.md", content, false) : el("pre", { class: "value", dir: "ltr" }, content)));
+}
+
+/** The type and the text of each cell. */
+function notebookCells(json) {
+  try {
+    const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
+    return cells.slice(0, MAX_NOTEBOOK_CELLS).map(({ cell_type: cellType, input = "", source = input }) => [cellType, [source].flat().join("")]);
+  } catch {
+    // No JSON, or other JSON than that of a notebook.
+    throw new Error(fileWords.notANotebook);
+  }
 }
 
 /** Indent JSON, unless it becomes many times longer: a few bytes may be nested very deeply. */
