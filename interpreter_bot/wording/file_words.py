@@ -33,7 +33,7 @@ SLACK_ACCESS_REASONS: Final = {
 }
 MACHINE_DISK_FULL: Final = "The machine's disk is nearly full."
 BOT_DISK_FULL: Final = "The bot's disk is full."
-EARLIER_FILES_GONE: Final = "The earlier files are no longer kept, so nothing was changed."
+EARLIER_FILES_GONE: Final = "Files and variables of that time are not kept, so nothing was changed."
 COPY_DISK_FULL: Final = "The machine's disk is nearly full, so no files are copied."
 COPY_TOO_SLOW: Final = "Copying the files takes too long."
 COPY_FAILED: Final = "They could not be copied."

@@ -23,13 +23,13 @@ HOSTILE = (
 
 @pytest.mark.gate
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
-    opening = serving_fake(notice="A demo model.", sandbox_level="none")
+    opening = serving_fake(notice="A demo model. Run `setup`.", sandbox_level="none")
     async with opening as (_, client), browsing() as browser:
         page = await visits.open_page(browser, client)
         assert await page.value("location.search + location.pathname") == "/"
         assert client.address.query["token"] not in await page.value("location.href")
         assert await page.value("document.referrer") == ""
-        assert "A demo model." in await page.text("#welcome")
+        assert await page.text(".model-notice") == "A demo model. Run setup."
         assert await page.value("document.querySelectorAll('.example').length") == 3
         assert "without a sandbox" in await page.text("#walls")
         await page.click(".example")

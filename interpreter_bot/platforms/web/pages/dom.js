@@ -49,10 +49,12 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Return the nodes of a sentence of the bot, with links for its addresses. */
+/** Return the nodes of a sentence of the bot, with links for its addresses, and code between backticks. */
 export function linkify(text) {
-  return text.split(/(https?:\/\/\S+)/).map((part, index) =>
-    index % 2 ? el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part) : part);
+  return text.split(/(https?:\/\/\S+|`[^`]+`)/).map((part, index) => {
+    if (index % 2 === 0) return part;
+    return part[0] === "`" ? el("code", {}, part.slice(1, -1)) : el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part);
+  });
 }
 
 export function icon(name) {
