@@ -560,6 +560,32 @@ async def test_all_of_an_errors_message_can_be_read(serving_fake, browsing):
         assert second.endswith(" the end")
 
 
+LOAD_TWICE = """(async () => {
+  const { Conversation } = await import("/conversation.js");
+  const nothing = () => {};
+  const conversation = new Conversation({
+    onChange: nothing, announce: nothing, isWriting: nothing, getMaxSeconds: nothing,
+  });
+  const heading = { id: "past-1", turn_id: 1, request: "wait", files: [] };
+  const load = (end) => conversation.load({
+    past: [{ ...heading, events: [{ type: "over", status: "done", ...end }] }],
+    live: [], notices: [], alternatives: [], has_earlier_turns: false,
+  }, new Set());
+  load({ text: "Half", reason: "The bot is restarting.", goes_on: true });
+  load({ text: "All of it" });
+  return document.getElementById("turns").textContent;
+})()"""
+
+
+async def test_a_turn_that_went_on_meanwhile_is_drawn_anew(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        text = await page.value(LOAD_TWICE)
+        assert "All of it" in text
+        assert "Half" not in text
+        assert "restarting" not in text
+
+
 SEEN = """[...document.querySelectorAll('.turn:first-child .answer :is(summary, pre, p, img, td)')]
   .filter((e) => e.checkVisibility()).map((e) => e.tagName === 'IMG' ? 'picture' : e.innerText)"""
 ERROR = values.Error("KeyError", "'rows'", "Cell 1, line 1\nKeyError: 'rows'")

@@ -61,7 +61,7 @@ export class Conversation {
   /** Show the turns that the bot knows; finished turns that are shown already stay as they are. */
   load(contents, pendingIds) {
     this.isLoaded = false;
-    const finishedTurns = new Map(this.turns.filter((turn) => turn.end && turn.turnId).map((turn) => [turn.turnId, turn]));
+    const finishedTurns = new Map(this.turns.filter(({ end, turnId }) => end && !end.goes_on && turnId).map((turn) => [turn.turnId, turn]));
     const recordedIds = new Set(contents.past.map((head) => head.request_id));
     const liveIds = new Set(contents.live.map((head) => head.id));
     const lostTurns = this.turns.filter((turn) => !turn.end && !turn.turnId && !liveIds.has(turn.id) && !recordedIds.has(turn.id));
