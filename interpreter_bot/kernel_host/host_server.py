@@ -338,6 +338,11 @@ async def _answer_errors(
         return request_answers.json_response(messages.error_fields(error), status=422)
     except KeyError as error:  # A parameter of the URL is missing.
         raise web.HTTPBadRequest from error
+    except ConnectionError:
+        if request.transport is not None:
+            raise
+        # The bot cancelled the request, such as an upload or a download, and reads no answer.
+        return web.Response()
 
 
 def _bind(listener: socket.socket, path: pathlib.Path, bot_uid: int | None) -> None:

@@ -210,8 +210,5 @@ async def _stream(request: web.Request, content: ports.Content) -> web.StreamRes
         _log.exception("a file could not be read to its end")
         if request.transport is not None:
             request.transport.abort()
-    except ConnectionError:
-        # The bot needs no more of the file, such as after a download that was cancelled.
-        return response
     await response.write_eof()
     return response

@@ -362,7 +362,7 @@ async def test_a_bot_that_does_not_read_takes_no_memory_and_delays_nobody(served
         assert held < 1_000_000
 
 
-async def test_a_cancelled_download_is_no_error(served, place, caplog):
+async def test_cancelled_downloads_and_uploads_are_no_errors(served, place, caplog):
     def count_connections():
         coroutines = [repr(task.get_coro()) for task in asyncio.all_tasks()]
         return len([one for one in coroutines if "RequestHandler.start" in one])
@@ -378,6 +378,18 @@ async def test_a_cancelled_download_is_no_error(served, place, caplog):
         async with workspace.read("large.bin") as content:
             assert await anext(aiter(content))
         # The host has noticed that nobody reads on.
+        await until(lambda: count_connections() < connections)
+        begun = asyncio.Event()
+
+        async def endless_pieces():
+            yield b"begun"
+            begun.set()
+            await asyncio.Event().wait()
+
+        upload = asyncio.create_task(workspace.put("endless.bin", endless_pieces()))
+        await begun.wait()
+        await until(lambda: count_connections() == connections)
+        upload.cancel()
         await until(lambda: count_connections() < connections)
     assert [record.message for record in caplog.records] == []
 
