@@ -357,6 +357,12 @@ async def test_without_a_connection_buttons_say_so(serving_fake, browsing):
         assert await page.text("#banner") == "The connection is lost. Trying again…"
         await page.click("#files")
         assert (await page.text("#complaint")).startswith("There is no connection right now.")
+        await page.type("x")
+        await page.until("document.getElementById('complaint').hidden")
+        # What draws the menu is fetched with the first press.
+        await page.click("#more")
+        await page.until("!document.getElementById('complaint').hidden")
+        assert (await page.text("#complaint")).startswith("There is no connection right now.")
 
 
 async def test_the_menu_is_used_by_keys(serving_fake, browsing):

@@ -341,6 +341,12 @@ addEventListener("keydown", (event) => {
   else if (sidebar.isShown) sidebar.show(false);
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecondEscape();
 });
+// Parts of the page are fetched only when somebody wants them, which needs a connection.
+addEventListener("unhandledrejection", (event) => {
+  if (!(event.reason instanceof TypeError) || !/import/i.test(event.reason.message)) return;
+  event.preventDefault();
+  composer.showComplaint(connectionWords.none, "connection");
+});
 addEventListener("beforeunload", (event) => composer.isBusy && event.preventDefault());
 await composer.restoreUploads();
 onAddressChange();
