@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from . import (
 )
 
 _SHELL = "/bin/sh"
+_COLOUR_PATTERN = re.compile(r"\x1b\[[\d;]*m")
 
 
 class CellCompiler(compiler.XCachingCompiler):
@@ -141,6 +143,14 @@ class GuestShell(package_requests.InstallingShell):
 
     def _run_program(self, program: str, line: str) -> None:
         self.system(f"{program} {line}")
+
+    def payloadpage_page(
+        self, strg: str | dict[str, Any], start: int = 0, *_: Any, **__: Any
+    ) -> None:
+        """Print what is meant for a pager, such as the help of `len?`: the bot has no pager."""
+        text = str(strg.get("text/plain", "") if isinstance(strg, dict) else strg)
+        lines = _COLOUR_PATTERN.sub("", text).splitlines(keepends=True)
+        sys.stdout.write("".join([*lines[start:], "\n"]))
 
     def init_history(self) -> None:
         """Keep history in memory, because all kernels would share the file of a database."""

@@ -283,6 +283,13 @@ async def test_an_exit_with_an_error_says_its_code(run, code, message):
     assert "To exit" not in ran.stderr
 
 
+async def test_help_of_a_pager_is_printed(run):
+    ran = await run("def double(n):\n    'Twice as much.'\n    return 2 * n\ndouble?")
+    assert "Twice as much." in ran.stdout
+    assert "\x1b" not in ran.stdout
+    assert "return 2 * n" in (await run("double??")).stdout
+
+
 async def test_arguments_are_those_of_a_script(run):
     ran = await run("""
         import argparse, sys
