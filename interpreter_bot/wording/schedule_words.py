@@ -154,7 +154,8 @@ def next_run(moment: str) -> str:
 
 
 def paused_state(reason: str) -> str:
-    return f"paused: {_shorten(reason)}"
+    is_by_person = reason == PAUSED_BY_PERSON
+    return "paused by a person" if is_by_person else f"paused: {_shorten(reason)}"
 
 
 def _shorten(text: str) -> str:

@@ -57,6 +57,7 @@ async def test_it_is_listed_and_paused_by_words(slack, service, app):
     for words, answer in (
         ("schedules", "weekdays 9:00: say hello (next on"),
         ("schedules pause 1", "Paused by a person."),
+        ("schedules", "weekdays 9:00: say hello (paused by a person)"),
         ("schedules delete 2", "There is no schedule “2” here."),
     ):
         slack.say("U1", "C1", f"<@UBOT> {words}", thread=ts)
