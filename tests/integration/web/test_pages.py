@@ -361,6 +361,35 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         await page.until("document.querySelectorAll('#pane .file').length === 2")
 
 
+async def test_an_attached_file_is_renamed_and_deleted_in_the_pane(
+    serving_fake, browsing, tmp_path
+):
+    (tmp_path / "old.bin").write_bytes(b"x")
+    buttons = "[...document.querySelectorAll('#pane button')]"
+
+    async def press(page, words):
+        await page.until(f"!{buttons}.find(e => e.innerText.startsWith('{words}'))?.click()")
+
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.open_page(browser, client)
+        await page.drop_files(700, 400, tmp_path / "old.bin")
+        await page.until("document.querySelectorAll('#uploads .done').length === 1")
+        await page.click("#files")
+        await page.until("document.querySelector('#pane .file')")
+        await press(page, "old.bin")
+        await press(page, "Rename")
+        await page.until("document.querySelector('dialog[open] input')")
+        await page.value("document.querySelector('dialog[open] input').value = 'new.bin'")
+        await page.value("document.querySelector('dialog[open] [value=yes]').click()")
+        await page.until("document.getElementById('uploads').innerText === 'new.bin'")
+        await page.until("document.querySelector('#pane .file')?.innerText.startsWith('new.bin')")
+        await press(page, "new.bin")
+        await press(page, "Delete")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.value("document.querySelector('dialog[open] [value=yes]').click()")
+        await page.until("document.getElementById('uploads').innerText === ''")
+
+
 async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
     serving_fake, browsing, unused_tcp_port, tmp_path
 ):

@@ -87,7 +87,7 @@ async function renameFile(query) {
   const newName = await askForText(dialogWords.renameFile, { label: dialogWords.newName, value: query.name.split("/").pop(), action: buttonWords.rename });
   if (!newName?.trim()) return;
   try {
-    await post("/rename", { ...query, to: newName.trim() });
+    announceChange(query, (await post("/rename", { ...query, to: newName.trim() })).name);
     shownFile = null;
     refresh();
   } catch (error) {
@@ -95,10 +95,16 @@ async function renameFile(query) {
   }
 }
 
+/** Tell the message field, to which the file may be attached; without a new name it is deleted. */
+function announceChange({ thread, name }, newName = "") {
+  dispatchEvent(new CustomEvent("file-changed", { detail: { thread, name, newName } }));
+}
+
 async function deleteFile(query) {
   if (!(await askToConfirm(dialogWords.deleteFile, dialogWords.deletesFile(cleanText(query.name)), { action: buttonWords.delete, isDestructive: true }))) return;
   try {
     await post("/delete", query);
+    announceChange(query);
     shownFile = null;
     refresh();
   } catch (error) {

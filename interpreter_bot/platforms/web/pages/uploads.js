@@ -13,6 +13,16 @@ export class Uploads {
     Object.assign(this, { showComplaint, onChange, getMaxBytes });
     this.thread = "";
     this.itemsByThread = new Map();
+    addEventListener("file-changed", ({ detail: { thread, name, newName } }) => this.onFileChange(thread, name, newName));
+  }
+
+  /** Follow a file that was renamed or, if it has no new name, deleted. */
+  onFileChange(thread, name, newName) {
+    const item = this.itemsOf(thread).find((other) => other.isDone && other.name === name);
+    if (!item) return;
+    if (!newName) return this.remove(item);
+    item.name = newName;
+    this.draw(thread);
   }
 
   /** Show the uploads of a conversation; return whether it was shown before. Others go on. */
