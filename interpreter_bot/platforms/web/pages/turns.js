@@ -55,7 +55,8 @@ export class Turn {
     const showSeconds = () => {
       const seconds = (Date.now() - since) / 1000;
       if (!this.state.isConnected) clearInterval(this.stateTimer);
-      else if (seconds > 2) this.stateLabel.textContent = `${text} ${maxSeconds ? turnWords.ofAtMost(formatDuration(Math.round(seconds)), formatDuration(maxSeconds)) : formatDuration(Math.round(seconds))}`;
+      // Code that runs longer has a limit of its own.
+      else if (seconds > 2) this.stateLabel.textContent = `${text} ${seconds <= maxSeconds ? turnWords.ofAtMost(formatDuration(Math.round(seconds)), formatDuration(maxSeconds)) : formatDuration(Math.round(seconds))}`;
     };
     this.stateTimer = setInterval(showSeconds, 1000);
   }
@@ -267,8 +268,10 @@ export class Turn {
     const failures = cells.filter(({ ending }) => ending !== "ok").length;
     const seconds = cells.reduce((sum, cell) => sum + cell.seconds, 0);
     const parts = [turnWords.ran(cells.length), failures && turnWords.failed(failures)].filter(Boolean);
+    const hasBackgroundCode = [...this.cells.values()].some(({ ending }) => ending === BACKGROUND);
+    const summary = cells.length ? `${parts.join(", ")} · ${formatDuration(seconds)}` : hasBackgroundCode ? turnWords.codeInBackground : turnWords.codeNotRun;
     const isOpen = this.context.isReading() || this.body.contains(document.activeElement);
-    this.workDetails = el("details", { class: "work", open: isOpen }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${formatDuration(seconds)}` : turnWords.codeNotRun));
+    this.workDetails = el("details", { class: "work", open: isOpen }, el("summary", {}, summary));
     // Drawn at once: if the words came later, the browser would scroll to keep the steps in place.
     this.currentText.draw();
     this.answerElement = this.currentText.element;

@@ -126,6 +126,7 @@ export const turnWords = {
   attachedFiles: "Attached files",
   code: "Code and its output",
   codeAsksInput: "The code asks for input",
+  codeInBackground: "Code in the background",
   codeNotRun: "Code that was not run",
   done: "Done",
   estimated: (text) => `about ${text}`,
