@@ -311,8 +311,10 @@ class ServerConnection:
                 await closing.wait()
         # A defect of a server or of the SDK must not end the bot. The next call connects again.
         except Exception as error:
-            # Only the error's type is a warning, as its message may quote the server.
-            _log.warning("lost the MCP server %s: %s", server.name, type(error).__name__)
+            # Of other errors only the type, as their messages may quote the server.
+            is_about_settings = isinstance(error, errors.SettingsError)
+            reason = str(error) if is_about_settings else type(error).__name__
+            _log.warning("lost the MCP server %s: %s", server.name, reason)
             _log.debug("the error of the MCP server %s", server.name, exc_info=error)
 
     async def _http_client(self, url: str) -> httpx2.AsyncClient:

@@ -128,6 +128,17 @@ async def test_a_token_comes_from_a_private_file_and_is_read_again(server, tmp_p
         assert server.headers[-1]["authorization"] == "Bearer second"
 
 
+async def test_a_log_says_why_a_token_cannot_be_used(server, tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    file.chmod(0o644)
+    async with connected(server, token_file=file) as connection:
+        with pytest.raises(errors.BotError, match="cannot be reached"):
+            await connection.listing()
+    assert str(file) in caplog.text
+    assert "first" not in caplog.text
+
+
 async def test_two_calls_that_hear_the_session_is_gone_connect_again_once(server):
     sessions, gone, heard, both = set(), set(), [], asyncio.Event()
 
