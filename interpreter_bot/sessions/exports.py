@@ -29,7 +29,7 @@ async def save_table(
     """Let the kernel write a table that it showed; return the file's name.
 
     Args:
-        kernel: the session's kernel; a successor of the one that showed the table lacks it.
+        kernel: the session's; a later kernel than the one that showed the table lacks the table.
         handle: see `values.Table.handle`.
         suffix: "csv" or "parquet".
 

@@ -120,7 +120,7 @@ class Questions:
         return sent_at < self._lost_passwords.get((session, person), 0.0)
 
     def note_lost_password_refused(self, session: values.SessionKey, person: str) -> None:
-        """Record that a person was told; what they write from now on is no password."""
+        """Record that the person was told, so their messages from now on are no passwords."""
         until = self._lost_passwords[session, person]
         self._lost_passwords[session, person] = min(until, time.time())
 

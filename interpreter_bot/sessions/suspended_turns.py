@@ -55,7 +55,7 @@ class Progress:
         step: number of the latest model call.
         is_asking: its next code waits for approval, or the model for an answer.
         is_job: it follows code in the background.
-        is_handed_over: the turn of a job follows its latest code.
+        is_handed_over: its latest code became a job, which a turn of its own follows.
     """
 
     is_code: bool

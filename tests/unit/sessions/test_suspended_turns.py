@@ -31,7 +31,7 @@ async def test_nothing_of_its_session_begins_before_a_turn_that_goes_on(is_lost)
             raise RuntimeError
         await take(request.id)
 
-    resumptions = suspended_turns.Resumptions(all_lanes, jobs.Jobs(settings.Jobs()), None, None)
+    resumptions = suspended_turns.Resumptions(all_lanes, jobs.Jobs(settings.Settings()), None, None)
     resumptions.add(REQUEST)
     new = asyncio.create_task(take("new"))
     resumptions.resume_on("web", go_on)
