@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 DIGEST_CHARACTERS: Final = 32
 """Characters of a digest that name a version. With fewer, an author could make two versions that
 begin with the same characters: a harmless one to be read, and another one to be used."""
-_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024
+# Above the largest listing of a server: 500 tools of 64 KiB.
+_MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 
 
 class Standing(enum.StrEnum):

@@ -438,7 +438,7 @@ class SessionService:
         await self.services.jobs.wait_idle()
 
     def _withdrawn_end(self) -> events.TurnEnded:
-        """Return the end of a request that a person, or the bot's shutdown, withdrew in the queue."""
+        """Return the end of a request that a person, or the shutdown, withdrew in the queue."""
         if self._lanes.is_closed:
             return events.TurnEnded(
                 status=values.TurnStatus.FAILED, sentence=session_words.BOT_CLOSING
