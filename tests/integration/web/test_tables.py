@@ -124,6 +124,13 @@ async def test_a_table_that_python_has_no_more_takes_all_room_as_it_stands(servi
         await page.until("document.fullscreenElement?.querySelector('td')?.innerText === '1'")
         await page.value("document.exitFullscreen()")
         await page.until("!document.fullscreenElement && !!document.querySelector('figure td')")
+        assert "Full screen" in await page.text(".output-tools")
+        # As on an iPhone.
+        await page.value("Object.defineProperty(document, 'fullscreenEnabled', {value: false})")
+        await visits.send_message(page, "show")
+        await visits.wait_for_turns(page, 2)
+        await page.until("document.querySelectorAll('figure').length === 2")
+        assert (await page.text(".output-tools")).count("Full screen") == 1
 
 
 @pytest.mark.slow

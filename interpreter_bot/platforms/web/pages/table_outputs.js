@@ -23,16 +23,20 @@ export function tableFigure(event, sendAction) {
   const sizeLabel = el("span", { class: "muted" }, sizeText(event));
   const copyTool = copyButton(toText);
   const tools = el("div", { class: "output-tools" }, sizeLabel, copyTool);
-  const fullScreenButton = smallButton(buttonWords.fullScreen, "full", () => staticTable.requestFullscreen());
-  tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : [fullScreenButton]));
+  tools.append(...(event.handle ? liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) : fullScreenButtons(() => staticTable.requestFullscreen())));
   return el("figure", {}, staticTable, tools);
+}
+
+/** Return the button that gives a table the whole screen; iPhones do so for films only, and get none. */
+function fullScreenButtons(onclick) {
+  return document.fullscreenEnabled ? [smallButton(buttonWords.fullScreen, "full", onclick)] : [];
 }
 
 /** Return the buttons for a table of which Python has more rows or columns. */
 function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction }) {
   const download = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
   const exploreButton = smallButton(buttonWords.explore, "filter", openLiveTable);
-  const fullScreenButton = smallButton(buttonWords.fullScreen, "full", async () => (await openLiveTable()).element.requestFullscreen());
+  const fullScreen = fullScreenButtons(async () => (await openLiveTable()).element.requestFullscreen());
   async function openLiveTable() {
     const { LiveTable } = await import("./tables.js");
     const liveTable = new LiveTable(event, { sendAction, onGone: closeLiveTable, close: () => closeLiveTable("") });
@@ -48,8 +52,8 @@ function liveTableButtons(event, { staticTable, sizeLabel, copyTool, sendAction 
       exploreButton.focus();
     }
   }
-  const hiddenWhileLive = [exploreButton, fullScreenButton, sizeLabel, copyTool];
-  return [exploreButton, fullScreenButton, smallButton(tableWords.asCsv, "down", download("csv")), smallButton(tableWords.asParquet, "down", download("parquet"))];
+  const hiddenWhileLive = [exploreButton, ...fullScreen, sizeLabel, copyTool];
+  return [exploreButton, ...fullScreen, smallButton(tableWords.asCsv, "down", download("csv")), smallButton(tableWords.asParquet, "down", download("parquet"))];
 }
 
 /** Return a cell's text; a long one is a button that unfolds it. */

@@ -38,7 +38,7 @@ export class LiveTable {
     this.cellDetail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
     this.search = el("input", { type: "search", placeholder: tableWords.search, "aria-label": tableWords.search, maxlength: 200, oninput: () => this.onSearchInput() });
     const copy = copyButton(() => this.selectionText(), tableWords.copyCells);
-    this.fullScreenButton = el("button", { type: "button", class: "small", onclick: () => (document.fullscreenElement ? document.exitFullscreen() : this.element.requestFullscreen()) }, icon("full"), el("span", {}, buttonWords.fullScreen));
+    this.fullScreenButton = el("button", { type: "button", class: "small", hidden: !document.fullscreenEnabled, onclick: () => (document.fullscreenElement ? document.exitFullscreen() : this.element.requestFullscreen()) }, icon("full"), el("span", {}, buttonWords.fullScreen));
     this.element = el("div", { class: "live-table", onfullscreenchange: () => this.nameFullScreenButton() },
       el("div", { class: "table-bar" }, this.search, this.status,
         el("div", { class: "table-tools" }, copy, this.fullScreenButton, callbacks.close ? el("button", { type: "button", class: "small close", onclick: callbacks.close }, buttonWords.close) : null)),
