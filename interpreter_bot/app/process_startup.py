@@ -36,7 +36,9 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
         lines = [
             unknown_names.unknown_setting(_join_location(fault["loc"]), settings.Settings)
             if fault["type"] == "extra_forbidden"
-            else operator_words.bad_setting(_join_location(fault["loc"]), fault["msg"])
+            else operator_words.bad_setting(
+                _join_location(fault["loc"]), fault["msg"].removeprefix("Value error, ")
+            )
             for fault in faults
         ]
         raise errors.SettingsError("\n".join(lines)) from error

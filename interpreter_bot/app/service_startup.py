@@ -14,7 +14,14 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import code_activity, encryption, schedules, settings, stored_credentials
+from interpreter_bot import (
+    code_activity,
+    encryption,
+    errors,
+    schedules,
+    settings,
+    stored_credentials,
+)
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import execution_startup
@@ -32,7 +39,7 @@ from interpreter_bot.sessions import (
 from interpreter_bot.sessions import jobs as session_jobs
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import active_bot, databases, engines
-from interpreter_bot.wording import model_words
+from interpreter_bot.wording import model_words, storage_words
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
@@ -55,10 +62,14 @@ def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[
     disk whose free space nobody watches.
 
     Raises:
-        OSError: the directory cannot be created.
+        SettingsError: the directory cannot be created.
     """
     directory = data / "spool"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        sentence = storage_words.file_unusable(directory, error.strerror)
+        raise errors.SettingsError(sentence) from error
     for path in directory.iterdir():
         # Another process may use the same directory: it keeps no file for so long, and may delete
         # its own now. `rmtree` recurses in Python 3.11, so directories that hostile code nested too

@@ -134,7 +134,9 @@ def _make_private_directory(directory: pathlib.Path, *, mode: int) -> None:
             directory.mkdir(mode=mode)
         status = directory.lstat()
     except OSError as error:
-        raise errors.SettingsError(host_words.unusable_directory(directory)) from error
+        raise errors.SettingsError(
+            host_words.unusable_directory(directory, error.strerror)
+        ) from error
     if not stat.S_ISDIR(status.st_mode):
         raise errors.SettingsError(host_words.not_a_directory(directory))
     if status.st_uid != os.geteuid():

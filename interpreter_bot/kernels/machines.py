@@ -260,7 +260,9 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
         process_directory.mkdir(mode=0o700)
         process_directory.chmod(mode)
     except OSError as error:
-        raise errors.SettingsError(host_words.unusable_directory(directory)) from error
+        raise errors.SettingsError(
+            host_words.unusable_directory(directory, error.strerror)
+        ) from error
     return process_directory
 
 

@@ -114,7 +114,7 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
     """
     address = engines.parse(url)
     bot = ActiveBot()
-    with transactions.translate_errors(_CONNECTION_ERRORS):
+    with transactions.translate_opening_errors(address):
         if engines.is_sqlite(address):
             lock: _Lock = _FileLock(engines.database_file(address))
         else:

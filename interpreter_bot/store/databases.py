@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 import sqlalchemy
-from sqlalchemy import exc, pool
+from sqlalchemy import pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import cancellation, errors
@@ -231,7 +231,7 @@ class Database:
         """
         address = engines.parse(url)
         async with contextlib.AsyncExitStack() as stack:
-            with transactions.translate_errors((exc.SQLAlchemyError, OSError)):
+            with transactions.translate_opening_errors(address):
                 if engines.is_sqlite(address):
                     engines.make_file(address)
                 await asyncio.to_thread(upgrade, address)

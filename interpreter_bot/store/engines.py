@@ -90,6 +90,13 @@ def database_file(url: sqlalchemy.URL) -> pathlib.Path:
     return pathlib.Path(url.database or "")
 
 
+def describe(url: sqlalchemy.URL) -> str:
+    """Return which database it is, without the login."""
+    if is_sqlite(url):
+        return str(database_file(url))
+    return f"{url.database or ''} at {url.host or 'this machine'}".strip()
+
+
 def lock_number(name: str) -> int:
     """Return the number of an advisory lock: 64 bits, signed, unlikely to collide."""
     digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -144,16 +145,33 @@ class Aggregate:
 
 
 @contextlib.contextmanager
-def translate_errors(
-    kinds: tuple[type[Exception], ...] = (exc.SQLAlchemyError,),
-) -> Iterator[None]:
-    """Translate exceptions of a database, by default SQLAlchemy's, into StoreError.
+def translate_errors() -> Iterator[None]:
+    """Translate SQLAlchemy's exceptions into StoreError.
 
     Raises:
         StoreError: the database cannot be used.
     """
     try:
         yield
-    except kinds as error:
+    except exc.SQLAlchemyError as error:
         _log.warning("the database could not be used", exc_info=error)
         raise errors.StoreError(storage_words.DATABASE_DOWN) from error
+
+
+@contextlib.contextmanager
+def translate_opening_errors(url: sa.URL) -> Iterator[None]:
+    """Translate exceptions while a database is opened; an operator reads the sentence.
+
+    Raises:
+        StoreError: the database cannot be used; the sentence says which one, and why.
+    """
+    try:
+        yield
+    except (exc.SQLAlchemyError, OSError) as error:
+        _log.info("the database could not be opened", exc_info=error)
+        cause = error.orig if isinstance(error, exc.DBAPIError) else error
+        reason = str(cause).partition("\n")[0]
+        if isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno)
+        sentence = storage_words.database_unusable(engines.describe(url), reason)
+        raise errors.StoreError(sentence) from error

@@ -210,8 +210,8 @@ def bad_store(reason: object) -> str:
     return f"host.store cannot be used: {reason}"
 
 
-def unusable_directory(directory: object) -> str:
-    return f"The directory {directory} cannot be used."
+def unusable_directory(directory: object, reason: object) -> str:
+    return f"The directory {directory} cannot be used: {reason}."
 
 
 def not_a_directory(path: object) -> str:

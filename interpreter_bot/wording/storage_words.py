@@ -17,6 +17,10 @@ OUTPUT_NOT_KEPT: Final = "What was shown here could not be stored."
 CONVERSATION_GONE: Final = "This conversation was deleted in the meantime."
 
 
+def database_unusable(database: str, reason: object) -> str:
+    return f"The database {database} cannot be used: {reason}."
+
+
 def other_database(scheme: str) -> str:
     return f"The database's address (store.url) begins with {scheme!r}. Use sqlite or postgresql."
 

@@ -238,7 +238,7 @@ def make_layers_directory(root: pathlib.Path) -> None:
         layers_directory(root).mkdir(mode=0o711, exist_ok=True)
         layers_directory(root).chmod(0o711)
     except OSError as error:
-        raise errors.SettingsError(host_words.unusable_directory(root)) from error
+        raise errors.SettingsError(host_words.unusable_directory(root, error.strerror)) from error
 
 
 def _walk(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:

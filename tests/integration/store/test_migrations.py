@@ -178,20 +178,25 @@ def test_also_where_a_link_leads_to_it_that_leads_nowhere_yet(tmp_path):
     assert stat.S_IMODE((tmp_path / "there.db").stat().st_mode) == 0o600
 
 
-async def test_a_database_that_cannot_be_reached_is_a_sentence(tmp_path, postgresql):
-    unreachable = [
-        f"postgresql://postgres@/nobody_made_this?host={postgresql.directory}",
-        f"postgresql://postgres@/x?host={tmp_path}/nowhere",
-        "sqlite:////proc/nowhere/bot.db",
-    ]
-    for url in unreachable:
-        with pytest.raises(errors.BotError, match="cannot be used right now"):
+async def test_a_database_that_cannot_be_reached_is_named_with_the_reason(
+    tmp_path, postgresql, caplog
+):
+    reasons = {
+        f"postgresql://postgres@/none?host={postgresql.directory}": '"none" does not exist',
+        f"postgresql://me:password@/x?host={tmp_path}/nowhere": "x at this machine .* No such file",
+        "postgresql://me:password@127.0.0.1:1/x": "x at 127.0.0.1 .*: Connection refused",
+        "sqlite:////proc/nowhere/bot.db": "database /proc/nowhere/bot.db .*: No such file",
+    }
+    for url, reason in reasons.items():
+        with pytest.raises(errors.StoreError, match=reason) as caught:
             await open_once(url, tmp_path)
+        assert "password" not in str(caught.value)
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_file_that_is_no_database_is_a_sentence(tmp_path):
     (tmp_path / "bot.db").write_bytes(b"No database at all. " * 100)
-    with pytest.raises(errors.BotError, match="cannot be used right now"):
+    with pytest.raises(errors.StoreError, match="bot.db cannot be used: file is not a database"):
         await open_once(f"sqlite:///{tmp_path}/bot.db", tmp_path)
 
 

@@ -4,6 +4,9 @@ import os
 import tempfile
 import types
 
+import pytest
+
+from interpreter_bot import errors
 from interpreter_bot.app import service_startup
 
 
@@ -41,3 +44,12 @@ def test_a_directory_that_another_process_deletes_meanwhile_is_no_error(tmp_path
     monkeypatch.setattr(service_startup, "time", types.SimpleNamespace(time=delete_other))
     with service_startup.spool_directory(tmp_path):
         assert not other.exists()
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_for_the_operator(tmp_path):
+    (tmp_path / "data").write_text("no directory")
+    with (
+        pytest.raises(errors.SettingsError, match="data/spool cannot be used: Not a directory"),
+        service_startup.spool_directory(tmp_path / "data"),
+    ):
+        pass
