@@ -12,6 +12,7 @@ import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import rich.box
 import rich.console
@@ -27,6 +28,8 @@ from interpreter_bot.platforms.console import terminal_input
 from interpreter_bot.store import columns, databases
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import operator_words
+
+_MAX_COLUMNS: Final = 1000
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -224,10 +227,14 @@ def _print_list(entries: Sequence[session_listings.SessionEntry], *, is_json: bo
         sys.stdout.write(json.dumps({"sessions": [entry.facts() for entry in entries]}) + "\n")
         return
     table = rich.table.Table(*session_listings.COLUMN_TITLES, box=rich.box.SIMPLE_HEAD)
+    # Not shortened, as the verbs take it.
+    table.columns[0].min_width = max((len(entry.short_name) for entry in entries), default=0)
     for entry in entries:
         # As `Text`, because rich takes words in brackets for markup.
         table.add_row(*map(rich.text.Text, entry.cells()))
-    rich.console.Console(soft_wrap=True).print(table)
+    # A file or a pipe has no width, for which rich takes 80 columns.
+    width = None if sys.stdout.isatty() else _MAX_COLUMNS
+    rich.console.Console(soft_wrap=True, width=width).print(table)
     memory_bytes = sum(entry.status.memory_bytes or 0 for entry in entries if entry.status)
     saved_bytes = sum(entry.saved.bytes for entry in entries if entry.saved)
     sys.stdout.write(operator_words.session_totals(len(entries), memory_bytes, saved_bytes))

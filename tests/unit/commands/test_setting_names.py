@@ -66,7 +66,9 @@ def test_an_unknown_name_in_the_file_is_refused_with_the_one_meant(refusal, toml
 
 def test_a_wrong_value_is_named_and_not_repeated(refusal):
     output = refusal(INTERPRETER_BOT_WEB__LISTEN="sk-secret")
-    assert output.startswith("interpreter-bot: The setting web.listen is wrong: ")
+    assert output.startswith(
+        "interpreter-bot: The setting web.listen is wrong: it must be an address"
+    )
     assert "sk-secret" not in output
 
 
