@@ -48,7 +48,7 @@ from interpreter_bot.platforms import program_turns
 from interpreter_bot.platforms.console import code_sources, question_tasks
 from interpreter_bot.platforms.program_turns import Answer
 from interpreter_bot.sessions import requests
-from interpreter_bot.wording import library_words
+from interpreter_bot.wording import library_words, terminal_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -170,13 +170,16 @@ class Interpreter(_Options):
         The last event is a `TurnEnded`. If the iteration is stopped earlier, the turn is stopped.
         """
         request = self._make_request(code or text, is_code=bool(code), files=files)
-        handle_questions = self._make_question_handler()
+        failures: list[Exception] = []
+        handle_questions = self._make_question_handler(failures)
         turn = program_turns.stream_events(self._service, request)
         async with contextlib.aclosing(turn):
             async for event in turn:
                 if event is not None:
                     handle_questions(event)
                     yield event
+        if failures:
+            raise failures[0]
 
     async def put(self, path: Path, data: bytes | None = None) -> str:
         """Put a file into /mnt/data, or `data` under the name `path`; return its name there.
@@ -206,14 +209,16 @@ class Interpreter(_Options):
         """Copy a file of /mnt/data into a directory of yours, under the last part of its name.
 
         Raises:
-            InterpreterError: there is no such file.
-            OSError: the copy cannot be written.
+            InterpreterError: there is no such file, or the copy cannot be written.
         """
         path = pathlib.Path(directory, pathlib.PurePosixPath(name).name)
         async with self._service.queries.open_file(self._key, name) as (_, pieces):
-            with await asyncio.to_thread(path.open, "wb") as file:
-                async for piece in pieces:
-                    await asyncio.to_thread(file.write, piece)
+            try:
+                with await asyncio.to_thread(path.open, "wb") as file:
+                    async for piece in pieces:
+                        await asyncio.to_thread(file.write, piece)
+            except OSError as error:
+                raise errors.BotError(terminal_words.not_saved(path, error.strerror)) from error
         return path
 
     async def stop(self) -> bool:
@@ -239,30 +244,46 @@ class Interpreter(_Options):
             is_attended=self.ask_person is not None,
         )
 
-    def _make_question_handler(self) -> events.Emit:
-        """Return a handler of events that passes their questions to the person."""
+    def _make_question_handler(self, failures: list[Exception]) -> events.Emit:
+        """Return a handler of events that passes their questions to the person.
+
+        An exception of `ask_person` is added to `failures`, and stops the turn.
+        """
         tasks = question_tasks.QuestionTasks(self._service.questions.answer)
 
         def pass_question(event: events.TurnEvent) -> None:
             if isinstance(event, events.QuestionAsked):
-                tasks.begin(
-                    event.question, functools.partial(self._answer_question, event.question)
-                )
+                answer = functools.partial(self._answer_question, event.question, failures)
+                tasks.begin(event.question, answer)
             elif isinstance(event, events.QuestionClosed):
                 tasks.end()
 
         return pass_question
 
     async def _run_turn(self, request: requests.Request) -> Answer:
-        answer = await program_turns.run_turn(self._service, request, self._make_question_handler())
+        failures: list[Exception] = []
+        handle_questions = self._make_question_handler(failures)
+        answer = await program_turns.run_turn(self._service, request, handle_questions)
+        if failures:
+            raise failures[0]
         if answer.status in (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED):
             raise AnswerError(answer)
         return answer
 
-    async def _answer_question(self, question: events.Question) -> events.Answer:
-        text = self.ask_person(question) if self.ask_person is not None else None
-        if isinstance(text, Awaitable):
-            text = await text
+    async def _answer_question(
+        self, question: events.Question, failures: list[Exception]
+    ) -> events.Answer:
+        try:
+            text = self.ask_person(question) if self.ask_person is not None else None
+            if isinstance(text, Awaitable):
+                text = await text
+            if not isinstance(text, str | None):
+                raise TypeError(library_words.NO_TEXT)
+        except Exception as error:
+            # Without an answer, the turn would wait for minutes. Its caller gets the error.
+            failures.append(error)
+            await self._service.stop(self._key)
+            return events.Unanswered(library_words.ASK_PERSON_FAILED)
         return program_turns.parse_answer(question, text)
 
     def _prepare_service(self) -> AbstractAsyncContextManager[session_service.SessionService]:

@@ -11,6 +11,9 @@ NO_MODEL: Final = (
     f"{_OR_RUN_SETUP}. `run` needs no model."
 )
 
+NO_TEXT: Final = "ask_person has to return a text, or None to decline."
+ASK_PERSON_FAILED: Final = "The program that was to answer failed."
+
 
 def no_key(model: str, provider: str) -> str:
     return (

@@ -91,6 +91,13 @@ async def test_code_runs_and_says_how_it_ended():
         assert await session.list_files() == ()
 
 
+async def test_a_copy_that_cannot_be_written_is_a_sentence():
+    async with Interpreter() as session:
+        await session.put("a.txt", b"a")
+        with pytest.raises(InterpreterError, match=r"nowhere/a\.txt could not be saved: No such"):
+            await session.save("a.txt", "nowhere")
+
+
 async def test_whoever_stops_reading_stops_the_turn():
     async with Interpreter() as session:
         code = "import time\nn = 0\nwhile True: n += 1; print(n, flush=True); time.sleep(0.01)"
@@ -126,6 +133,19 @@ async def test_questions_are_answered_or_declined():
         assert "declined" in (await session.run("input()")).sentence
     async with Interpreter() as session:
         assert (await session.run("input()")).sentence
+
+
+async def test_a_program_that_fails_to_answer_gets_its_own_error():
+    def fail(question):
+        raise LookupError(question.prompt)
+
+    for ask_person, error in ((fail, LookupError), (lambda _: 5, TypeError)):
+        async with Interpreter(ask_person=ask_person) as session:
+            with pytest.raises(error):
+                await session.run("input('Who? ')")
+            with pytest.raises(error):
+                [event async for event in session.stream(code="input('Who? ')")]
+            assert (await session.run("print(1)")).text == "1\n"
 
 
 async def test_what_is_missing_is_said_in_a_sentence(monkeypatch, tmp_path):
