@@ -8,6 +8,8 @@ RUN_THIS: Final = "Run this code?"
 _TITLE_OF_SUBJECT: Final = {
     "plan": "Carry out this plan?",
     "note": "Remember this here?",
+    "tool": "Make this call?",
+    "statement": "Run this statement?",
     "schedule": "Set up this schedule?",
     "packages": "Install these packages?",
     "import": "Install this package and run the code again?",
