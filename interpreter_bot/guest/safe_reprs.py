@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 400
 _MAX_INT_BITS = 2000
 _MAX_NAMES = 20_000
 _MAX_DEPTH = 3
-_MAX_NESTED = 20
+_MAX_NESTED_ITEMS = 20
 
 _libraries_by_type: dict[type, str] = {}
 """The library that defines a class; cached, because each value of a column is checked."""
@@ -137,7 +137,7 @@ def _container_text(value: Any, kind: type, depth: int) -> str:
         return f"{text(value.numerator)}/{text(value.denominator)}"
     if depth >= _MAX_DEPTH:
         return "…"
-    first_items = itertools.islice(value.items() if kind is dict else value, _MAX_NESTED)
+    first_items = itertools.islice(value.items() if kind is dict else value, _MAX_NESTED_ITEMS)
     if kind is dict:
         parts = [
             f"{_nested_text(key, depth)}: {_nested_text(item, depth)}" for key, item in first_items
@@ -145,7 +145,7 @@ def _container_text(value: Any, kind: type, depth: int) -> str:
     else:
         parts = [_nested_text(item, depth) for item in first_items]
     opening, closing = _BRACKETS[kind]
-    ellipsis = ", …" if len(value) > _MAX_NESTED else ""
+    ellipsis = ", …" if len(value) > _MAX_NESTED_ITEMS else ""
     return clip(f"{opening}{', '.join(parts)}{ellipsis}{closing}")
 
 

@@ -118,10 +118,12 @@ class Supervisor:
         with contextlib.suppress(OSError):
             fcntl.ioctl(self.listener, _RECEIVE_CALL, call)
             call_id, pid, _, _, _, _, descriptor, address, size, *_ = _CALL.unpack(call)
-            error = self._connect(call_id, pid, descriptor & _LOW_HALF, address, size & _LOW_HALF)
+            error_number = self._connect(
+                call_id, pid, descriptor & _LOW_HALF, address, size & _LOW_HALF
+            )
             # Code may retry at once. The pause limits how much of the keeper's time that takes.
-            time.sleep(_REFUSAL_SECONDS if error else 0)
-            fcntl.ioctl(self.listener, _ANSWER_CALL, _RESULT.pack(call_id, 0, -error, 0))
+            time.sleep(_REFUSAL_SECONDS if error_number else 0)
+            fcntl.ioctl(self.listener, _ANSWER_CALL, _RESULT.pack(call_id, 0, -error_number, 0))
 
     def _connect(self, call_id: int, pid: int, descriptor: int, address: int, size: int) -> int:
         """Connect a process's socket; return the error number, 0 for success."""

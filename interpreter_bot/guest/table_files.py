@@ -188,13 +188,13 @@ def read_sheet(
     lengths = [
         max((number for number, text in enumerate(row, 1) if text), default=0) for row in texts
     ]
-    filled_rows = [row_number for row_number, length in enumerate(lengths) if length]
-    if not filled_rows:
+    filled_row_numbers = [row_number for row_number, length in enumerate(lengths) if length]
+    if not filled_row_numbers:
         return SheetTable([], [], 0, is_cut=False)
     header_index, _ = delimited_text.locate_table(
-        [texts[row_number][: lengths[row_number]] for row_number in filled_rows]
+        [texts[row_number][: lengths[row_number]] for row_number in filled_row_numbers]
     )
-    header_row = filled_rows[header_index]
+    header_row = filled_row_numbers[header_index]
     width = max(lengths[header_row:])
     names = [*texts[header_row], *[""] * width][:width]
     data_rows = [[*row[:width], *[None] * (width - len(row))] for row in rows[header_row + 1 :]]

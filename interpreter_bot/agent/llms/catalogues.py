@@ -52,8 +52,8 @@ class Catalogue:
         self._models = {model.title: model for model in models}
         if len(self._models) < len(models):
             titles = [model.title for model in models]
-            duplicates = next(title for title in titles if titles.count(title) > 1)
-            raise errors.SettingsError(model_words.same_title(duplicates))
+            duplicate_title = next(title for title in titles if titles.count(title) > 1)
+            raise errors.SettingsError(model_words.same_title(duplicate_title))
         if (
             any(model.protocol == "anthropic" for model in models)
             and not model_discovery.has_anthropic_sdk()
