@@ -22,7 +22,7 @@ from interpreter_bot.platforms.console import (
     terminal_input,
     terminal_pictures,
     terminal_replies,
-    threaded_stdout,
+    threaded_output,
 )
 from interpreter_bot.sessions import requests
 
@@ -48,7 +48,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     attachments = _make_attachments(files, piped_file)
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_stdin_a_question or piped_file is not None)
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     stdout, stderr = writer.file(sys.stdout), writer.file(sys.stderr)
     json_answers = json_replies.JsonAnswers(answers)
     pictures = terminal_pictures.choose_protocol(

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import errors, events, settings, values
 from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms import command_table, command_types, preferences
-from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
+from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_output
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words
 
@@ -31,7 +31,7 @@ class Turns:
         self,
         service: session_service.SessionService,
         options: argparse.Namespace,
-        writer: threaded_stdout.StdoutWriter,
+        writer: threaded_output.OutputWriter,
         interrupter: console_runs.Interrupter,
         new_reply: Callable[[], Reply],
     ) -> None:
@@ -120,7 +120,7 @@ class Turns:
 
 async def _iterate_prompts(
     prompts: Sequence[str],
-    writer: threaded_stdout.StdoutWriter,
+    writer: threaded_output.OutputWriter,
     place: command_types.Place,
 ) -> AsyncIterator[str]:
     """Iterate over the prompts, or over lines that a person enters if there are none."""

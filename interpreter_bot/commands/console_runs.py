@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Final, TypeAlias
 
 from interpreter_bot.commands import exit_statuses
-from interpreter_bot.platforms.console import code_sources, saved_files, threaded_stdout
+from interpreter_bot.platforms.console import code_sources, saved_files, threaded_output
 from interpreter_bot.wording import operator_words
 
 _MAX_LAST_OUTPUT_SECONDS: Final = 1.0
@@ -84,18 +84,18 @@ def require_files(paths: Iterable[pathlib.Path]) -> None:
 
 
 def run(
-    work: Work, writer: threaded_stdout.StdoutWriter, saver: saved_files.SavedFiles | None
+    work: Work, writer: threaded_output.OutputWriter, saver: saved_files.SavedFiles | None
 ) -> int:
     """Do the work; return the exit status, which is a failure if a file could not be saved."""
     try:
         status = asyncio.run(_run_and_write(work, writer))
-    except threaded_stdout.OutputQueueFullError as error:
+    except threaded_output.OutputQueueFullError as error:
         sys.stderr.write(f"interpreter-bot: {error}\n")
         return exit_statuses.FAILED
     return exit_statuses.FAILED if not status and saver is not None and saver.has_failed else status
 
 
-async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> int:
+async def _run_and_write(work: Work, writer: threaded_output.OutputWriter) -> int:
     """Do the work, then wait for the readers of its output."""
     with _interruptible() as interrupter:
         try:

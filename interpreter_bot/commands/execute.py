@@ -21,7 +21,7 @@ from interpreter_bot.platforms.console import (
     terminal_input,
     terminal_pictures,
     terminal_replies,
-    threaded_stdout,
+    threaded_output,
 )
 from interpreter_bot.sessions import questions, unrecorded_code_runs
 from interpreter_bot.wording import operator_words
@@ -49,7 +49,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     piped_file = terminal_input.wait_for_piped_file() if _STDIN in options.file else None
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped_file is not None)
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     out = writer.file(sys.stdout)
     open_questions = questions.Questions()
     reply: json_replies.JsonLines | terminal_replies.ExecutionPrinter

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import prompt_toolkit
 from prompt_toolkit import completion, document, history
 
-from interpreter_bot.platforms.console import threaded_stdout
+from interpreter_bot.platforms.console import threaded_output
 from interpreter_bot.wording import terminal_words
 
 _MENU_LINES: Final = 6
@@ -41,7 +41,7 @@ class _LineCompleter(completion.Completer):
 
 
 async def read_lines(
-    writer: threaded_stdout.StdoutWriter, complete: Complete
+    writer: threaded_output.OutputWriter, complete: Complete
 ) -> AsyncIterator[str]:
     """Iterate over the lines that a person enters, until they end the chat.
 

@@ -11,7 +11,7 @@ from interpreter_bot.platforms.console import (
     terminal_input,
     terminal_pictures,
     terminal_replies,
-    threaded_stdout,
+    threaded_output,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + (640).to_bytes(4, "big") + bytes(6000)
@@ -78,7 +78,7 @@ def test_what_a_terminal_does_not_know_is_not_sent(by):
 
 async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):
     ours, standard = terminal
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     printer = terminal_replies.ExecutionPrinter(
         *(None, terminal_input.StdinAnswers(is_script=True), None),
         out=writer.file(standard),

@@ -28,7 +28,7 @@ class OutputQueueFullError(OSError):
     """Too much output waits for its reader."""
 
 
-class StdoutWriter:
+class OutputWriter:
     """Writes to descriptors in a thread, which lives as long as the process."""
 
     def __init__(self, max_queued_bytes: int = _MAX_QUEUED_BYTES) -> None:
@@ -106,7 +106,7 @@ class StdoutWriter:
 class _QueueFile(io.RawIOBase):
     """The queue of bytes for one descriptor."""
 
-    def __init__(self, writer: StdoutWriter, descriptor: int) -> None:
+    def __init__(self, writer: OutputWriter, descriptor: int) -> None:
         self._writer = writer
         self._descriptor = descriptor
 

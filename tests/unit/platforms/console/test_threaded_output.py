@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from interpreter_bot.platforms.console import threaded_stdout
+from interpreter_bot.platforms.console import threaded_output
 
 MUCH = 1_000_000
 """More than any pipe holds."""
@@ -46,7 +46,7 @@ def read_all(descriptor: int, count: int) -> bytes:
 
 async def test_writing_does_not_wait_for_the_reader_and_nothing_is_lost(pipe):
     read, file = pipe
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     out = writer.file(file)
     lines = [f"{number} é\n" for number in range(MUCH // 10)]
     # This would wait for ever.
@@ -63,7 +63,7 @@ async def test_writing_does_not_wait_for_the_reader_and_nothing_is_lost(pipe):
 
 async def test_two_files_keep_the_order_between_them(pipe, second):
     read, file = pipe
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     out, err = writer.file(file), writer.file(second)
     for number in range(1000):
         (err if number % 2 else out).write(f"{number}\n")
@@ -72,7 +72,7 @@ async def test_two_files_keep_the_order_between_them(pipe, second):
 
 
 async def test_a_reader_that_is_gone_is_met_by_whoever_writes_next(unread):
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     out = writer.file(unread)
     out.write("x")
     with pytest.raises(BrokenPipeError):
@@ -82,10 +82,10 @@ async def test_a_reader_that_is_gone_is_met_by_whoever_writes_next(unread):
 
 
 async def test_what_waits_is_bounded(pipe):
-    writer = threaded_stdout.StdoutWriter(max_queued_bytes=MUCH)
+    writer = threaded_output.OutputWriter(max_queued_bytes=MUCH)
     out = writer.file(pipe[1])
     out.write("x" * MUCH)
-    with pytest.raises(threaded_stdout.OutputQueueFullError, match="Nobody reads"):
+    with pytest.raises(threaded_output.OutputQueueFullError, match="Nobody reads"):
         out.write("y")
     await asyncio.to_thread(read_all, pipe[0], MUCH)
     await asyncio.wait_for(writer.drain(), 30)
@@ -94,7 +94,7 @@ async def test_what_waits_is_bounded(pipe):
 
 
 async def test_a_wait_for_the_reader_can_be_given_up(pipe):
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     writer.file(pipe[1]).write("x" * MUCH)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(writer.drain(), 0.05)
@@ -104,7 +104,7 @@ async def test_a_wait_for_the_reader_can_be_given_up(pipe):
 
 async def test_a_descriptor_that_does_not_block_is_waited_for(pipe):
     os.set_blocking(pipe[1].fileno(), False)
-    writer = threaded_stdout.StdoutWriter()
+    writer = threaded_output.OutputWriter()
     writer.file(pipe[1]).write("x" * MUCH)
     assert len(await asyncio.to_thread(read_all, pipe[0], MUCH)) == MUCH
     await asyncio.wait_for(writer.drain(), 30)
@@ -113,11 +113,11 @@ async def test_a_descriptor_that_does_not_block_is_waited_for(pipe):
 def test_terminals_are_told_from_pipes(pipe):
     ours, theirs = os.openpty()
     with open(theirs, "w") as terminal:
-        assert threaded_stdout.StdoutWriter().file(terminal).isatty()
-    assert not threaded_stdout.StdoutWriter().file(pipe[1]).isatty()
+        assert threaded_output.OutputWriter().file(terminal).isatty()
+    assert not threaded_output.OutputWriter().file(pipe[1]).isatty()
     os.close(ours)
 
 
 def test_files_in_memory_stay_themselves():
     memory = io.StringIO()
-    assert threaded_stdout.StdoutWriter().file(memory) is memory
+    assert threaded_output.OutputWriter().file(memory) is memory
