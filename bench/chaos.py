@@ -72,7 +72,7 @@ class _Process:
         self._environment = dict(os.environ) | config.for_host() | extra_environment
         if config.store.url:
             self._environment["INTERPRETER_BOT_STORE__URL"] = config.store.url
-        self._environment["INTERPRETER_BOT_SNAPSHOTS__ENABLED"] = "true"
+        self._environment["INTERPRETER_BOT_SNAPSHOTS__BYTES"] = "2147483648"
         self.process: asyncio.subprocess.Process | None = None
         self.pending_answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self.on_late_answer: Callable[[dict[str, Any]], None] = lambda _: None

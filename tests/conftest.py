@@ -81,7 +81,7 @@ def _no_settings_of_this_machine(monkeypatch):
     # Without a configured model the bot would download one.
     monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "false")
     # Saving variables takes 0.1 s at the end of each bot; tests of snapshots enable it.
-    monkeypatch.setenv("INTERPRETER_BOT_SNAPSHOTS__ENABLED", "false")
+    monkeypatch.setenv("INTERPRETER_BOT_SNAPSHOTS__BYTES", "0")
 
 
 @pytest.fixture

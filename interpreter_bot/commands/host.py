@@ -119,7 +119,7 @@ async def _open_server(
         )
         shared_store = None
         if config.host.store:
-            if not config.snapshots.enabled:
+            if not config.snapshots.bytes:
                 raise errors.SettingsError(host_words.STORE_NEEDS_SNAPSHOTS)
             shared_store = shared_object_stores.SharedStore(config.host.store)
             await archive_manifests.share_key(shared_store, config)

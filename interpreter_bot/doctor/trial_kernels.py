@@ -115,7 +115,7 @@ def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settin
         ),
         "sandbox": config.sandbox.with_walls(enabled=True),
         "paths": settings.Paths(data=directory / "d", runtime=directory / "r"),
-        "snapshots": config.snapshots.model_copy(update={"enabled": False}),
+        "snapshots": config.snapshots.model_copy(update={"bytes": 0}),
         # Each kernel would wait for the download of a channel's packages.
         "packages": (),
     }

@@ -81,7 +81,7 @@ class Snapshots:
         Raises:
             SettingsError: the key cannot be used.
         """
-        if not (is_used and config.sandbox.enabled and config.snapshots.enabled):
+        if not (is_used and config.sandbox.enabled and config.snapshots.bytes):
             return cls(config, snapshot_generations.SnapshotKey())
         return cls(config, await asyncio.to_thread(snapshot_generations.load_key, config))
 

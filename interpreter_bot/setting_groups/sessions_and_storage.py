@@ -79,11 +79,10 @@ class Retention(fields.Group):
 class Snapshots(fields.Group):
     """Saved variables: of idle sessions, for the session's next kernel."""
 
-    enabled: bool = True
-    """Save variables."""
-    bytes: fields.Positive = 2 * fields.GIB
+    bytes: Annotated[int, pydantic.Field(ge=0)] = 2 * fields.GIB
     """Size of one session's saved variables. Beyond it, the largest are not saved. A quarter of it
-    is for the variables, and for the files, of an earlier state that `undo` can return to."""
+    is for the variables, and for the files, of an earlier state that `undo` can return to. 0 saves
+    nothing."""
     checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
     """Earlier states of a conversation that `undo` can return to. 0 means none."""
 

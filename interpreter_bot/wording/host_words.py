@@ -36,9 +36,7 @@ NO_SHARED_STORE: Final = "Sessions can move only between hosts that share a stor
 NOT_ARCHIVED: Final = (
     "The session was not moved, because its files and variables were not archived."
 )
-STORE_NEEDS_SNAPSHOTS: Final = (
-    "host.store needs snapshots.enabled, because it shares what is saved."
-)
+STORE_NEEDS_SNAPSHOTS: Final = "host.store shares what is saved, so snapshots.bytes must not be 0."
 NO_STORE_LIBRARY: Final = errors.missing_extra("host.store", "data")
 STORE_DOWN: Final = "The machines' shared store cannot be used right now. Try again in a minute."
 STORE_DAMAGED: Final = "The shared copy of this conversation's files is damaged."

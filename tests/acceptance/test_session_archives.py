@@ -42,7 +42,7 @@ def certificates(tmp_path_factory):
 
 
 def machine(place, runtime, certificates, bucket, key=buckets.KEY):
-    saved = {"INTERPRETER_BOT_SNAPSHOTS__ENABLED": "true"} | buckets.s3_login(bucket, key)
+    saved = {"INTERPRETER_BOT_SNAPSHOTS__BYTES": "2147483648"} | buckets.s3_login(bucket, key)
     store = "s3://reports/fleet"
     return test_fleet.Machine(place, runtime, certificates[0], store=store, environment=saved)
 

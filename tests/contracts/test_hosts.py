@@ -728,7 +728,7 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
     with machine.short_directory() as place:
         config = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0.2),
-            snapshots=settings.Snapshots(enabled=True),
+            snapshots=settings.Snapshots(),
             paths=settings.Paths(data=place / "d", runtime=place / "r"),
         )
         async with opened(config) as hosts:

@@ -26,7 +26,7 @@ def opened(tmp_path, short_path):
         return pools.Pool.open(
             settings.Settings(
                 kernels=settings.Kernels(**{"preload": (), "spares": 0} | kernels),
-                snapshots=settings.Snapshots(enabled=True),
+                snapshots=settings.Snapshots(),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             )
         )

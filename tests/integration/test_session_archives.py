@@ -63,7 +63,7 @@ async def machines(tmp_path, short_path, store):
         for name in ("a", "b"):
             config = settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0),
-                snapshots=settings.Snapshots(enabled=True),
+                snapshots=settings.Snapshots(),
                 paths=settings.Paths(data=tmp_path / name, runtime=short_path / name),
             )
             await archive_manifests.share_key(store, config)

@@ -28,7 +28,7 @@ def opened(tmp_path, short_path):
         return pools.Pool.open(
             settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=freeze_seconds),
-                snapshots=settings.Snapshots(enabled=True, **snapshots),
+                snapshots=settings.Snapshots(**snapshots),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             ),
             max_starts=max_starts,
@@ -546,7 +546,7 @@ async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle
 ):
     bot = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BOT, str(tmp_path / "data"), str(short_path)),
-        env={**os.environ, "INTERPRETER_BOT_SNAPSHOTS__ENABLED": "true"},
+        env={**os.environ, "INTERPRETER_BOT_SNAPSHOTS__BYTES": "2147483648"},
         stdout=asyncio.subprocess.PIPE,
     )
     assert await bot.stdout.readline() == b"ready\n"

@@ -232,7 +232,7 @@ async def served(config, *options):
 
 
 async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
-    config = config.model_copy(update={"snapshots": settings.Snapshots(enabled=True)})
+    config = config.model_copy(update={"snapshots": settings.Snapshots()})
     newest = host_sockets.newest_link(config.paths)
     async with served(config, "--linger", "0.5") as process:
         async with remote_host.RemoteHost.open(newest) as host, host.lease("a") as lease:
@@ -324,7 +324,7 @@ async def run(lease, code, execution_id):
 
 
 async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_they_are_idle(config):
-    snapshots = settings.Snapshots(enabled=True)
+    snapshots = settings.Snapshots()
     brief = config.kernels.model_copy(update={"freeze_seconds": 1.0})
     config = config.model_copy(update={"snapshots": snapshots, "kernels": brief})
     async with contextlib.AsyncExitStack() as stack:

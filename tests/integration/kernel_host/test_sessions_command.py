@@ -25,7 +25,7 @@ def config(tmp_path, short_path):
     return settings.Settings(
         # Nothing is saved but by a command, or by the end of the host.
         kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=3600),
-        snapshots=settings.Snapshots(enabled=True, checkpoints=0),
+        snapshots=settings.Snapshots(checkpoints=0),
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
     )
 

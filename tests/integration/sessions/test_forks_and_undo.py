@@ -22,7 +22,7 @@ REWRITTEN = "open('d/f', 'w').write('newer')\nopen('g', 'w').close()"
 @pytest.fixture
 def open_bot(open_bot):
     """Open conversations whose variables are saved."""
-    return functools.partial(open_bot, snapshots=settings.Snapshots(enabled=True))
+    return functools.partial(open_bot, snapshots=settings.Snapshots())
 
 
 async def _wait_until(condition):
@@ -148,7 +148,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(open_bo
 
 @pytest.mark.slow
 async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again(open_bot):
-    async with open_bot(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as bot:
+    async with open_bot(snapshots=settings.Snapshots(checkpoints=0)) as bot:
         await bot.run("x = 1\nopen('f', 'w').write('old')")
         await bot.run("1 / 0")
         await bot.run("x = 2")
@@ -165,7 +165,7 @@ async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again
 async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(open_bot):
     long = "y = 1  # " + "long " * 20_000
     script = [openai_server.code(long), openai_server.text("Done.")]
-    kept = settings.Snapshots(enabled=True, checkpoints=0)
+    kept = settings.Snapshots(checkpoints=0)
     model = {"answer_tokens": 10_000}
     async with open_bot(*script, snapshots=kept, model=model) as bot:
         await bot.run("x = 1")
@@ -313,7 +313,7 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
 
 
 async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(open_bot):
-    snapshots = settings.Snapshots(enabled=True, checkpoints=0)
+    snapshots = settings.Snapshots(checkpoints=0)
     async with open_bot(snapshots=snapshots) as bot:
         with pytest.raises(errors.BotError, match="nothing in this conversation"):
             await bot.service.branches.undo(KEY)
@@ -335,7 +335,7 @@ ODD = "open('f', 'w').close(); os.link('f', 'g')"
     ("make", "flaw"), [(LARGE, "more than 2.86 MiB"), (ODD, "it has several names")]
 )
 async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, make, flaw):
-    kept = settings.Snapshots(enabled=True, bytes=4 * 2_999_999)
+    kept = settings.Snapshots(bytes=4 * 2_999_999)
     async with open_bot(snapshots=kept) as bot:
         await bot.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
         await _save_session(bot)
@@ -357,7 +357,7 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(open_bot, 
 
 @pytest.mark.slow
 async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(open_bot):
-    async with open_bot(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as bot:
+    async with open_bot(snapshots=settings.Snapshots(checkpoints=0)) as bot:
         await bot.run(f"import os\nx = 1\n{ODD}")
         await bot.run("x = 2")
         await bot.service.branches.fork(KEY, COPY, "u2")

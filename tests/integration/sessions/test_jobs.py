@@ -399,7 +399,7 @@ async def test_a_job_is_stopped_while_its_turn_still_answers(open_bot, shared_ho
 async def test_a_job_is_undone_with_the_turn_that_began_it(open_bot, shared_host):
     script = [openai_server.code("kept = 1"), openai_server.text("One.")]
     script += [make_code_call(), openai_server.text("It runs.")]
-    await shared_host.replace(snapshots=settings.Snapshots(enabled=True))
+    await shared_host.replace(snapshots=settings.Snapshots())
     async with open_bot(*script, **SHORT) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Begin")

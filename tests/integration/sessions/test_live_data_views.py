@@ -169,7 +169,7 @@ display(frame.query("n > 9"))
 large = [frame.copy()]
 display(large[0])
 """
-    async with open_bot(snapshots=settings.Snapshots(enabled=True)) as bot:
+    async with open_bot(snapshots=settings.Snapshots()) as bot:
         reply = await bot.run(code)
         tables = [output for output in reply.contents("output") if isinstance(output, values.Table)]
         address, hosts = values.format_key(KEY), bot.service.services.hosts
@@ -196,7 +196,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     other = values.SessionKey("web", thread="other")
     groups = {
         "kernels": settings.Kernels(preload=(), spares=0, per_person=1),
-        "snapshots": settings.Snapshots(enabled=True),
+        "snapshots": settings.Snapshots(),
     }
     async with open_bot(**groups) as bot:
         reply = await bot.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")

@@ -19,7 +19,7 @@ RESTARTED = "The bot was restarted."
 @pytest.fixture
 def open_bot(open_bot):
     """Open conversations whose variables go with their kernel."""
-    return functools.partial(open_bot, snapshots=settings.Snapshots(enabled=False))
+    return functools.partial(open_bot, snapshots=settings.Snapshots(bytes=0))
 
 
 @pytest.fixture

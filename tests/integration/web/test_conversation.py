@@ -322,7 +322,7 @@ async def test_hostile_words_of_schedules_are_shown_as_text(serving_fake, browsi
 async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
     serving_kernels, browsing
 ):
-    snapshots = settings.Snapshots(enabled=True)
+    snapshots = settings.Snapshots()
     async with serving_kernels(snapshots=snapshots) as (service, address), browsing() as browser:
         page = await browser.page()
         await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")

@@ -101,7 +101,7 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
 
 
 async def test_who_has_the_token_goes_on_in_a_copy_with_its_variables(serving_kernels, browsing):
-    kept = settings.Snapshots(enabled=True)
+    kept = settings.Snapshots()
     async with (
         serving_kernels(PUBLIC, snapshots=kept) as (service, address),
         browsing() as browser,

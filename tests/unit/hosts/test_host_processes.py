@@ -24,7 +24,7 @@ from tests.fakes import host_statuses
 
 def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("INTERPRETER_BOT_SNAPSHOTS__ENABLED", raising=False)
+    monkeypatch.delenv("INTERPRETER_BOT_SNAPSHOTS__BYTES", raising=False)
     config = settings.Settings(
         limits=settings.Limits(execution_seconds=7),
         kernels=settings.Kernels(spares=3, preload=("numpy",)),

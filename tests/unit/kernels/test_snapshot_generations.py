@@ -119,9 +119,9 @@ async def test_it_is_logged_where_nothing_was_saved(generations, workspace, capl
 def opened(tmp_path):
     """Open snapshots, which are taken or not any more, of workspaces in one place."""
 
-    async def open_snapshots(*, enabled=True):
+    async def open_snapshots(**sizes):
         config = settings.Settings(
-            snapshots=settings.Snapshots(enabled=enabled), paths=settings.Paths(data=tmp_path)
+            snapshots=settings.Snapshots(**sizes), paths=settings.Paths(data=tmp_path)
         )
         return await snapshots.Snapshots.open(config, is_used=True)
 
@@ -197,9 +197,9 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     _activate((await opened()).generations, own, 5, {0})
     locks = session_locks.SessionLocks()
     with _used_elsewhere(own):
-        await _expired(await opened(enabled=False), await files.list_all(), locks)
+        await _expired(await opened(bytes=0), await files.list_all(), locks)
     assert _left(own) == ["5"]
-    await _expired(await opened(enabled=False), await files.list_all(), locks)
+    await _expired(await opened(bytes=0), await files.list_all(), locks)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
 
