@@ -12,15 +12,21 @@ from interpreter_bot.wording import network_words
 
 _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = 24 * 3600.0
+_MAX_HOURLY_REQUESTS: Final = 600
 _TOO_MANY_REQUESTS: Final = 429
 
 
 class Traffic:
     """The traffic of one session."""
 
-    def __init__(self, limits: settings.EgressLimits) -> None:
+    def __init__(
+        self, limits: settings.EgressLimits, *, max_hourly_requests: int = _MAX_HOURLY_REQUESTS
+    ) -> None:
         self._limits = limits
-        self._request_times: collections.deque[float] = collections.deque(maxlen=limits.requests)
+        self._max_hourly_requests = max_hourly_requests
+        self._request_times: collections.deque[float] = collections.deque(
+            maxlen=max_hourly_requests
+        )
         self._day_started_at = time.monotonic()
         self._day_bytes = 0
 
@@ -40,11 +46,12 @@ class Traffic:
         """
         now = time.monotonic()
         if (
-            len(self._request_times) == self._limits.requests
+            len(self._request_times) == self._max_hourly_requests
             and now - self._request_times[0] < _HOUR_SECONDS
         ):
             raise policies.Refusal(
-                network_words.too_many_requests(self._limits.requests), status=_TOO_MANY_REQUESTS
+                network_words.too_many_requests(self._max_hourly_requests),
+                status=_TOO_MANY_REQUESTS,
             )
         self._request_times.append(now)
         self._count_bytes(0)

@@ -39,11 +39,13 @@ class Egress(fields.Group):
 class EgressLimits(fields.Group):
     """Limits on what code exchanges with the hosts in `egress`."""
 
-    requests: fields.Positive = 600
-    """Connections and requests of one session in an hour."""
     sent_bytes: fields.Positive = 10 * fields.MIB
     """Bytes that one connection or request may send."""
-    received_bytes: fields.Positive = 200 * fields.MIB
-    """Bytes that one connection or request may receive."""
     daily_bytes: fields.Positive = 1 * fields.GIB
-    """Bytes that one session may send and receive in a day."""
+    """Bytes that one session may send and receive in a day. One connection or request may receive a
+    fifth of them."""
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that one connection or request may receive."""
+        return self.daily_bytes // 5

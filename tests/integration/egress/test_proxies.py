@@ -77,7 +77,7 @@ class Door:
 
 @contextlib.asynccontextmanager
 async def door(
-    *rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy, ask=None, **context
+    *rules, upstream=None, resolve=None, traffic=None, kind=proxies.Proxy, ask=None, **context
 ):
     """Open a proxy with these rules."""
     listed = policies.compile_rules([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
@@ -87,7 +87,7 @@ async def door(
         key="web///x",
         kernel_id="kernel",
         find_policy=lambda: policies.choose_policy(listed, values.SessionKey("web", thread="x")),
-        traffic=traffic_limits.Traffic(limits or settings.EgressLimits()),
+        traffic=traffic or traffic_limits.Traffic(settings.EgressLimits()),
         dialler=dialler,
         authority=certificates.Authority(b"seed"),
         approvals=approvals.Approvals(ask),
@@ -345,12 +345,13 @@ async def test_a_host_that_cannot_prove_its_name_gets_nothing():
 
 
 async def test_too_much_traffic_and_too_many_requests_are_refused():
-    limits = settings.EgressLimits(requests=3, sent_bytes=200, received_bytes=1000)
+    limits = settings.EgressLimits(sent_bytes=200, daily_bytes=5000)
+    traffic = traffic_limits.Traffic(limits, max_hourly_requests=3)
     answers = iter([b"x" * 1001, b"x" * 900])
     async with external_servers.ExternalServer.open(
         answer=lambda _: external_servers.make_response(next(answers))
     ) as server:
-        async with door(to(server), limits=limits) as one:
+        async with door(to(server), traffic=traffic) as one:
             url = f"http://{HOST}:{server.port}/"
             assert "xxx" not in await one.ask(get(url, port=server.port))
             assert (await one.ask(get(url, port=server.port))).count("x") >= 900
