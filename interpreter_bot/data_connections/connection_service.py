@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 # Queries that one session runs at a time; more wait.
 _MAX_SESSION_QUERIES: Final = 2
 _MAX_HOURLY_CALLS: Final = 3000
+_MAX_ROWS: Final = 5_000_000
 _HOUR_SECONDS: Final = 3600.0
 _MAX_SESSIONS: Final = 10_000
 _MAX_STATEMENT_CHARACTERS: Final = 200_000
@@ -235,7 +236,7 @@ class ConnectionService:
             "do": "query",
             "sql": query.sql,
             "parameters": query.parameters,
-            "limits": {"rows": limits.rows, "bytes": limits.bytes, "seconds": limits.seconds},
+            "limits": {"rows": _MAX_ROWS, "bytes": limits.bytes, "seconds": limits.seconds},
         }
 
         async with self._recorded(call, rule, query.sql) as record:

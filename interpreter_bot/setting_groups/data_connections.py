@@ -46,8 +46,6 @@ class Connection(fields.Group):
 class ConnectionLimits(fields.Group):
     """Limits on queries to `connections`."""
 
-    rows: fields.Positive = 5_000_000
-    """Rows that one query may return."""
     bytes: fields.Positive = 512 * fields.MIB
     """Size of the result of one query."""
     seconds: fields.Seconds = 45.0
