@@ -92,5 +92,5 @@ def _with_subordinate_ids(config: settings.Settings) -> settings.Settings:
 
     if not (count := subordinate_ids.enter(config.sandbox)):
         return config
-    sandbox = config.sandbox.model_copy(update={"uid_count": count})
+    sandbox = config.sandbox.with_uids(config.sandbox.first_uid, count)
     return config.model_copy(update={"sandbox": sandbox})

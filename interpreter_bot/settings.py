@@ -257,7 +257,6 @@ class Settings(pydantic_settings.BaseSettings):
             },
             exclude={
                 "kernels": {"spares", "rest_seconds"},
-                "sandbox": {"uid_count"},
                 "retention": {"person_bytes", "total_bytes", "record_days"},
             },
         )

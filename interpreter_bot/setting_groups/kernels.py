@@ -107,12 +107,12 @@ class Sandbox(fields.Group):
     `container`: neither, for an ordinary container; Landlock and user ids instead. `auto` takes the
     strongest that works. If you name a level, the bot refuses to start without it."""
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
-    """First host user id for sessions and programs of MCP servers if the bot runs as root."""
-    uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
-    """Number of these user ids. Each session gets its own; the first 256 are for programs."""
+    """First of 65,536 host user ids if the bot runs as root. Each session gets its own; the first
+    256 are for programs of MCP servers."""
     cgroups: Literal["auto", "off"] = "auto"
     """`auto`: use control groups if they are writable."""
     _is_enabled: bool = pydantic.PrivateAttr(default=True)
+    _uid_count: int = pydantic.PrivateAttr(default=65_536)
 
     @property
     def enabled(self) -> bool:
@@ -123,6 +123,17 @@ class Sandbox(fields.Group):
         """Return a copy with the walls on or off."""
         sandbox = self.model_copy()
         sandbox._is_enabled = enabled
+        return sandbox
+
+    @property
+    def uid_count(self) -> int:
+        """Number of user ids from `first_uid` on; fewer if the machine grants fewer."""
+        return self._uid_count
+
+    def with_uids(self, first_uid: int, count: int) -> Sandbox:
+        """Return a copy with other user ids."""
+        sandbox = self.model_copy(update={"first_uid": first_uid})
+        sandbox._uid_count = count
         return sandbox
 
 

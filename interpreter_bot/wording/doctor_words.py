@@ -94,8 +94,8 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "--add-subuids 1700000000-1700065535 --add-subgids 1700000000-1700065535 USER`. Under "
         f"systemd, also install {shipped_files.DEPLOY}/subordinate-ids.conf, which lets newuidmap "
         "work. "
-        "Or start the bot as root: then each kernel gets an id between sandbox.first_uid and "
-        "first_uid + uid_count, and none is root.",
+        "Or start the bot as root: then each kernel gets one of the 65,536 ids from "
+        "sandbox.first_uid on, and none is root.",
     ),
     "core dumps": (
         "A crash starts the host's own handler, as root and outside of every limit.",
@@ -291,8 +291,8 @@ TAKES_NO_SESSIONS: Final = "takes no new sessions"
 def no_ids_in_namespace(first: int, last: int) -> str:
     return (
         f"Root has no user ids {first} to {last} here, because it is root only of a user "
-        "namespace. Start the bot as another user, or set sandbox.first_uid and "
-        "sandbox.uid_count to a range that exists (see `cat /proc/self/uid_map`)."
+        "namespace. Start the bot as another user, or set sandbox.first_uid to the beginning of a "
+        "range of at least 1,000 ids that exists (see `cat /proc/self/uid_map`)."
     )
 
 

@@ -51,7 +51,9 @@ async def leave():
     config = settings.Settings(
         paths=settings.Paths(data=place / "data", runtime=place / "r"),
         kernels=settings.Kernels(preload=(), spares=0),
-        sandbox=settings.Sandbox(uid_count=subordinate_ids.enter(settings.Sandbox())),
+        sandbox=settings.Sandbox().with_uids(
+            settings.Sandbox().first_uid, subordinate_ids.enter(settings.Sandbox())
+        ),
     )
     key = values.SessionKey("slack", "T", "C", "1")
     async with execution_startup.open_database(config) as database:

@@ -103,21 +103,20 @@ def choose_ids_in_namespace(
 ) -> settings.Sandbox:
     """Choose other user ids for kernels if root of a user namespace lacks the usual ones.
 
-    Rootless Podman, for example, usually has 65,536 ids. The ids stay the same for other users, if
-    the operator has chosen them, or if the namespace has too few.
+    Rootless Podman, for example, usually has 65,536 ids. If the operator has chosen the first id,
+    it stays. All ids stay the same for other users, or if the namespace has too few.
     """
-    if os.geteuid() != 0 or "first_uid" in sandbox.model_fields_set:
+    if os.geteuid() != 0:
         return sandbox
     rows = [tuple(map(int, line.split())) for line in uid_map.read_text("ascii").splitlines()]
     first_uid, end_uid = sandbox.first_uid, sandbox.first_uid + sandbox.uid_count
     if any(start <= first_uid and end_uid <= start + count for start, _, count in rows):
         return sandbox
-    start, _, count = max(rows, key=lambda row: row[2])
-    first_uid = max(start, _MIN_FREE_ID)
-    count = min(sandbox.uid_count, start + count - first_uid)
-    if count < _MIN_IDS:
-        return sandbox
-    return sandbox.model_copy(update={"first_uid": first_uid, "uid_count": count})
+    if "first_uid" not in sandbox.model_fields_set:
+        first_uid = max(max(rows, key=lambda row: row[2])[0], _MIN_FREE_ID)
+    counts = [start + count - first_uid for start, _, count in rows if start <= first_uid]
+    count = min(sandbox.uid_count, max(counts, default=0))
+    return sandbox if count < _MIN_IDS else sandbox.with_uids(first_uid, count)
 
 
 def id_on_host(uid: int) -> int:

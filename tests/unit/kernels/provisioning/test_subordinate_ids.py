@@ -48,9 +48,21 @@ MAPS = {
 }
 
 
+# The same from a first id that the operator chose.
+MAPS_FROM_20_000 = {
+    "0 0 4294967295": (20_000, 65_536),
+    "0 100000 65536": (20_000, 45_536),
+    "0 1000 1\n1 100000 65536": (20_000, 45_537),
+    "0 100000 10500": (20_000, 65_536),
+}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="others than root get the ids of the bot")
 @pytest.mark.parametrize("text", MAPS)
 def test_root_of_a_namespace_takes_ids_that_it_has(tmp_path, text):
     (tmp_path / "uid_map").write_text(text)
-    sandbox = subordinate_ids.choose_ids_in_namespace(settings.Sandbox(), tmp_path / "uid_map")
-    assert (sandbox.first_uid, sandbox.uid_count) == MAPS[text]
+    for chosen, maps in ({}, MAPS), ({"first_uid": 20_000}, MAPS_FROM_20_000):
+        sandbox = subordinate_ids.choose_ids_in_namespace(
+            settings.Sandbox(**chosen), tmp_path / "uid_map"
+        )
+        assert (sandbox.first_uid, sandbox.uid_count) == maps[text]
