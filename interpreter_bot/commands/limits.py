@@ -11,16 +11,14 @@ import rich.console
 import rich.table
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.provisioning import start_parameters
 from interpreter_bot.platforms.rendering import session_facts
+from interpreter_bot.wording import fact_words
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Print the limits in effect."""
-    limits: dict[str, float] = config.limits.model_dump()
-    for name in ("file_bytes", "displays"):
-        limits[name] = getattr(config.limits, name)
-    limits["address_space_bytes"] = start_parameters.address_space_bytes(config.limits)
+    names = fact_words.LIMITS_OF_CODE | fact_words.LIMITS_OF_HOST
+    limits: dict[str, float] = {name: getattr(config.limits, name) for name in names}
     if options.json:
         sys.stdout.write(json.dumps(limits) + "\n")
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import pydantic
 
@@ -13,6 +13,11 @@ from interpreter_bot.setting_groups import fields
 
 def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+# V8, which draws Altair's charts, reserves 64 GiB of addresses that it never uses. RLIMIT_DATA, the
+# cgroup and the watchdog bound the memory that is used.
+_ADDRESS_ALLOWANCE_BYTES: Final = 128 * fields.GIB
 
 
 class Limits(fields.Group):
@@ -24,7 +29,7 @@ class Limits(fields.Group):
     """How long `input()` waits for a person. Does not count as execution time."""
     memory_bytes: fields.Positive = 1_825_361_920
     """Memory of one session: all its processes together; with control groups, also its temporary
-    files."""
+    files. They are in memory: /tmp and /dev/shm may have an eighth of it each."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
@@ -42,13 +47,20 @@ class Limits(fields.Group):
     the bot's own control group, at most a sixteenth of the group's limit is kept free."""
     upload_bytes: fields.Positive = 512 * fields.MIB
     """Size of one file that a person sends."""
-    temporary_bytes: fields.Positive = 256 * fields.MIB
-    """Size of /tmp and of /dev/shm, each. They are in memory; with control groups they are part of
-    `memory_bytes`."""
     output_bytes: fields.Positive = 1_000_000
     """Printed text per stream and execution. Longer text loses its middle."""
     displays: ClassVar[int] = 50
     """Pictures, tables and other displays of one execution. More are counted but not shown."""
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Size of /tmp and of /dev/shm, each."""
+        return self.memory_bytes // 8
+
+    @property
+    def address_space_bytes(self) -> int:
+        """Size of a process's address space, which libraries reserve and do not use."""
+        return self.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
 
     @property
     def file_bytes(self) -> int:

@@ -32,7 +32,6 @@ LIMITS = settings.Limits(
     workspace_bytes=64 * MIB,
     workspace_files=500,
     upload_bytes=16 * MIB,
-    temporary_bytes=64 * MIB,
     output_bytes=100_000,
 )
 HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.SUBORDINATE_IDS_VARIABLE))

@@ -54,7 +54,7 @@ async def test_free_says_the_same(bot, run):
 async def test_address_space_is_limited_as_configured(bot, run):
     ran = await run("import resource; print(*resource.getrlimit(resource.RLIMIT_AS))")
 
-    expected = start_parameters.address_space_bytes(bot.limits)
+    expected = bot.limits.address_space_bytes
     assert ran.text.split() == [str(expected)] * 2
 
 

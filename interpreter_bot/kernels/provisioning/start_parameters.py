@@ -18,9 +18,6 @@ _BACKLOG = 8
 DOOR_PORTS = (61080, 61081)
 """Ports of a kernel's own loopback where the bot may listen: for a proxy, and for services."""
 
-# V8, which draws Altair's charts, reserves 64 GiB of addresses that it never uses. RLIMIT_DATA, the
-# cgroup and the watchdog bound the memory that is used.
-_ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
 _MAX_SESSIONS_OF_USER = 16
 MAX_OPEN_FILES = 1024
 """File descriptors of one process of a session."""
@@ -78,11 +75,6 @@ def socket_name(channel: str) -> str:
     return f"k-{CHANNELS.index(channel) + 1}"
 
 
-def address_space_bytes(limits: settings.Limits) -> int:
-    """Return RLIMIT_AS: the memory limit, and room for addresses that libraries only reserve."""
-    return limits.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
-
-
 def build(
     uid: int,
     limits: settings.Limits,
@@ -118,7 +110,7 @@ def build(
 
 def _resource_limits(limits: settings.Limits) -> dict[str, list[int]]:
     limits_by_name = {
-        "AS": address_space_bytes(limits),
+        "AS": limits.address_space_bytes,
         "DATA": limits.memory_bytes,
         "NPROC": limits.processes,
         "NOFILE": MAX_OPEN_FILES,

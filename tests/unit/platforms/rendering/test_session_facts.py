@@ -3,11 +3,13 @@ import decimal
 from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.sessions import past_turns
+from interpreter_bot.wording import fact_words
 
 
 def test_every_limit_has_words():
     limits = settings.Limits()
-    names = (*settings.Limits.model_fields, "file_bytes", "displays")
+    names = fact_words.LIMITS_OF_CODE | fact_words.LIMITS_OF_HOST
+    assert names.keys() >= settings.Limits.model_fields.keys()
     described = [session_facts.describe_limit(name, getattr(limits, name)) for name in names]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
     assert set(session_facts.describe_limits(limits, settings.Kernels(per_person=0))) < set(
