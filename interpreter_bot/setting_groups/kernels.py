@@ -166,11 +166,11 @@ class Host(fields.Group):
     """For `interpreter-bot host` as root: name or number of another user whose bot may use it.
     Empty means its own user only.
     """
-    listen: str = ""
+    listen: fields.OptionalListenAddress = ""
     """For `interpreter-bot host`: address and port, such as `0.0.0.0:7443`, where bots on other
     machines reach it over TLS. Empty means only bots on this machine.
     """
-    metrics: str = ""
+    metrics: fields.OptionalListenAddress = ""
     """For `interpreter-bot host`: address and port, such as `0.0.0.0:9464`, for `/livez`,
     `/readyz` and `/metrics` over plain HTTP, without a login. Empty means none.
     """
