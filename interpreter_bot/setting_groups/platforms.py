@@ -41,11 +41,9 @@ class Slack(fields.ServerGroup):
     """Ids (`T…`) of workspaces that may use the bot. Empty means all it is installed in."""
     allowed_channels: tuple[str, ...] = ()
     """Ids (`C…`, `G…`) of channels. Empty means all. Does not affect direct messages."""
-    allowed_groups: tuple[str, ...] = ()
-    """User groups (`S…`) whose members may use the bot. Together with `allowed_people`, either
-    suffices."""
     allowed_people: tuple[str, ...] = ()
-    """Ids (`U…`, `W…`) of people. No group and no person means everybody. Admins always may."""
+    """Ids of people (`U…`, `W…`) and of user groups (`S…`), whose members may use the bot. Empty
+    means everybody. Admins always may."""
     heard_bots: tuple[str, ...] = ()
     """Ids (`B…`) of other apps, such as alerts, whose messages and files are shown to the model.
     They are never requests."""

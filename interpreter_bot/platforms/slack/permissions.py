@@ -31,6 +31,7 @@ MONEY: Final = quotas.MONEY
 
 _log = logging.getLogger(__name__)
 
+_GROUP_PREFIX: Final = "S"
 _CACHE_SECONDS: Final = 600.0
 _MAX_CACHED_ENTRIES: Final = 10_000
 _MEMBERS_PER_PAGE: Final = 1000
@@ -38,10 +39,12 @@ _MEMBERS_PER_PAGE: Final = 1000
 
 def rules(choices: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
     """Return the rules in effect in a workspace; invalid choices of its admins are ignored."""
+    groups = tuple(id for id in config.allowed_people if id.startswith(_GROUP_PREFIX))
+    people = tuple(id for id in config.allowed_people if not id.startswith(_GROUP_PREFIX))
     return policies.Rules(
         workspaces=config.allowed_workspaces,
-        people=_parse_ids(choices.get(PEOPLE)) or config.allowed_people,
-        groups=_parse_ids(choices.get(GROUPS)) or config.allowed_groups,
+        people=_parse_ids(choices.get(PEOPLE)) or people,
+        groups=_parse_ids(choices.get(GROUPS)) or groups,
         channels=_parse_ids(choices.get(CHANNELS)) or config.allowed_channels,
         allows_guests=config.allows_guests,
         allows_outsiders=config.allows_strangers,

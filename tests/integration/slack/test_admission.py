@@ -49,8 +49,8 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, service):
     ("setting", "ids", "sentence"),
     [
         ("allowed_people", ("U2",), "have access to this bot"),
-        ("allowed_groups", ("S1",), "have access to this bot"),
-        ("allowed_groups", ("SGONE",), "have access to this bot"),
+        ("allowed_people", ("S1",), "have access to this bot"),
+        ("allowed_people", ("SGONE",), "have access to this bot"),
     ],
 )
 async def test_who_is_not_on_a_list_is_refused(slack, service, setting, ids, sentence):
@@ -78,7 +78,7 @@ async def test_messages_where_the_bot_may_not_be_used_are_not_answered(
         ("allowed_workspaces", ("T1",)),
         ("allowed_channels", ("C1",)),
         ("allowed_people", ("U1",)),
-        ("allowed_groups", ("S1",)),
+        ("allowed_people", ("U3", "S1")),
     ],
 )
 async def test_who_is_on_a_list_is_let_in(slack, service, setting, ids):
