@@ -273,11 +273,7 @@ class Settings(pydantic_settings.BaseSettings):
         """Paths that no code in a kernel may see, including those that do not exist yet."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         paths = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
-        secret = [
-            self.host.tls,
-            self.web.token_file,
-            self.package_index.netrc_file,
-        ]
+        secret = [self.host.tls, self.package_index.netrc_file]
         secret += [server.token_file for server in self.mcp_servers]
         paths += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Annotated
 
 import pydantic
@@ -122,9 +121,6 @@ class Web(fields.ServerGroup):
     network. In browsers that do not support `Connection-Allowlist`, such scripts can still send
     data over WebRTC; `false` rules that out.
     """
-    token_file: pathlib.Path | None = None
-    """File that holds the page's token; created if it does not exist. By default `web-token` in the
-    data directory."""
 
 
 class Mcp(fields.ServerGroup):

@@ -57,7 +57,7 @@ async def serve(
     Raises:
         SettingsError: the address cannot be used.
     """
-    token = access.load_or_create_token(config.token_file or data / _TOKEN_FILE)
+    token = access.load_or_create_token(data / _TOKEN_FILE)
     pages = _load_pages()
     gate = access.Access(
         token,

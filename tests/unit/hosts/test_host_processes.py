@@ -31,7 +31,9 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
         sandbox=settings.Sandbox(cgroups="off").with_walls(enabled=False),
         retention=settings.Retention(days=7),
         paths=settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r"),
-        web=settings.Web(token_file=tmp_path / "token"),
+        mcp_servers=(
+            settings.McpServer(name="s", url="https://example.org", token_file=tmp_path / "token"),
+        ),
         store=settings.Store(url="postgresql://bot:hidden@db/bot"),
         slack=settings.Slack(bot_token="xoxb-hidden", app_token="xapp-hidden"),
         encryption=settings.Encryption(keys="hidden"),
