@@ -52,6 +52,8 @@ _POLL_SECONDS: Final = 0.02
 # A host saves variables for up to 30 s and ends its kernels before it ends.
 _MAX_END_SECONDS: Final = 60.0
 _MAX_CLOSING_SECONDS: Final = 5.0
+# How long a host waits for the next bot after its own was killed.
+_LINGER_SECONDS: Final = "600"
 _MAX_START_SECONDS: Final = 120.0
 # How long commands, which start no host, wait for a lost host.
 _MAX_RECONNECTING_SECONDS: Final = 3.0
@@ -257,8 +259,7 @@ class HostStarter:
         config = self._config
         data = config.paths.data.absolute()
         await asyncio.to_thread(data.mkdir, mode=0o711, parents=True, exist_ok=True)
-        linger_seconds = str(config.host.linger_seconds)
-        command = [sys.executable, "-m", "interpreter_bot", "host", "--linger", linger_seconds]
+        command = [sys.executable, "-m", "interpreter_bot", "host", "--linger", _LINGER_SECONDS]
         command += [] if config.sandbox.enabled else ["--unsafe-no-sandbox"]
         if _log.isEnabledFor(logging.INFO):
             command.insert(command.index("host"), "--verbose")

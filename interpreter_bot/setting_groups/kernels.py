@@ -158,10 +158,6 @@ class Host(fields.Group):
     `service`: in one that was started with `interpreter-bot host`. `inside`: in the bot's own
     process; they end with it.
     """
-    linger_seconds: fields.Seconds = 600.0
-    """How long a process of mode `own` waits for the next bot after its own was killed. Then it
-    and its kernels end.
-    """
     bot_user: str = ""
     """For `interpreter-bot host` as root: name or number of another user whose bot may use it.
     Empty means its own user only.

@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -65,11 +67,18 @@ asyncio.run(main())
 
 @pytest.fixture
 def config(tmp_path, short_path):
-    return settings.Settings(
+    config = settings.Settings(
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-        host=settings.Host(mode="own", linger_seconds=20),
+        host=settings.Host(mode="own"),
     )
+    yield config
+    # Hosts whose bots were killed would wait for ten minutes.
+    for path in host_sockets.directory(config.paths).glob("*.sock"):
+        with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
+            client.connect(str(path))
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            os.kill(struct.unpack("3i", credentials)[0], signal.SIGTERM)
 
 
 @pytest.fixture
