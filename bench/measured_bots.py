@@ -39,11 +39,11 @@ async def open_pool(
         kernels: settings of the group `kernels`.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
-        directory = pathlib.Path(name)
+        directory, sandbox = pathlib.Path(name), settings.Sandbox()
         config = settings.Settings(
             limits=settings.Limits(),
             kernels=settings.Kernels(**kernels),
-            sandbox=settings.Sandbox(cgroups=groups),
+            sandbox=sandbox if groups == "auto" else sandbox.without_cgroups(),
             snapshots=settings.Snapshots(),
             paths=settings.Paths(data=directory / "data", runtime=directory / "run"),
         )

@@ -197,7 +197,7 @@ def raise_open_files() -> None:
 async def _open_cgroups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
     """Open the control groups, and remove those of bots that died."""
     groups = await asyncio.to_thread(
-        cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
+        cgroups.Cgroups.probe, "auto" if sandbox.uses_cgroups else "off"
     )
     _log.info("control groups: %s", groups.reason)
     dead_bot_count = await asyncio.to_thread(groups.sweep)

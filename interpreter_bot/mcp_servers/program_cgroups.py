@@ -59,8 +59,9 @@ class ProgramGroups:
         """
         async with self._probe_lock:
             if self._cgroups is None:
-                mode = self.sandbox.cgroups if self.sandbox.enabled else "off"
-                self._cgroups = await asyncio.to_thread(cgroups.Cgroups.probe, mode)
+                self._cgroups = await asyncio.to_thread(
+                    cgroups.Cgroups.probe, "auto" if self.sandbox.uses_cgroups else "off"
+                )
                 _log.info("programs of MCP servers: %s", self._cgroups.reason)
         if not self._cgroups.version:
             return None

@@ -82,7 +82,7 @@ class ToolBroker:
             raise errors.SettingsError(tool_words.same_servers(", ".join(sorted(duplicates))))
         self._servers = {server.name: server for server in servers}
         self._groups = groups or program_cgroups.ProgramGroups(
-            settings.Sandbox(cgroups="off"), servers
+            settings.Sandbox().without_cgroups(), servers
         )
         self._connections = {
             server.name: server_connections.ServerConnection(server, environment, self._groups)

@@ -121,9 +121,8 @@ class Sandbox(fields.Group):
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
     """First of 65,536 host user ids if the bot runs as root. Each session gets its own; the first
     256 are for programs of MCP servers."""
-    cgroups: Literal["auto", "off"] = "auto"
-    """`auto`: use control groups if they are writable."""
     _is_enabled: bool = pydantic.PrivateAttr(default=True)
+    _may_use_cgroups: bool = pydantic.PrivateAttr(default=True)
     _uid_count: int = pydantic.PrivateAttr(default=65_536)
 
     @property
@@ -135,6 +134,17 @@ class Sandbox(fields.Group):
         """Return a copy with the walls on or off."""
         sandbox = self.model_copy()
         sandbox._is_enabled = enabled
+        return sandbox
+
+    @property
+    def uses_cgroups(self) -> bool:
+        """Whether control groups are used if the machine offers them."""
+        return self._is_enabled and self._may_use_cgroups
+
+    def without_cgroups(self) -> Sandbox:
+        """Return a copy that uses no control group, as on machines that offer none."""
+        sandbox = self.model_copy()
+        sandbox._may_use_cgroups = False
         return sandbox
 
     @property

@@ -130,7 +130,7 @@ def test_nothing_is_left(servers_before):
 @pytest.mark.namespaces
 def test_groups_that_are_switched_off_are_not_used(tmp_path):
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
-    bot = settings.Settings(sandbox=settings.Sandbox(cgroups="off"), paths=paths)
+    bot = settings.Settings(sandbox=settings.Sandbox().without_cgroups(), paths=paths)
     findings = diagnosis.diagnose(bot)
     found = {finding.name: finding for finding in findings}
     assert "switched off" in found["control group"].detail

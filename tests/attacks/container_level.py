@@ -28,7 +28,9 @@ async def shared_bot():
             patch.delenv(name)
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
             os.chmod(directory, 0o755)
-            opening = harness.Bot.open(pathlib.Path(directory), groups="off", level="container")
+            opening = harness.Bot.open(
+                pathlib.Path(directory), uses_cgroups=False, level="container"
+            )
             async with contextlib.AsyncExitStack() as stack:
                 try:
                     bot = await stack.enter_async_context(opening)

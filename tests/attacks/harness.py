@@ -185,16 +185,17 @@ class Bot:
         root: pathlib.Path,
         limits: settings.Limits = LIMITS,
         *,
-        groups: str = "auto",
+        uses_cgroups: bool = True,
         level: str = "auto",
         **kernels,
     ) -> AsyncIterator[Bot]:
         """Open a pool in a directory that everybody on the host may look into."""
         canaries = Canaries(root)
+        sandbox = settings.Sandbox(level=level)
         config = settings.Settings(
             paths=settings.Paths(data=root / "data", runtime=root / "run"),
             limits=limits,
-            sandbox=settings.Sandbox(cgroups=groups, level=level),
+            sandbox=sandbox if uses_cgroups else sandbox.without_cgroups(),
             # No saving of variables disturbs the attacks.
             snapshots=settings.Snapshots(checkpoints=0),
             kernels=settings.Kernels(

@@ -82,7 +82,8 @@ from tests.attacks import harness
 
 async def main():
     place = pathlib.Path(sys.argv[1])
-    async with harness.Bot.open(place, groups="off", level="container", preload=()) as bot:
+    options = {"uses_cgroups": False, "level": "container", "preload": ()}
+    async with harness.Bot.open(place, **options) as bot:
         code = "import subprocess; subprocess.Popen(['/bin/sleep', '600'], start_new_session=True)"
         await bot.run(code, key="a")
         print(*bot.pids("a"), flush=True)

@@ -229,7 +229,7 @@ class Cgroups:
         In version 2 the bot may have to move itself into a child beside its kernels.
         """
         if mode == "off":
-            return cls(0, "control groups are switched off by the settings")
+            return cls(0, "control groups are switched off")
         try:
             unified, hierarchies = own_cgroups(proc)
         except (OSError, ValueError) as error:

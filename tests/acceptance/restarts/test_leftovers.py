@@ -34,9 +34,10 @@ COMPUTE += "print('computing', flush=True)\\nwhile True: pass"
 
 async def main(root, groups):
     is_second = groups == "version 2"
+    sandbox = settings.Sandbox()
     bot = settings.Settings(
         paths=settings.Paths(data=root / "data", runtime=root / "run"),
-        sandbox=settings.Sandbox(cgroups="off" if is_second else groups),
+        sandbox=sandbox if groups == "auto" else sandbox.without_cgroups(),
         kernels=settings.Kernels(
             spares=1, concurrent=4, preload=(), freeze_seconds=0 if is_second else 0.3
         ),

@@ -37,7 +37,7 @@ async def main():
     script = pathlib.Path(sys.argv[1])
     server = settings.McpServer(
         name="local", command=("python3", str(script)), readable=(script.parent,))
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"), [server])
+    groups = program_cgroups.ProgramGroups(settings.Sandbox().without_cgroups(), [server])
     program = program_transport.start_program(server, {}, groups=groups, on_end=print)
     async with program as (heard, _):
         await heard.receive()
@@ -99,7 +99,10 @@ async def programs(request, tmp_path, monkeypatch):
     place.mkdir()
     shutil.copy(PROGRAM, place)
     listed = [settings.McpServer(name=name, command=("x",)) for name in ("local", "other")]
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), listed)
+    sandbox = settings.Sandbox()
+    if request.param == "off":
+        sandbox = sandbox.without_cgroups()
+    groups = program_cgroups.ProgramGroups(sandbox, listed)
     started = Programs(groups, place)
     yield started
     await started.close()
@@ -334,7 +337,7 @@ async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(programs
 async def test_what_a_program_prints_is_logged_by_whole_lines(caplog):
     script = "printf 'the key hunter2-' >&2; sleep 0.5; printf 'hunter2\\nlast' >&2"
     server = settings.McpServer(name="local", command=("sh", "-c", script))
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"), [server])
+    groups = program_cgroups.ProgramGroups(settings.Sandbox().without_cgroups(), [server])
     async with (
         program_transport.start_program(server, {}, groups=groups, on_end=lambda: None),
         asyncio.timeout(60),

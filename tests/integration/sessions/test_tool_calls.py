@@ -52,7 +52,7 @@ def join_output(reply):
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "sandbox",
-    [settings.Sandbox(), settings.Sandbox(cgroups="off").with_walls(enabled=False)],
+    [settings.Sandbox(), settings.Sandbox().with_walls(enabled=False)],
     ids=["walls", "no walls"],
 )
 async def test_code_calls_a_tool_and_uses_what_comes(open_bot, jira, tmp_path, sandbox):

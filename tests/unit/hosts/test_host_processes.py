@@ -28,7 +28,7 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
     config = settings.Settings(
         limits=settings.Limits(execution_seconds=7),
         kernels=settings.Kernels(spares=3, preload=("numpy",)),
-        sandbox=settings.Sandbox(cgroups="off").with_walls(enabled=False),
+        sandbox=settings.Sandbox(level="standard").with_walls(enabled=False),
         retention=settings.Retention(days=7),
         paths=settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r"),
         mcp_servers=(
@@ -45,7 +45,7 @@ def test_a_host_gets_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path
     read = settings.Settings()
     for group in ("limits", "kernels", "retention", "host"):
         assert getattr(read, group) == getattr(config, group)
-    assert (read.sandbox.enabled, read.sandbox.cgroups) == (True, "off")
+    assert (read.sandbox.enabled, read.sandbox.level) == (True, "standard")
     assert (read.paths.data, read.paths.runtime) == (tmp_path / "d", tmp_path / "r")
     # What the bot hides of its own, the host hides too.
     assert set(config.private_paths) <= set(read.private_paths)
