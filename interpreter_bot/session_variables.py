@@ -19,7 +19,7 @@ class SavedVariables:
         names: of the first ones.
         lost: variables that could not be saved, and why; the first of `lost_count`.
         partly_saved: variables that were saved in part, and what is missing; the first of
-            `partly_count`.
+            `partly_saved_count`.
     """
 
     kernel_id: str
@@ -30,7 +30,7 @@ class SavedVariables:
     lost: tuple[tuple[str, str], ...] = ()
     lost_count: int = 0
     partly_saved: tuple[tuple[str, str], ...] = ()
-    partly_count: int = 0
+    partly_saved_count: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ def write_manifest(directory: str, generation: int, manifest: Manifest) -> None:
                 "lost": shorten_entries(manifest.loss_reasons, count),
                 "lost_count": len(manifest.loss_reasons),
                 "partly": shorten_entries(manifest.missing_parts, count),
-                "partly_count": len(manifest.missing_parts),
+                "partly_saved_count": len(manifest.missing_parts),
                 "blobs": manifest.blobs,
             }
         )

@@ -58,7 +58,7 @@ class SessionForks:
                 raise errors.KernelError(session_words.SESSION_BUSY)
         files = source.directory
         if past_state is not None and not past_state.flaw:
-            files = source.checkpoints / past_state.copy
+            files = source.checkpoints / past_state.copy_name
 
         def copy() -> str:
             flaw = file_copies.copy_tree(files, target.directory, self._copy_limits)
@@ -193,7 +193,7 @@ class SessionForks:
             if snapshot is None:
                 raise errors.KernelError(variable_words.OLD_VARIABLES_GONE)
             summary = snapshot.summary
-            lost_count = summary.lost_count + summary.partly_count
+            lost_count = summary.lost_count + summary.partly_saved_count
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
         if requires_everything and has_flaws:
             raise errors.KernelError(variable_words.OLD_VARIABLES_PARTLY_SAVED)
@@ -213,7 +213,9 @@ class SessionForks:
 
         if not checkpoint.flaw:
             # Copy first: if the disk has no room, nothing must change.
-            await in_thread(self._stage_files, workspace, workspace.checkpoints / checkpoint.copy)
+            await in_thread(
+                self._stage_files, workspace, workspace.checkpoints / checkpoint.copy_name
+            )
         await self._pool.run_without_kernel(key, change_files)
         return _restored_state(None if snapshot is None else snapshot.summary, checkpoint)
 

@@ -48,7 +48,7 @@ class Manifest(pydantic.BaseModel):
         kept: names of saved variables, at most the first 200 of `kept_count`.
         lost: names of lost variables with reasons, at most 200 of `lost_count`.
         partly: names of partly saved variables with their lost parts, at most 200 of
-            `partly_count`.
+            `partly_saved_count`.
         blobs: sizes of the large buffers that it needs, by name.
     """
 
@@ -62,7 +62,7 @@ class Manifest(pydantic.BaseModel):
     lost: _Entries
     lost_count: _Count
     partly: _Entries
-    partly_count: _Count
+    partly_saved_count: _Count
     blobs: _Blobs
 
 
@@ -132,7 +132,7 @@ def summarize(
         lost=clean_entries(manifest.lost),
         lost_count=max(manifest.lost_count, len(manifest.lost)),
         partly_saved=clean_entries(manifest.partly),
-        partly_count=max(manifest.partly_count, len(manifest.partly)),
+        partly_saved_count=max(manifest.partly_saved_count, len(manifest.partly)),
     )
 
 

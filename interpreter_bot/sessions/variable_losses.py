@@ -145,7 +145,7 @@ class VariableRestoration:
         saved = self.saved
         return _losses_clause(
             "Not kept", saved.lost, saved.lost_count, max_characters
-        ) + _losses_clause("In part", saved.partly_saved, saved.partly_count, max_characters)
+        ) + _losses_clause("In part", saved.partly_saved, saved.partly_saved_count, max_characters)
 
 
 VariableNotice: TypeAlias = VariableLoss | VariableRestoration

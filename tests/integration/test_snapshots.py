@@ -334,7 +334,7 @@ def lie(_, number, *__):
     os.makedirs(own)
     told = {"format": 3, "problem": "", "is_disk_full": False, "blobs": {}}
     told |= {"kept": ["\\u202e<@U1>" * 50], "kept_count": 1}
-    told |= {"partly": {}, "partly_count": 0, "lost_count": 10**6}
+    told |= {"partly": {}, "partly_saved_count": 0, "lost_count": 10**6}
     told["lost"] = {"../../x": "why\\x1b[2J\\nyes", "long" * 200: "words " * 160}
     with open(own + "/manifest.json", "w") as file:
         json.dump(told, file)

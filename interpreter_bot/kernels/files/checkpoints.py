@@ -45,7 +45,7 @@ class Checkpoint:
         pointer: signed pointer to the generation of variables that was current; empty for none.
         missed_runs: number of executions between that generation and the checkpoint.
         flaw: sentence that says why it has no files; empty if it has.
-        copy: name of the directory of its files; empty if it has none.
+        copy_name: of the directory of its files; empty if it has none.
         version: of its files; equal versions mean that no file changed; empty if unknown.
     """
 
@@ -53,7 +53,7 @@ class Checkpoint:
     pointer: str
     missed_runs: int
     flaw: str = ""
-    copy: str = ""
+    copy_name: str = ""
     version: str = ""
 
 
@@ -93,13 +93,14 @@ def write(
         latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version
     ]
     if version and same_checkpoints:
-        checkpoint = dataclasses.replace(checkpoint, copy=same_checkpoints[0].copy, version=version)
+        copy_name = same_checkpoints[0].copy_name
+        checkpoint = dataclasses.replace(checkpoint, copy_name=copy_name, version=version)
     else:
-        copy = f"files-{checkpoint.at_ns}"
-        if flaw := _copy_files(files, directory / copy, limits):
+        copy_name = f"files-{checkpoint.at_ns}"
+        if flaw := _copy_files(files, directory / copy_name, limits):
             checkpoint = dataclasses.replace(checkpoint, flaw=flaw)
         else:
-            checkpoint = dataclasses.replace(checkpoint, copy=copy, version=version)
+            checkpoint = dataclasses.replace(checkpoint, copy_name=copy_name, version=version)
     partial_file.write_text(json.dumps(dataclasses.asdict(checkpoint)))
     partial_file.rename(final_file)
     checkpoints = _all_checkpoints(directory)
@@ -140,7 +141,7 @@ def _remove(directory: pathlib.Path, entries: list[tuple[pathlib.Path, Checkpoin
         file.unlink()
     needed_paths = set()
     for file, checkpoint in _all_checkpoints(directory):
-        needed_paths |= {file, directory / (checkpoint.copy or file)}
+        needed_paths |= {file, directory / (checkpoint.copy_name or file)}
     for path in set(directory.iterdir()) - needed_paths:
         safe_open.remove(path)
 

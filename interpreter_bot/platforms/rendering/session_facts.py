@@ -130,7 +130,7 @@ def describe_variables(
     )
     for heading, entries, count in (
         ("Not saved", saved.lost, saved.lost_count),
-        ("Saved without these parts", saved.partly_saved, saved.partly_count),
+        ("Saved without these parts", saved.partly_saved, saved.partly_saved_count),
     ):
         facts += [Fact(heading, f"{name} ({reason})") for name, reason in entries[:_MAX_VARIABLES]]
         if count > _MAX_VARIABLES:

@@ -34,7 +34,7 @@ MANIFEST = {
         "lost": {},
         "lost_count": 0,
     },
-    **{"partly": {}, "partly_count": 0, "blobs": {}},
+    **{"partly": {}, "partly_saved_count": 0, "blobs": {}},
 }
 
 

@@ -33,7 +33,7 @@ def write(tmp_path):
 
 
 def content(tmp_path, name):
-    copy = checkpoints.read(tmp_path / "kept", name).copy
+    copy = checkpoints.read(tmp_path / "kept", name).copy_name
     return (tmp_path / "kept" / copy / "folder" / "a").read_bytes()[:1]
 
 
