@@ -14,7 +14,6 @@ class HostReport:
     Attributes:
         address: at which bots reach it, as an entry of `host.fleet`.
         data_id: of its data directory.
-        boot_id: of its machine, new after each start of the machine.
         free_bytes: free memory for sessions.
         memory_bytes: memory of the host and its sessions together.
         is_draining: whether it takes no new sessions.
@@ -22,7 +21,6 @@ class HostReport:
 
     address: str
     data_id: str
-    boot_id: str
     free_bytes: int
     memory_bytes: int
     is_draining: bool

@@ -22,7 +22,6 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _MAX_START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.1
 _ALL_INTERFACES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
@@ -51,7 +50,6 @@ class NodeActor:
         return host_reports.HostReport(
             address=str(host_addresses.TlsAddress(reachable_name, port)),
             data_id=status.data_id,
-            boot_id=_BOOT_ID.read_text("ascii").strip(),
             # From the host, which may be in another container than this actor on Kubernetes.
             free_bytes=status.free_bytes,
             memory_bytes=status.memory_bytes,

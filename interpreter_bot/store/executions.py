@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import mimetypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,7 +11,6 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
 _ARTIFACTS = records.Artifact
-_UNKNOWN_MEDIA_TYPE: Final = "application/octet-stream"
 
 _EXECUTIONS = records.Execution
 
@@ -34,7 +32,6 @@ class Artifacts(transactions.Aggregate):
                 "name": artifact.name,
                 "size_bytes": artifact.size_bytes,
                 "sha256": artifact.sha256,
-                "media_type": mimetypes.guess_type(artifact.name)[0] or _UNKNOWN_MEDIA_TYPE,
                 "created": columns.now(),
             }
             for artifact in artifacts

@@ -12,7 +12,7 @@ from interpreter_bot.store import columns, records, transactions
 
 _HOSTS = records.FleetHost
 _MAX_AGE: Final = datetime.timedelta(days=1)
-_REPORTED_COLUMNS: Final = ("data_id", "boot_id", "free_bytes", "memory_bytes", "is_draining")
+_REPORTED_COLUMNS: Final = ("data_id", "free_bytes", "memory_bytes", "is_draining")
 
 
 class Report(Protocol):

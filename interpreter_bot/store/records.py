@@ -300,7 +300,6 @@ class Artifact(Record):
     name: orm.Mapped[_Prose]
     size_bytes: orm.Mapped[int]
     sha256: orm.Mapped[_Digest]
-    media_type: orm.Mapped[str]
     created: orm.Mapped[datetime.datetime]
 
 
@@ -401,7 +400,6 @@ class FleetHost(Record):
     id: orm.Mapped[_Id]
     address: orm.Mapped[str] = orm.mapped_column(unique=True)
     data_id: orm.Mapped[str]
-    boot_id: orm.Mapped[str]
     free_bytes: orm.Mapped[int]
     memory_bytes: orm.Mapped[int]
     is_draining: orm.Mapped[bool]

@@ -9,17 +9,17 @@ import sqlalchemy as sa
 from interpreter_bot.ray_fleet import host_reports
 from interpreter_bot.store import columns, records
 
-REPORT = host_reports.HostReport("10.0.0.5:7443", "d", "b", 5, 10, False)
+REPORT = host_reports.HostReport("10.0.0.5:7443", "d", 5, 10, False)
 
 
 async def test_hosts_stay_listed_while_nobody_tells_of_them(database):
     other = dataclasses.replace(REPORT, address="10.0.0.6:7443")
     await database.fleet_hosts.put([REPORT, other])
-    await database.fleet_hosts.put([dataclasses.replace(REPORT, boot_id="later", free_bytes=3)])
+    await database.fleet_hosts.put([dataclasses.replace(REPORT, data_id="later", free_bytes=3)])
     assert await database.fleet_hosts.list_addresses() == ["10.0.0.5:7443", "10.0.0.6:7443"]
     async with database.engine.connect() as connection:
         rows = (await connection.execute(sa.select(records.FleetHost))).all()
-    assert {(row.boot_id, row.free_bytes) for row in rows} == {("later", 3), ("b", 5)}
+    assert {(row.data_id, row.free_bytes) for row in rows} == {("later", 3), ("d", 5)}
 
 
 @pytest.mark.first_case

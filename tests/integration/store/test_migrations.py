@@ -58,6 +58,24 @@ async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     )
 
 
+async def test_rows_of_the_first_tables_outlive_an_upgrade(url, opening):
+    def make_first_tables(connection):
+        alembic.command.upgrade(databases.alembic_config(connection), "0028")
+        connection.execute(
+            sqlalchemy.text(
+                "INSERT INTO hosts"
+                " (address, data_id, boot_id, free_bytes, memory_bytes, is_draining, seen)"
+                " VALUES ('a:1', 'd', 'b', 1, 2, false, '2026-01-01 00:00:00+00:00')"
+            )
+        )
+
+    if url.startswith("sqlite"):
+        engines.make_file(engines.parse(url))
+    await run_on_connection(url, make_first_tables)
+    async with opening() as database:
+        assert await database.fleet_hosts.list_addresses() == ["a:1"]
+
+
 @pytest.mark.first_case
 async def test_opening_again_keeps_what_was_there(opening):
     async with opening() as database:

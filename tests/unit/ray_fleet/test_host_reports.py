@@ -6,7 +6,7 @@ import pytest
 
 from interpreter_bot.ray_fleet import host_reports
 
-EMPTY = host_reports.HostReport("10.0.0.5:7443", "d", "b", 90, 100, False)
+EMPTY = host_reports.HostReport("10.0.0.5:7443", "d", 90, 100, False)
 FULL = dataclasses.replace(EMPTY, free_bytes=5)
 
 
