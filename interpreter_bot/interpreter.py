@@ -151,7 +151,7 @@ class Interpreter(_Options):
             AnswerError: the model could not answer; the sentence says why.
         """
         if not self._service.queries.models:
-            raise errors.SettingsError(library_words.NO_MODEL)
+            raise errors.SettingsError(await self._describe_missing_model())
         return await self._run_turn(self._make_request(text, files=files))
 
     async def run(self, code: str) -> Answer:
@@ -228,6 +228,15 @@ class Interpreter(_Options):
     async def reset(self, *, files: bool = False) -> None:
         """Delete variables and the model's memory; with `files`, delete the files too."""
         await self._service.reset(self._key, files=files)
+
+    async def _describe_missing_model(self) -> str:
+        """Say how to choose a model, and why the demo model does not take its place."""
+        from interpreter_bot.agent.llms.embedded import on_demand_model
+
+        config = self._service.services.config
+        demo_model_context = on_demand_model.OnDemandModel.open(config.local, config.paths.data)
+        async with demo_model_context as demo_model:
+            return f"{library_words.NO_MODEL} {demo_model.unavailable_reason}"
 
     def _make_request(
         self, text: str, *, is_code: bool = False, files: Sequence[Path] = ()

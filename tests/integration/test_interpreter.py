@@ -150,8 +150,14 @@ async def test_a_program_that_fails_to_answer_gets_its_own_error():
 
 async def test_what_is_missing_is_said_in_a_sentence(monkeypatch, tmp_path):
     async with Interpreter() as session:
-        with pytest.raises(InterpreterError, match="There is no model to ask"):
+        with pytest.raises(InterpreterError, match=r"no model to ask.*local\.enabled"):
             await session.ask("x")
+    monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "true")
+    monkeypatch.setenv("INTERPRETER_BOT_LOCAL__MODEL_PATH", str(tmp_path / "none.gguf"))
+    async with Interpreter() as session:
+        with pytest.raises(InterpreterError, match=r"no model to ask.*(\[local\]|none.gguf)"):
+            await session.ask("x")
+    monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "false")
     for model, variable in (("gpt-5", "OPENAI_API_KEY"), ("claude-x", "ANTHROPIC_API_KEY")):
         with pytest.raises(InterpreterError, match=f"no key for {model}.*{variable}"):
             await Interpreter(model=model).__aenter__()
