@@ -22,7 +22,7 @@ from interpreter_bot.hosts import (
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import host_words
-from tests import futures
+from tests import futures, waiting
 from tests.fakes import replies
 
 pytestmark = pytest.mark.kernel
@@ -121,18 +121,12 @@ async def opened(config, lost_seconds=LOST_SECONDS):
             fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
-            await until(lambda: len(connected(hosts)) == len(config.host.fleet))
+            await waiting.until(lambda: len(connected(hosts)) == len(config.host.fleet))
             yield hosts, database
 
 
 def connected(hosts):
     return [host for host in hosts.hosts if host.connection.is_connected]
-
-
-async def until(is_so):
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def ran(hosts, key, code):
@@ -213,11 +207,11 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
         try:
             # As good as dead, and nobody waits for its heartbeat.
             cut_off(former.connection)
-            await until(lambda: former.connection.away_seconds > LOST_SECONDS)
+            await waiting.until(lambda: former.connection.away_seconds > LOST_SECONDS)
             assert await ran(hosts, lost, "x = 'again'; print(x)") == "again"
         finally:
             machines[0].process.send_signal(signal.SIGCONT)
-        await until(lambda: former.connection.is_connected)
+        await waiting.until(lambda: former.connection.is_connected)
         # It had its kernel still; it ends as soon as it hears that the session is elsewhere.
         while await former.statuses([lost]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -242,13 +236,13 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
                 code, execution_id=execution_id, show=lambda *one: shown.append(one), ask=None
             )
         )
-        await until(lambda: shown)
+        await waiting.until(lambda: shown)
         machine = machine_of(machines, await database.placements.find("stopped"))
         cut = next(one for one in hosts.hosts if one.connection.address.port == machine.port)
         machine.process.send_signal(signal.SIGSTOP)
         try:
             cut_off(cut.connection)
-            await until(lambda: not cut.connection.is_connected)
+            await waiting.until(lambda: not cut.connection.is_connected)
             stopping = asyncio.create_task(hosts.stop(execution_id))
             # It has looked at who is there.
             await asyncio.sleep(0)

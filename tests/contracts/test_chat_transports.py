@@ -26,8 +26,8 @@ from interpreter_bot.platforms.slack import markdown as slack_markdown
 from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.store import databases
 from interpreter_bot.store import deliveries as stored_deliveries
+from tests import waiting
 from tests.fakes import conversations
-from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
 from tests.fakes.socket_chat import servers as socket_servers
@@ -409,7 +409,7 @@ def text(network):
 
 
 async def seen(network, words):
-    await rules.wait_until(lambda: words in text(network), subject=words)
+    await waiting.until(lambda: words in text(network), subject=words)
 
 
 @pytest.mark.usefixtures("mixes_files")
@@ -511,7 +511,7 @@ async def test_a_message_that_a_person_deletes_is_not_posted_again(network):
 async def test_where_nothing_can_be_shown_the_turn_is_cancelled(network):
     network.fail("post", "closed")
     async with opened(network) as shown:
-        await rules.wait_until(lambda: shown.cancelled, subject="the end of the turn")
+        await waiting.until(lambda: shown.cancelled, subject="the end of the turn")
         shown.answer.emit(END)
     assert network.shown() == []
     assert len(network.whispers()) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import time
 import types
 from collections.abc import AsyncIterator
 
@@ -14,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import live_kernels, pools
-from tests import machine
+from tests import machine, waiting
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -44,13 +43,6 @@ async def run(
 
 # How long a check waits for what is promised.
 PATIENCE = {"seconds": 30.0}
-
-
-async def wait_until(is_so) -> None:
-    deadline = time.monotonic() + PATIENCE["seconds"]
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come about"
-        await asyncio.sleep(0.02)
 
 
 async def attaches_a_workspace_that_both_sides_can_write(pool, kernel, files):
@@ -133,7 +125,7 @@ async def freezes_all_of_a_session_and_thaws_it(pool, kernel, files):
     await asyncio.sleep(0.2)
     assert not usage.has_run_since(clocks), "something runs in a frozen session"
     await kernel.provisioner.thaw()
-    await wait_until(lambda: usage.has_run_since(clocks))
+    await waiting.until(lambda: usage.has_run_since(clocks), seconds=PATIENCE["seconds"])
     await kernel.provisioner.thaw()
     assert (await run(kernel, "1 + 1"))[0] == "2"
 
@@ -146,7 +138,7 @@ async def kills_what_is_frozen_and_says_that_it_ended(pool, kernel, files):
         await provisioner.ended.wait()
     await provisioner.wait_status()
     provisioner.interrupt()
-    await wait_until(lambda: not provisioner.meter().clocks())
+    await waiting.until(lambda: not provisioner.meter().clocks(), seconds=PATIENCE["seconds"])
     with contextlib.suppress(OSError):
         (await provisioner.connect("shell")).close()
         pytest.fail("it connects to a kernel that is gone")

@@ -17,9 +17,8 @@ from interpreter_bot.platforms.console import json_replies, terminal_input, term
 from interpreter_bot.platforms.discord import startup
 from interpreter_bot.platforms.web import access, server
 from interpreter_bot.sessions import ports, questions
-from tests import futures
+from tests import futures, waiting
 from tests.fakes import askers, conversations, replies
-from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
 from tests.integration.slack import worlds
@@ -121,7 +120,7 @@ async def _discord(tmp_path):
             discord.say(alice, direct, "go")
 
             async def seen(button):
-                await rules.wait_until(
+                await waiting.until(
                     lambda: direct.bot_messages and button in direct.bot_messages[-1].buttons
                 )
                 return direct.bot_messages[-1]
@@ -183,7 +182,7 @@ async def _web(tmp_path):
                     open_ones = {e["id"]: e["type"] for e in events if "id" in e}
                     return [one for one, last in open_ones.items() if last == kind]
 
-                [question] = await rules.wait_until(asked)
+                [question] = await waiting.until(asked)
                 answer = {"do": "answer", "question": question, "text": text}
                 await socket.send_json({"thread": fields["thread"]} | answer)
 

@@ -14,7 +14,7 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import pools, snapshot_retention, snapshots
 from interpreter_bot.kernels.files import safe_open
-from tests import machine
+from tests import machine, waiting
 
 pytestmark = pytest.mark.kernel
 VARIABLES = machine.session_variables_path()
@@ -36,14 +36,6 @@ def opened(tmp_path, short_path):
         )
 
     return open_pool
-
-
-async def until(holds):
-    for _ in range(6000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
 
 
 async def run(kernel, code):
@@ -120,7 +112,7 @@ async def test_an_idle_session_is_saved_and_then_frozen(opened):
         kernel = await pool.take("a")
         await run(kernel, BEGIN)
         used = kernel.last_used
-        await until(lambda: kernel.is_frozen)
+        await waiting.until(lambda: kernel.is_frozen)
         told = await pool.saved_variables("a")
         assert (told.kernel_id, told.run_count) == (kernel.id, kernel.run_count) == (kernel.id, 1)
         assert [name for name, _ in told.lost] == ["running"]
@@ -242,7 +234,7 @@ async def test_who_comes_back_while_a_session_is_saved_does_not_wait_for_that(op
         await run(kernel, f"x = bytearray(50_000_000)\n{slow}")
         variables = (await pool.workspace("a")).variables
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: any(variables.glob("*/variables")))
+        await waiting.until(lambda: any(variables.glob("*/variables")))
         # Left alone it would take a minute.
         async with asyncio.timeout(30):
             assert await run(kernel, "good") == "1"
@@ -258,7 +250,7 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
         await run(kernel, "class Slow:\n def __reduce__(self):\n  while True: pass\nslow = Slow()")
         saving = asyncio.create_task(pool.save_variables("a"))
         variables = (await pool.workspace("a")).variables
-        await until(lambda: any(variables.glob("*/variables")))
+        await waiting.until(lambda: any(variables.glob("*/variables")))
         assert pool.snapshots.interrupt(pool.kernels["a"])
         await saving
         assert not pool.snapshots.interrupt(pool.kernels["a"])
@@ -593,7 +585,7 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         kernel = await pool.take("a")
         await run(kernel, slow)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(is_saving)
+        await waiting.until(is_saving)
         await asyncio.sleep(0.3)
         await kernel.execute("1", show=lambda _: None, is_bot_code=True)
         await saving
@@ -615,12 +607,12 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
         # Another session has the only place for a while.
         await run(await pool.take("b"), slow)
         other = asyncio.create_task(pool.save_variables("b"))
-        await until(is_saving)
+        await waiting.until(is_saving)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: kernel.run_count_at_attempt == kernel.run_count)
+        await waiting.until(lambda: kernel.run_count_at_attempt == kernel.run_count)
         code = "__import__('time').sleep(0.3)"
         look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_bot_code=True))
-        await until(lambda: kernel.is_busy)
+        await waiting.until(lambda: kernel.is_busy)
         assert pool.snapshots.interrupt(pool.kernels["b"])
         await asyncio.gather(saving, look, other)
         assert (await saved(pool)).names == ("x",)
@@ -656,7 +648,7 @@ async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatc
         kernel = await pool.take("a")
         await run(kernel, "x = 1")
         starts = [asyncio.create_task(pool.take(f"other {number}")) for number in range(50)]
-        await until(lambda: kernel.run_count_at_attempt == kernel.run_count)
+        await waiting.until(lambda: kernel.run_count_at_attempt == kernel.run_count)
         assert sum(not start.done() for start in starts) <= 3
         await asyncio.gather(*starts)
 

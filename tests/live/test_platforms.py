@@ -19,9 +19,8 @@ from interpreter_bot import settings
 from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms.discord import startup as discord_startup
 from interpreter_bot.platforms.web import server as web_server
-from tests import futures
+from tests import futures, waiting
 from tests.fakes import package_indexes
-from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
 from tests.integration.discord import steps
@@ -117,7 +116,7 @@ async def on_discord(config, question):
         ):
             server.say(alice, channel, f"{server.bot.mention} {question}")
             thread = await steps.wait_for_thread(channel)
-            await rules.wait_until(
+            await waiting.until(
                 lambda: steps.is_final(thread), subject="an answer", seconds=SECONDS
             )
             said = "\n".join(one.content for one in thread.bot_messages)

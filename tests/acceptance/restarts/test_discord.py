@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from interpreter_bot import settings
+from tests import waiting
 from tests.fakes import openai_server
-from tests.fakes.discord_server import rules, servers
+from tests.fakes.discord_server import servers
 from tests.integration.discord import steps
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
@@ -90,7 +91,7 @@ async def test_an_answer_goes_on_in_its_messages(discord_server, start, how, is_
     place = discord_server.direct(alice) if is_direct else lab.channel("general")
     async with start() as process:
         await discord_server.command(alice, place, "py", {"code": CODE})
-        await rules.wait_until(
+        await waiting.until(
             lambda: place.bot_messages and "line 8" in place.bot_messages[-1].content
         )
         process.send_signal(how)
@@ -100,10 +101,10 @@ async def test_an_answer_goes_on_in_its_messages(discord_server, start, how, is_
         assert not any("interrupted" in text for text in texts)
         await asyncio.sleep(discord_server.gateway.identify_seconds)
     async with start():
-        await rules.wait_until(
+        await waiting.until(
             lambda: f"line {LINES - 1}" in place.bot_messages[-1].content, seconds=60
         )
-        await rules.wait_until(lambda: steps.is_final(place))
+        await waiting.until(lambda: steps.is_final(place))
     [answer] = place.bot_messages
     printed = [row for row in answer.content.split("\n") if row.startswith("line ")]
     assert printed == [f"line {number}" for number in range(LINES)]
@@ -120,7 +121,7 @@ async def test_an_answer_that_began_its_thread_goes_on_in_its_message(discord_se
         async with start(model.base_url) as process:
             discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
             thread = await steps.wait_for_thread(channel)
-            await rules.wait_until(
+            await waiting.until(
                 lambda: thread.bot_messages and "line 8" in thread.bot_messages[-1].content,
                 seconds=60,
             )
@@ -129,13 +130,13 @@ async def test_an_answer_that_began_its_thread_goes_on_in_its_message(discord_se
             await process.wait()
             await asyncio.sleep(discord_server.gateway.identify_seconds)
         async with start(model.base_url):
-            await rules.wait_until(
+            await waiting.until(
                 lambda: (
                     thread.bot_messages and thread.bot_messages[0].content.startswith("Counted.")
                 ),
                 seconds=60,
             )
-            await rules.wait_until(lambda: steps.is_final(thread))
+            await waiting.until(lambda: steps.is_final(thread))
             [answer] = thread.bot_messages
             shown = await discord_server.click(alice, answer, "Show code")
             text = await steps.wait_for_final_text(shown)

@@ -1,6 +1,5 @@
 """Questions to people while the bot is killed, or ends in order: the next has them, and answers."""
 
-import asyncio
 import contextlib
 import json
 import uuid
@@ -9,6 +8,7 @@ import pytest
 
 from bench import bot_processes, page_visitors
 from interpreter_bot import settings
+from tests import waiting
 from tests.fakes import openai_server
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
@@ -31,9 +31,7 @@ class Person:
         return self.visitor.shown.get(self.name, [])
 
     async def until(self, is_so):
-        async with asyncio.timeout(90):
-            while not is_so():  # noqa: ASYNC110 - of a turn without events nobody is told
-                await asyncio.sleep(0.02)
+        await waiting.until(is_so, seconds=90)
 
     def _open(self):
         return [one for one in self.events if one["type"] in ("input", "approve")]

@@ -16,6 +16,7 @@ from bench import bot_processes, page_visitors
 from interpreter_bot import settings
 from interpreter_bot.hosts import host_sockets, remote_host
 from interpreter_bot.wording import session_words
+from tests import waiting
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
@@ -65,9 +66,7 @@ class Person:
         return self.visitor.shown.get(name, [])
 
     async def until(self, is_so):
-        async with asyncio.timeout(60):
-            while not is_so():  # noqa: ASYNC110 - of a turn without events nobody is told
-                await asyncio.sleep(0.02)
+        await waiting.until(is_so)
 
     async def saved(self, *, runs=1):
         """Wait until what so many pieces of code left is saved."""

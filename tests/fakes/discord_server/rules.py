@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import re
 import time
@@ -218,15 +217,3 @@ def find_pings(message: worlds.Message, allowed: Mapping[str, Any] | None) -> se
     if message.reference is not None and allowed.get("replied_user", "parse" not in allowed):
         notified.add(message.reference.author.id)
     return notified
-
-
-async def wait_until(condition: Any, *, seconds: float = 60.0, subject: str = "") -> Any:
-    """Wait until a condition is true; returns its value."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s for {subject or condition}")
-        await asyncio.sleep(0.01)

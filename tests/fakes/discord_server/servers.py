@@ -19,6 +19,7 @@ import discord
 import yarl
 from aiohttp import web
 
+from tests import waiting
 from tests.fakes.discord_server import gateways, interactions, rests, rules, worlds
 
 TOKEN = "loopback.token-0123456789"
@@ -284,7 +285,7 @@ class Server:
         self, interaction: interactions.Interaction
     ) -> interactions.Interaction:
         self._interact(interaction)
-        await rules.wait_until(
+        await waiting.until(
             lambda: interaction.answer, seconds=30, subject=f"answer to {interaction.data}"
         )
         return interaction

@@ -9,8 +9,9 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.discord import startup
+from tests import waiting
 from tests.fakes import conversations
-from tests.fakes.discord_server import rules, servers
+from tests.fakes.discord_server import servers
 
 MODELS = ("small", "large")
 
@@ -24,7 +25,7 @@ async def echo(turn):
 
 @pytest.fixture
 def until():
-    return rules.wait_until
+    return waiting.until
 
 
 async def _before_identify(_client, _shard_id, *, initial=False):

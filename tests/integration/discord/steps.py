@@ -1,6 +1,6 @@
 """Steps that tests of Discord share."""
 
-from tests.fakes.discord_server import rules
+from tests import waiting
 
 
 def is_final(channel):
@@ -18,7 +18,7 @@ def recent_text(request):
 
 async def wait_for_thread(channel):
     """Wait for the first thread of a channel, and return it."""
-    return await rules.wait_until(
+    return await waiting.until(
         lambda: next((m.thread for m in channel.messages.values() if m.thread), None),
         subject="a thread",
     )
@@ -26,7 +26,7 @@ async def wait_for_thread(channel):
 
 async def wait_for_answers(channel, count=1):
     """Wait until a channel has `count` answers and the last one is complete; returns them."""
-    await rules.wait_until(
+    await waiting.until(
         lambda: len(channel.bot_messages) >= count and is_final(channel), subject="an answer"
     )
     return channel.bot_messages
@@ -39,7 +39,7 @@ async def wait_for_final_text(interaction):
         messages = interaction.messages
         return messages and not messages[-1].is_loading and "Stop" not in messages[-1].buttons
 
-    await rules.wait_until(is_over, subject="the answer to an interaction")
+    await waiting.until(is_over, subject="the answer to an interaction")
     return interaction.text
 
 

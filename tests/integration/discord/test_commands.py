@@ -9,8 +9,9 @@ from interpreter_bot import values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import markdown
 from interpreter_bot.wording import command_words
+from tests import waiting
 from tests.fakes import optional_features
-from tests.fakes.discord_server import rules, worlds
+from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
 
@@ -82,7 +83,7 @@ async def test_cells_are_looked_for_after_the_first_sign_and_run(
 
         async def found_late(key):
             # As from a database that is far; nothing before it could show a message.
-            await rules.wait_until(lambda: begun and begun[0].answer, subject="a first sign")
+            await waiting.until(lambda: begun and begun[0].answer, subject="a first sign")
             return ("x = 1", "y = 2")
 
         monkeypatch.setattr(service.branches, "find_lost_cells", found_late)

@@ -9,8 +9,8 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
+from tests import waiting
 from tests.fakes import openai_server
-from tests.fakes.discord_server import rules
 from tests.integration.discord import steps
 
 pytestmark = pytest.mark.kernel
@@ -79,7 +79,7 @@ async def test_a_note_is_proposed_confirmed_told_and_forgotten(discord_server, l
         def cards():
             return [m for m in channel.bot_messages if "Remember" in m.buttons]
 
-        [card] = await rules.wait_until(cards, subject="a card")
+        [card] = await waiting.until(cards, subject="a card")
         refused = await discord_server.click(bob, card, "Remember")
         assert "Only the person who asked" in await steps.wait_for_final_text(refused)
         assert await service.places.notes(scope_of(channel)) == ()
@@ -186,11 +186,11 @@ async def test_a_private_thread_keeps_to_itself_what_is_remembered_in_it(
             await discord_server.submit(form, {"instructions": "Say Acme."})
         )
         discord_server.say(anna, thread, f"{mention} schedule daily 9:00 UTC: watch Acme")
-        [card] = await rules.wait_until(
+        [card] = await waiting.until(
             lambda: [m for m in thread.bot_messages if "Confirm" in m.buttons], subject="a card"
         )
         await discord_server.click(anna, card, "Confirm")
-        await rules.wait_until(
+        await waiting.until(
             lambda: "is set up" in str([m.content for m in thread.bot_messages]),
             subject="a schedule",
         )
@@ -206,7 +206,7 @@ async def test_a_private_thread_keeps_to_itself_what_is_remembered_in_it(
             assert "There is no" in await steps.wait_for_final_text(tried)
         await asked(discord_server, eve, channel)
         discord_server.say(anna, thread, f"{mention} go")
-        await rules.wait_until(lambda: len(server.requests) == 2, subject="a question to the model")
+        await waiting.until(lambda: len(server.requests) == 2, subject="a question to the model")
         outside, inside = (request.messages[0]["content"] for request in server.requests)
         assert ("Acme" in outside, "Ours." in outside) == (False, True)
         assert ("We buy Acme." in inside, "Say Acme." in inside, "Ours." in inside) == (True,) * 3

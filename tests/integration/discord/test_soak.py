@@ -9,7 +9,7 @@ import time
 import pytest
 
 from interpreter_bot import values
-from tests.fakes.discord_server import rules
+from tests import waiting
 from tests.integration.discord import steps
 
 _THREADS, _EACH = 20, 10
@@ -93,7 +93,7 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
 
         try:
             threads = await asyncio.gather(*(speak(number) for number in range(_THREADS)))
-            await rules.wait_until(
+            await waiting.until(
                 lambda: len(service.handled_requests) == _THREADS * _EACH,
                 seconds=200,
                 subject="all requests",

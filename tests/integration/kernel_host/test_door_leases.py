@@ -15,6 +15,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import cancellable_executions, executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
+from tests import waiting
 from tests.fakes import external_servers
 
 pytestmark = [
@@ -92,12 +93,6 @@ async def place():
         yield Place(config, path, await stack.enter_async_context(opening), outer)
 
 
-async def until(is_true) -> None:
-    async with asyncio.timeout(30):
-        while not is_true():  # noqa: ASYNC110 - nobody tells of it.
-            await asyncio.sleep(0.01)
-
-
 async def test_the_next_bot_takes_over_doors_in_use(place):
     certificate = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})\n"
     leased = place.server._doors._doors_by_kernel
@@ -109,20 +104,20 @@ async def test_the_next_bot_takes_over_doors_in_use(place):
         async with place.bot() as (other, idle):
             assert await place.run(other, place.get) == "outside", "the last bot serves"
             assert kernel_id in idle.door_tasks
-    await until(lambda: leased[kernel_id].link is None)
+    await waiting.until(lambda: leased[kernel_id].link is None)
     async with remote_host.RemoteHost.open(place.path) as command:
         assert "is not there right now" in await place.run(command, place.get)
     async with remote_host.RemoteHost.open(place.path, is_bot=True) as nobody:
         assert "may no longer connect" in await place.run(nobody, place.get)
     version = leased[kernel_id].version
     async with place.bot() as (host, keeper):
-        await until(lambda: kernel_id in keeper.door_tasks)
+        await waiting.until(lambda: kernel_id in keeper.door_tasks)
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
         assert leased[kernel_id].version == version
         await host.forget(KEY)
-        await until(lambda: not (leased or keeper.door_tasks))
+        await waiting.until(lambda: not (leased or keeper.door_tasks))
 
 
 async def test_missing_doors_cannot_be_leased(place):
@@ -156,7 +151,7 @@ async def test_the_time_limit_of_code_pauses_while_it_waits_for_a_person(place):
         assert "is not trusted" in await place.run(host, code, ask=allow)
         assert host.reach(KEY).grants == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
-        await until(lambda: not keeper.door_tasks)
+        await waiting.until(lambda: not keeper.door_tasks)
         assert not host.reach(KEY).grants
 
 

@@ -27,6 +27,7 @@ from interpreter_bot.hosts import (
 )
 from interpreter_bot.kernel_host import host_server
 from interpreter_bot.kernels import execution_journals
+from tests import waiting
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -133,12 +134,6 @@ async def relay(served, place):
         yield made
 
 
-async def until(is_so):
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def heard():
     shown = []
     return shown, lambda output, number: shown.append((number, output.plain))
@@ -233,7 +228,7 @@ assert input() == "8", "it was asked before all was shown" """
         await is_slow.wait()
         questions = begun.questions("slow")
         # The second one.
-        await until(lambda: questions._number == 2)
+        await waiting.until(lambda: questions._number == 2)
         relay.reads.set()
         assert (await running).finished.ending is values.Ending.OK, shown[-1]
 
@@ -251,7 +246,7 @@ async def test_an_unanswered_request_of_a_dead_host_goes_to_the_next(relay, plac
     async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
         relay.is_deaf = True
         asking = asyncio.create_task(remote.statuses())
-        await until(lambda: relay.unheard)
+        await waiting.until(lambda: relay.unheard)
         relay.is_deaf = False
         relay.break_all()
         assert await asking is not None
@@ -293,7 +288,7 @@ async def test_leases_end_with_the_bot(served, host, place):
         lease = remote.lease("leased")
         await (await lease.__aenter__()).kernel()
         assert "leased" in host.pool._holders
-    await until(lambda: "leased" not in host.pool._holders)
+    await waiting.until(lambda: "leased" not in host.pool._holders)
 
 
 async def test_a_failed_lease_does_not_end_others(served, host, place):
@@ -378,7 +373,7 @@ async def test_cancelled_downloads_and_uploads_are_no_errors(served, place, capl
         async with workspace.read("large.bin") as content:
             assert await anext(aiter(content))
         # The host has noticed that nobody reads on.
-        await until(lambda: count_connections() < connections)
+        await waiting.until(lambda: count_connections() < connections)
         begun = asyncio.Event()
 
         async def endless_pieces():
@@ -388,9 +383,9 @@ async def test_cancelled_downloads_and_uploads_are_no_errors(served, place, capl
 
         upload = asyncio.create_task(workspace.put("endless.bin", endless_pieces()))
         await begun.wait()
-        await until(lambda: count_connections() == connections)
+        await waiting.until(lambda: count_connections() == connections)
         upload.cancel()
-        await until(lambda: count_connections() < connections)
+        await waiting.until(lambda: count_connections() < connections)
     assert [record.message for record in caplog.records] == []
 
 
@@ -441,7 +436,7 @@ async def test_executions_end_as_lost_if_another_host_answers(host, place):
                 running = asyncio.create_task(
                     (await lease.kernel()).execute(TICKS, execution_id="lost", show=show)
                 )
-                await until(lambda: shown)
+                await waiting.until(lambda: shown)
                 await first.aclose()
                 async with serving(host, place):
                     end = await running
@@ -464,7 +459,7 @@ async def test_executions_end_as_lost_if_their_host_stays_away(host, place):
             running = asyncio.create_task(
                 (await lease.kernel()).execute(TICKS, execution_id="away", show=show)
             )
-            await until(lambda: shown)
+            await waiting.until(lambda: shown)
             await first.aclose()
             assert (await running).finished.kernel_lost
             with pytest.raises(errors.KernelStartError):
@@ -567,7 +562,7 @@ async def test_no_code_runs_twice_if_the_second_attempt_reaches_another_host(hos
             running = asyncio.create_task(
                 kernel.execute(f"{COUNT}\n{TICKS}", execution_id="second", show=show)
             )
-            await until(lambda: shown)
+            await waiting.until(lambda: shown)
             await first.aclose()
             # The client tries twice by itself, where a connection was used before.
             relay.refusals = 2

@@ -25,6 +25,7 @@ from interpreter_bot.kernels import (
 from interpreter_bot.kernels.files import directory_contents
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.wording import run_words
+from tests import waiting
 
 MIB = settings.MIB
 LIMITS = settings.Limits(
@@ -162,20 +163,12 @@ async def watched(tmp_path, live, *, starting=(), pace=None, **kernels):
         assert left == []
 
 
-async def until(condition):
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it did not come to that")
-
-
 async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_path):
     forever = threading.Event()
     slow, quick = Session(tmp_path, wait=forever), Session(tmp_path)
     try:
         async with watched(tmp_path, {"slow": slow, "quick": quick}):
-            await until(lambda: quick.looks > 10)
+            await waiting.until(lambda: quick.looks > 10)
             assert (slow.looks, slow.most_at_once) == (1, 1)
             assert all("watchdog" in thread.name for thread in quick.threads)
     finally:
@@ -191,9 +184,9 @@ async def test_memory_is_looked_at_while_as_many_walk_through_files_as_can(tmp_p
     live = dict(enumerate(walked))
     try:
         async with watched(tmp_path, live):
-            await until(lambda: all(one.looks for one in walked))
+            await waiting.until(lambda: all(one.looks for one in walked))
             live["greedy"] = greedy
-            await until(lambda: greedy.condemned)
+            await waiting.until(lambda: greedy.condemned)
     finally:
         forever.set()
 
@@ -204,8 +197,8 @@ async def test_what_there_is_no_time_to_read_ends_a_session_only_if_that_happens
     readings = [late, FINE]
     busy.reading = lambda *_: readings[0] if len(readings) == 1 else readings.pop(0)
     async with watched(tmp_path, {"busy": busy, "hiding": hiding}):
-        await until(lambda: hiding.condemned)
-        await until(lambda: len(readings) == 1)
+        await waiting.until(lambda: hiding.condemned)
+        await waiting.until(lambda: len(readings) == 1)
     assert hiding.looks == 2
     assert not busy.condemned
 
@@ -223,9 +216,9 @@ async def test_quick_code_is_looked_at_like_code_in_the_background(tmp_path, idl
     quick.group_bytes = long.group_bytes = 0
     live = {"quick": quick, "long": long}
     async with watched(tmp_path, live, pace={"idle_ticks": idle_ticks}):
-        await until(lambda: long.checks > 10)
+        await waiting.until(lambda: long.checks > 10)
         if idle_ticks == 8:
-            await until(lambda: quick.checks > 2)
+            await waiting.until(lambda: quick.checks > 2)
         else:
             assert quick.checks == 0
 
@@ -238,9 +231,9 @@ async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its
     live = {"bounded": bounded, "other": other}
     async with watched(tmp_path, live, pace={"checks_per_second": 1e-6}):
         # At first like code in the background, after two seconds.
-        await until(lambda: bounded.checks == 1)
+        await waiting.until(lambda: bounded.checks == 1)
         seen = other.looks
-        await until(lambda: other.looks > seen + 10)
+        await waiting.until(lambda: other.looks > seen + 10)
         assert bounded.checks == 1
 
 
@@ -255,9 +248,9 @@ async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
     bounded.group_bytes = 0
     live = {"bounded": bounded, "other": other}
     async with watched(tmp_path, live, starting=range(10**6), pace=pace):
-        await until(lambda: other.looks > 10)
+        await waiting.until(lambda: other.looks > 10)
         if is_looked_at:
-            await until(lambda: bounded.checks > 1)
+            await waiting.until(lambda: bounded.checks > 1)
         assert bool(bounded.checks) == is_looked_at
 
 
@@ -269,7 +262,7 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(tmp_pat
     idle.is_busy, idle.group_bytes = False, 0
     began = time.monotonic()
     async with watched(tmp_path, {"idle": idle}, starting=range(starting), pace=pace):
-        await until(lambda: idle.checks)
+        await waiting.until(lambda: idle.checks)
         # A second, and as much again.
         seconds = time.monotonic() - began
     assert (seconds >= 2.0) == bool(starting)
@@ -297,7 +290,7 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
     what, ending, reason = CONDEMNED[why]
     session, other = Session(tmp_path, **what), Session(tmp_path)
     async with watched(tmp_path, {"it": session, "other": other}):
-        await until(lambda: session.condemned)
+        await waiting.until(lambda: session.condemned)
         assert session.condemned == [(ending, reason)]
         assert not other.condemned
 
@@ -323,7 +316,7 @@ async def test_busy_code_is_interrupted_once_and_not_condemned(tmp_path, why):
     what, reason = INTERRUPTED[why]
     session = Session(tmp_path, **what)
     async with watched(tmp_path, {"it": session}):
-        await until(lambda: session.looks > 5)
+        await waiting.until(lambda: session.looks > 5)
         assert session.interrupted == [(values.Ending.STOPPED, reason)]
         assert not session.condemned
 
@@ -332,9 +325,9 @@ async def test_a_guard_ends_with_its_kernel_and_a_new_one_gets_its_own(tmp_path)
     first, second = Session(tmp_path), Session(tmp_path)
     live = {"it": first}
     async with watched(tmp_path, live):
-        await until(lambda: first.looks > 2)
+        await waiting.until(lambda: first.looks > 2)
         live["it"] = second
-        await until(lambda: second.looks > 2)
+        await waiting.until(lambda: second.looks > 2)
         seen = first.looks
         await asyncio.sleep(0.05)
         assert first.looks <= seen + 1
@@ -348,7 +341,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     disk(MIB, MIB, MIB, 0, MIB)
     live = {"small": small, "large": large}
     async with watched(tmp_path, live, pace={"idle_ticks": 10**20}):
-        await until(lambda: small.condemned or large.condemned)
+        await waiting.until(lambda: small.condemned or large.condemned)
         assert large.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.condemned
 
@@ -356,7 +349,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
 async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
     session = Session(tmp_path / "missing")
     async with watched(tmp_path, {"it": session}):
-        await until(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
+        await waiting.until(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
 
 
 @pytest.fixture
@@ -379,12 +372,12 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
     session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
-        await until(lambda: len(looks) == 1)
+        await waiting.until(lambda: len(looks) == 1)
         await asyncio.sleep(0.3)
         assert len(looks) == 1
         os.kill(resting, signal.SIGSTOP)
         os.kill(resting, signal.SIGCONT)
-        await until(lambda: len(looks) > 1)
+        await waiting.until(lambda: len(looks) > 1)
         # On a busy machine it may be a while until the program has answered both signals.
         has_moved = True
         while has_moved:
@@ -397,7 +390,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         await asyncio.sleep(0.2)
         assert len(looks) == seen
         session.seen_clocks.clear()
-        await until(lambda: len(looks) > seen + 3)
+        await waiting.until(lambda: len(looks) > seen + 3)
 
 
 async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
@@ -408,7 +401,7 @@ async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}, pace={"max_seconds_unchecked": 0.1}):
-        await until(lambda: len(looks) == 3)
+        await waiting.until(lambda: len(looks) == 3)
 
 
 def count_looks(session, monkeypatch):
@@ -430,7 +423,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(
     session.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
-        await until(lambda: len(looks) > 2)
+        await waiting.until(lambda: len(looks) > 2)
 
 
 async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_system_bounds(
@@ -439,7 +432,7 @@ async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_sy
     crowded = Session(tmp_path, reading=session_metering.Reading(task_count=129))
     crowded.provisioner.has_own_id = False
     async with watched(tmp_path, {"it": crowded}):
-        await until(lambda: crowded.condemned)
+        await waiting.until(lambda: crowded.condemned)
         reason = run_words.too_many_processes(LIMITS)
         assert crowded.condemned == [(values.Ending.STOPPED, reason)]
 
@@ -448,7 +441,7 @@ async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, disk):
     large, hiding = Session(tmp_path, stored=900 * MIB), Session(tmp_path, stored=None)
     disk(MIB, MIB, MIB, 0, MIB)
     async with watched(tmp_path, {"large": large, "hiding": hiding}):
-        await until(lambda: large.condemned or hiding.condemned)
+        await waiting.until(lambda: large.condemned or hiding.condemned)
         assert hiding.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not large.condemned
 
@@ -457,10 +450,10 @@ async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_pa
     small, growing = Session(tmp_path, stored=60 * MIB), Session(tmp_path)
     disk(0)
     async with watched(tmp_path, {"small": small, "growing": growing}):
-        await until(lambda: min(small.looks, growing.looks) > 5)
+        await waiting.until(lambda: min(small.looks, growing.looks) > 5)
         assert not small.condemned
         growing.stored = 2 * MIB + 1
-        await until(lambda: growing.condemned)
+        await waiting.until(lambda: growing.condemned)
         assert growing.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.condemned
 
@@ -473,7 +466,7 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
     idle.seen_clocks = {resting: procfs.processor_time_ns(resting)}
     looks = count_looks(idle, monkeypatch)
     async with watched(tmp_path, {"idle": idle, "busy": busy}, freeze_seconds=0.3):
-        await until(lambda: idle.is_frozen)
+        await waiting.until(lambda: idle.is_frozen)
         assert time.monotonic() >= idle.last_used + 0.3
         before, asked = len(looks), []
         monkeypatch.setattr(idle, "has_run_since", lambda _: asked.append(1))
@@ -487,5 +480,5 @@ async def test_a_session_is_never_frozen_where_the_settings_say_so(tmp_path):
     idle = Session(tmp_path)
     idle.is_busy = False
     async with watched(tmp_path, {"idle": idle}, freeze_seconds=0):
-        await until(lambda: idle.looks > 20)
+        await waiting.until(lambda: idle.looks > 20)
     assert not idle.is_frozen

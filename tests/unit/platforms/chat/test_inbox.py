@@ -8,8 +8,8 @@ import pytest
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.chat import drafts
 from interpreter_bot.wording import access_words, question_words, run_words
+from tests import waiting
 from tests.fakes import conversations
-from tests.fakes.discord_server import rules
 from tests.fakes.socket_chat import chats, servers
 
 DONE = values.Finished(values.Ending.OK, 0.1)
@@ -63,7 +63,7 @@ async def ask_name(turn):
 
 
 async def until(condition, what="that"):
-    return await rules.wait_until(condition, subject=what)
+    return await waiting.until(condition, subject=what)
 
 
 def texts(server, room):

@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import values
 from interpreter_bot.platforms.chat import sync, transport
 from interpreter_bot.store import databases
-from tests.fakes.discord_server import rules
+from tests import waiting
 from tests.fakes.socket_chat import servers, transports
 
 pytestmark = pytest.mark.looptime
@@ -64,7 +64,7 @@ def texts(server):
 
 async def stand(server, *expected):
     """Wait until these messages stand."""
-    await rules.wait_until(lambda: texts(server) == [*expected], subject="messages")
+    await waiting.until(lambda: texts(server) == [*expected], subject="messages")
 
 
 @pytest.mark.parametrize("call", ["post", "edit"])
