@@ -112,8 +112,10 @@ class Maintenance:
             if progress is not None:
                 self._service.resumptions.add(progress.request(turn, session.key))
                 continue
-            await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
-            questions.forget(turn.id)
+            keeps_question = questions.forget(turn.id)
+            await database.turns.finish(
+                turn.id, values.TurnStatus.INTERRUPTED, keeps_question=keeps_question
+            )
             if await database.deliveries.list_for_request(session.platform, turn.request_id):
                 # The messages of the turn still show it as running.
                 await self._show_end(turn, session.key)

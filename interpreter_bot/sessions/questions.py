@@ -8,12 +8,13 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import cancellation, errors, events, values
@@ -61,8 +62,20 @@ class _Entry:
 
     @property
     def is_secret(self) -> bool:
-        question = self.question
-        return isinstance(question, events.InputQuestion) and question.is_password
+        return _is_for_password(self.question)
+
+
+@dataclasses.dataclass(slots=True)
+class _LostPassword:
+    """A password that code of dead bots asked a person for, who may still type it.
+
+    Attributes:
+        turn_ids: of the turns whose code asked.
+        until: messages that were sent before this time may hold it.
+    """
+
+    turn_ids: set[int] = dataclasses.field(default_factory=set)
+    until: float = math.inf
 
 
 class Questions:
@@ -73,8 +86,7 @@ class Questions:
         self._table = table
         self._by_turn: dict[int, _Entry] = {}
         self._by_id: dict[str, _Entry] = {}
-        # Messages of these people that were sent before this time may hold a password.
-        self._lost_passwords: dict[tuple[values.SessionKey, str], float] = {}
+        self._lost_passwords: dict[tuple[values.SessionKey, str], _LostPassword] = {}
 
     async def load(self) -> None:
         """Load the questions of turns that other bots began, so that people can answer them.
@@ -95,6 +107,21 @@ class Questions:
                 )
                 continue
             self._by_turn[stored_question.turn_id] = self._by_id[entry.question.id] = entry
+        await self._load_lost_passwords()
+
+    async def _load_lost_passwords(self) -> None:
+        """Load the questions for passwords of turns that ended with their bot; delete others."""
+        other_turn_ids = []
+        for stored_question in await self._table.load_left_behind() if self._table else ():
+            question = None
+            # Questions that another release wrote cannot be read.
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                question = read_question(stored_question.question)
+            if question is not None and _is_for_password(question):
+                self._note_lost_password(stored_question.turn_id, question)
+            else:
+                other_turn_ids.append(stored_question.turn_id)
+        await self._delete(other_turn_ids)
 
     def find(self, question_id: str) -> events.Question | None:
         """Return a question that can be answered."""
@@ -117,12 +144,21 @@ class Questions:
 
         Its code has ended, but the person may have typed the password before they knew.
         """
-        return sent_at < self._lost_passwords.get((session, person), 0.0)
+        lost_password = self._lost_passwords.get((session, person))
+        return lost_password is not None and sent_at < lost_password.until
 
-    def note_lost_password_refused(self, session: values.SessionKey, person: str) -> None:
+    async def note_lost_password_refused(self, session: values.SessionKey, person: str) -> None:
         """Record that the person was told, so their messages from now on are no passwords."""
-        until = self._lost_passwords[session, person]
-        self._lost_passwords[session, person] = min(until, time.time())
+        lost_password = self._lost_passwords[session, person]
+        lost_password.until = min(lost_password.until, time.time())
+        await self._delete(lost_password.turn_ids)
+
+    def _note_lost_password(self, turn_id: int, question: events.Question) -> None:
+        lost_password = self._lost_passwords.setdefault(
+            (question.session, question.person), _LostPassword()
+        )
+        lost_password.turn_ids.add(turn_id)
+        lost_password.until = math.inf
 
     def require_answerable(
         self, question_id: str, person: str, *, is_admin: bool = False, is_edit: bool = False
@@ -287,13 +323,31 @@ class Questions:
             waiter.cancel()
             entry.emit(events.QuestionClosed(entry.question, None))
 
-    def forget(self, turn_id: int) -> None:
-        """Forget the question of a turn that has ended."""
-        if (entry := self._by_turn.get(turn_id)) is not None:
-            self._drop(entry)
-            if entry.is_secret and entry.waiter is None:
-                # A former bot asked, and this one did not ask again.
-                self._lost_passwords[entry.question.session, entry.question.person] = math.inf
+    def forget(self, turn_id: int) -> bool:
+        """Forget the question of a turn that has ended.
+
+        Returns:
+            Whether the person may still type a password for it. It then has to stay stored, so that
+            later bots know.
+        """
+        entry = self._by_turn.get(turn_id)
+        if entry is None:
+            return False
+        self._drop(entry)
+        # A former bot asked, and this one did not ask again.
+        is_lost = entry.is_secret and entry.waiter is None
+        if is_lost:
+            self._note_lost_password(turn_id, entry.question)
+        return is_lost
+
+    async def _delete(self, turn_ids: Collection[int]) -> None:
+        """Delete the stored questions of turns that have ended."""
+        if self._table is None or not turn_ids:
+            return
+        try:
+            await self._table.delete(turn_ids)
+        except errors.StoreError:
+            _log.exception("questions of turns that have ended could not be deleted")
 
     async def _replace(self, turn_id: int, entry: _Entry) -> None:
         """Replace the turn's former question, whose answer it has received."""
@@ -311,6 +365,10 @@ class Questions:
         # Its row is deleted with the next question of the turn, or with the turn.
         self._by_id.pop(entry.question.id, None)
         self._by_turn.pop(entry.turn_id, None)
+
+
+def _is_for_password(question: events.Question) -> bool:
+    return isinstance(question, events.InputQuestion) and question.is_password
 
 
 def _choice_answer(question: events.Question, index: int) -> events.Answer:

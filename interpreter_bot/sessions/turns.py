@@ -132,11 +132,15 @@ async def _record_end(
         await recorder.flush()
         services.daily_usage.close(recorder.turn_id)
     elif recorder.turn_id:
-        services.questions.forget(recorder.turn_id)
+        keeps_question = services.questions.forget(recorder.turn_id)
         database, turn_id = services.database, recorder.turn_id
         answer = end.sentence if end.status is values.TurnStatus.FAILED else end.text
         write_end: Callable[[], Awaitable[object]] = functools.partial(
-            database.turns.finish, turn_id, end.status, answer=answer
+            database.turns.finish,
+            turn_id,
+            end.status,
+            answer=answer,
+            keeps_question=keeps_question,
         )
         if end.is_quiet:
             write_end = functools.partial(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,21 +13,25 @@ from interpreter_bot.store import records, transactions
 
 _QUESTIONS = records.Question
 _GRANTS = records.KernelGrant
+_RUNNING_TURN_IDS = sa.select(records.Turn.id).where(
+    records.Turn.status == values.TurnStatus.RUNNING
+)
 
 
 class TurnQuestions(transactions.Aggregate):
     """Table of questions: the latest one of each running turn, and its answer."""
 
     async def load(self) -> tuple[records.Question, ...]:
-        """Return the questions of all running turns; delete the others."""
-        running_turn_ids = sa.select(records.Turn.id).where(
-            records.Turn.status == values.TurnStatus.RUNNING
-        )
-        async with self._transactions.transaction(is_writing=True):
-            await self._transactions.change(
-                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.not_in(running_turn_ids))
-            )
-            return await self._transactions.all(sa.select(_QUESTIONS).order_by(_QUESTIONS.id))
+        """Return the questions of all running turns."""
+        return await self._select(_QUESTIONS.turn_id.in_(_RUNNING_TURN_IDS))
+
+    async def load_left_behind(self) -> tuple[records.Question, ...]:
+        """Return the questions that stayed though their turns have ended."""
+        return await self._select(_QUESTIONS.turn_id.not_in(_RUNNING_TURN_IDS))
+
+    async def _select(self, condition: sa.ColumnElement[bool]) -> tuple[records.Question, ...]:
+        query = sa.select(_QUESTIONS).where(condition).order_by(_QUESTIONS.id)
+        return await self._transactions.all(query)
 
     async def put(self, turn_id: int, name: str, question: Mapping[str, Any]) -> None:
         """Record the question of a turn, replacing an earlier one.
@@ -36,12 +40,16 @@ class TurnQuestions(transactions.Aggregate):
             StoreError: the turn was deleted, or the database cannot be used.
         """
         async with self._transactions.transaction(is_writing=True):
-            await self._transactions.change(
-                sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id == turn_id)
-            )
+            await self.delete([turn_id])
             await self._transactions.change(
                 sa.insert(_QUESTIONS).values(turn_id=turn_id, name=name, question=dict(question))
             )
+
+    async def delete(self, turn_ids: Collection[int]) -> None:
+        """Delete the questions of turns."""
+        await self._transactions.change(
+            sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.in_(turn_ids))
+        )
 
     async def answer(self, name: str, answer: Mapping[str, Any]) -> bool:
         """Record the answer to a question; return False if it was answered already."""

@@ -180,8 +180,18 @@ class Turns(transactions.Aggregate):
         )
         return await self._transactions.one(insert.returning(_TURNS))
 
-    async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:
+    async def finish(
+        self,
+        turn_id: int,
+        status: values.TurnStatus,
+        *,
+        answer: str = "",
+        keeps_question: bool = False,
+    ) -> bool:
         """Record how a turn of this bot ended. The first end counts.
+
+        Args:
+            keeps_question: its latest question stays, see `TurnQuestions.load_left_behind`.
 
         Returns:
             Whether it was recorded: False if it had ended, or its session was deleted.
@@ -194,7 +204,8 @@ class Turns(transactions.Aggregate):
         )
         questions = sa.delete(records.Question).where(records.Question.turn_id == turn_id)
         async with self._transactions.transaction(is_writing=True):
-            await self._transactions.change(questions)
+            if not keeps_question:
+                await self._transactions.change(questions)
             return await self._transactions.change(end) == 1
 
     async def delete(self, *turn_ids: int) -> None:

@@ -317,7 +317,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 return None
             if self._may_be_password(message):
                 await self._network.refuse_password(message, question_words.LOST_PASSWORD)
-                self._service.questions.note_lost_password_refused(
+                await self._service.questions.note_lost_password_refused(
                     message.session, message.person.id
                 )
                 return None

@@ -328,3 +328,44 @@ async def test_a_password_may_come_late_if_the_next_bot_did_not_ask_for_it(
     is_lost = not is_asked_again
     assert registry.may_be_lost_password(KEY, "anna", sent_at=time.time()) == is_lost
     assert not registry.may_be_lost_password(KEY, "ben", sent_at=time.time())
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_later_bots_know_of_a_lost_password_until_its_person_is_told(database, is_told):
+    turn = await begun(database)
+    async with asked(await registry_of(database), SECRET, turn_id=turn):
+        registry = await registry_of(database)
+    keeps_question = registry.forget(turn)
+    await database.turns.finish(turn, values.TurnStatus.DONE, keeps_question=keeps_question)
+    if is_told:
+        await registry.note_lost_password_refused(KEY, "anna")
+    for _ in range(2):
+        registry = await registry_of(database)
+        is_lost = registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
+        assert is_lost != is_told
+
+
+async def test_a_password_is_lost_with_a_turn_that_ended_with_its_bot(database, tmp_path):
+    turn = await begun(database)
+    async with asked(await registry_of(database), SECRET, turn_id=turn):
+        pass
+    url, blobs = f"sqlite:///{tmp_path}/bot.db", tmp_path / "files"
+    async with databases.Database.open(url, blobs_directory=blobs) as next_database:
+        [orphan] = next_database.orphans
+        assert orphan.status is values.TurnStatus.INTERRUPTED
+        registry = await registry_of(next_database)
+    assert registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_password_is_not_lost_if_its_bot_saw_the_end(database, is_answered):
+    turn = await begun(database)
+    registry = await registry_of(database)
+    async with asked(registry, SECRET, turn_id=turn) as (waiting, _):
+        if is_answered:
+            await registry.answer("1", TEXT, person="anna")
+            await waiting
+    keeps_question = registry.forget(turn)
+    await database.turns.finish(turn, values.TurnStatus.DONE, keeps_question=keeps_question)
+    registry = await registry_of(database)
+    assert not registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
