@@ -231,10 +231,13 @@ class SlackTransport:
         self, location: transport.Location, ts: str, draft: transport.Draft
     ) -> transport.Posted:
         posted = _make_posted(location, ts)
-        for button in draft.buttons:
-            if button.action == "answer" and not location.session.thread:
-                # Other threads share the session, but only a message in this one may answer.
-                self._threads.note_question(button.subject_id, posted.location.thread)
+        if not location.session.thread:
+            team, thread = location.session.workspace, posted.location.thread
+            self._threads.note_kernel_use(team, location.channel, thread, uses_channel_kernel=True)
+            for button in draft.buttons:
+                if button.action == "answer":
+                    # Other threads share the session, but only a message in this one may answer.
+                    self._threads.note_question(button.subject_id, thread)
         return posted
 
     async def _post(
@@ -257,11 +260,7 @@ class SlackTransport:
             unfurl_media=False,
             metadata=message_posting.make_metadata({"id": key.nonce, **kernel}),
         )
-        ts = str(answer["ts"])
-        if is_channels_own:
-            team = location.session.workspace
-            self._threads.note_kernel_use(team, location.channel, ts, uses_channel_kernel=True)
-        return ts
+        return str(answer["ts"])
 
     async def _call(
         self, location: transport.Location, method: str, **arguments: Any

@@ -154,3 +154,23 @@ async def test_bot_that_ends_leaves_what_waits_to_the_next(slack, service, app):
     await slack.until(lambda: session_words.ANSWER_CONTINUES in str(slack.replies("C1", root)))
     assert second
     assert "ask again" not in str(slack.replies("C1", root))
+
+
+async def test_a_reply_answers_what_code_of_the_channels_python_asks_again(slack, service, app):
+    async def asking(turn):
+        await turn.reply.code(0, "input()")
+        service.given = await turn.reply.ask(0, values.InputRequested("?", is_password=False))
+        turn.reply.finished(0, fake.finished_well())
+
+    service.script = asking
+    first = leave(slack, "C1", "")
+    del first["thread_ts"]
+    await note(service, "ab12", first)
+    key = values.SessionKey("slack", "T1", "C1")
+    await service.go_on(key, "input()", person="U1", request_id="ab12")
+    await slack.until(
+        lambda: any(has_button(m, "answer") for m in slack.replies("C1", first["ts"]))
+    )
+    slack.say("U1", "C1", "Ada", thread=first["ts"])
+    await slack.until(lambda: service.ends)
+    assert service.given == "Ada"
