@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -72,7 +71,7 @@ def parse(
                 is_referred=True,
             )
         )
-    text = words(message.content, message.mentions, bot_id)
+    text = words(message, bot_id)
     context = tuple(message for message in recent if message.text or message.files)
     invocation = command_table.parse_words(text, _PLATFORM)
     is_code = invocation is not None and invocation.command.name == "py"
@@ -84,7 +83,7 @@ def command(message: discord.Message, bot_id: int) -> command_types.Invocation |
     """Return the command that a message is; None if it is a question, or code."""
     if message.attachments:
         return None
-    text = words(message.content, message.mentions, bot_id)
+    text = words(message, bot_id)
     invocation = command_table.parse_words(text, _PLATFORM)
     return None if invocation is None or invocation.command.name == "py" else invocation
 
@@ -103,17 +102,35 @@ def is_for_others(message: discord.Message, bot_id: int) -> bool:
     return is_reply or mentions_others or bool(message.role_mentions) or message.mention_everyone
 
 
+def is_addressed(message: discord.Message, bot_id: int) -> bool:
+    """Return whether a message on a server mentions the bot, or replies to it."""
+    return any(user.id == bot_id for user in message.mentions) or mentions_bot(message, bot_id)
+
+
 def mentions_bot(message: discord.Message, bot_id: int) -> bool:
     """Return whether the text of a message mentions the bot; a reply does so without text."""
-    return f"<@{bot_id}>" in message.content or f"<@!{bot_id}>" in message.content
+    return any(mention in message.content for mention in _mentions_of_bot(message, bot_id))
 
 
-def words(
-    content: str, mentioned_users: Iterable[discord.User | discord.Member], bot_id: int
-) -> str:
+def _mentions_of_bot(message: discord.Message, bot_id: int) -> tuple[str, ...]:
+    """Return how a message may mention the bot.
+
+    A bot has a role with its name, which Discord offers as well as the bot when people type "@".
+    """
+    own_roles = (
+        role.mention
+        for role in message.role_mentions
+        if role.tags is not None and role.tags.bot_id == bot_id
+    )
+    return (f"<@{bot_id}>", f"<@!{bot_id}>", *own_roles)
+
+
+def words(message: discord.Message, bot_id: int) -> str:
     """Return text with names in place of mentions, and without the mention of the bot."""
-    text = re.sub(rf"<@!?{bot_id}>", "", content)
-    for user in mentioned_users:
+    text = message.content
+    for mention in _mentions_of_bot(message, bot_id):
+        text = text.replace(mention, "")
+    for user in message.mentions:
         for mention in (f"<@{user.id}>", f"<@!{user.id}>"):
             text = text.replace(mention, f"@{user.display_name}")
     return text.strip()
@@ -126,7 +143,7 @@ def recent_message(
     speaker = "You" if message.author.id == bot_id else message.author.display_name
     return requests.RecentMessage(
         speaker=f"{speaker}{_OUTSIDER_REMARK if is_outsider else ''}",
-        text=words(message.content, message.mentions, bot_id)[:_MAX_QUOTED_CHARACTERS],
+        text=words(message, bot_id)[:_MAX_QUOTED_CHARACTERS],
         files=tuple(file.filename for file in message.attachments),
         is_bot=message.author.bot,
         is_referred=is_referred,

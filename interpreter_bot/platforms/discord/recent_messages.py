@@ -10,7 +10,12 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, markdown, rate_limits
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    markdown,
+    message_parsing,
+    rate_limits,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +88,8 @@ class RecentMessages:
             if earlier_message.author.id == bot_id:
                 if not earlier_message.content.startswith(markdown.NOTICE):
                     earlier.clear()
-            elif self._is_context(earlier_message) and not any(
-                user.id == bot_id for user in earlier_message.mentions
+            elif self._is_context(earlier_message) and not message_parsing.is_addressed(
+                earlier_message, bot_id
             ):
                 earlier.append(earlier_message)
         return earlier

@@ -85,11 +85,12 @@ class User:
 
 @dataclasses.dataclass(eq=False)
 class Role:
-    """A role of a guild."""
+    """A role of a guild; Discord makes one for each bot."""
 
     name: str
     permissions: int = 0
     id: int = dataclasses.field(default_factory=snowflake)
+    bot: User | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -104,7 +105,11 @@ class Role:
             "managed": False,
             "mentionable": False,
             "flags": 0,
-        }
+        } | ({"managed": True, "tags": {"bot_id": str(self.bot.id)}} if self.bot else {})
+
+    @property
+    def mention(self) -> str:
+        return f"<@&{self.id}>"
 
 
 @dataclasses.dataclass(eq=False)
@@ -196,6 +201,12 @@ class Message:
             users.append(original.author)
         return users
 
+    @property
+    def mentioned_roles(self) -> list[Role]:
+        """The roles that it mentions."""
+        roles = self.channel.guild.roles if self.channel.guild is not None else []
+        return [role for role in roles if role.mention in self.content]
+
     def payload(self, *, is_blank: bool = False) -> dict[str, Any]:
         """Return the payload; without the message-content intent it may be blank."""
         guild = self.channel.guild
@@ -209,7 +220,7 @@ class Message:
             "tts": False,
             "mention_everyone": "@everyone" in self.content and not self.author.is_bot,
             "mentions": [user.payload for user in self.mentioned],
-            "mention_roles": [],
+            "mention_roles": [str(role.id) for role in self.mentioned_roles],
             "attachments": [] if is_blank else [file.payload for file in self.attachments],
             "embeds": [],
             "pinned": False,

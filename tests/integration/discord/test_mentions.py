@@ -29,6 +29,20 @@ async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, un
     assert (request.text, request.is_code) == ("what is *two* and two?", False)
 
 
+async def test_the_role_that_discord_makes_for_the_bot_stands_for_it(
+    discord_server, lab, connect, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    own_role, staff = worlds.Role("interpreter", bot=discord_server.bot), lab.role("staff")
+    lab.roles.append(own_role)
+    async with connect() as service:
+        discord_server.say(alice, channel, f"{staff.mention} lunch?")
+        discord_server.say(alice, channel, f"{own_role.mention} hello")
+        thread = await steps.wait_for_thread(channel)
+        await until(lambda: steps.is_final(thread))
+    assert [request.text for request in service.handled_requests] == ["hello"]
+
+
 async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect, until):
     pace, began = 0.2, 0.0
 
