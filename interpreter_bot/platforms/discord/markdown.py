@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from rich import cells
+
 from interpreter_bot.platforms.chat import markup
 from interpreter_bot.text import addresses, fences, safe_text
 
@@ -32,6 +34,10 @@ _INVITATION: Final = re.compile(
 _ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.IGNORECASE)
 _MARKUP_CHARACTER: Final = re.compile(r"[\\*_~`|\[\]<>]")
 _TABLE_ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
+_CELL_SEPARATOR: Final = re.compile(r"(?<!\\)\|")
+_LINE_BREAK: Final = re.compile(r"<br ?/?>", re.IGNORECASE)
+# On Discord alone, the text between two pairs of bars is hidden until somebody clicks on it.
+_SPOILER_MARK: Final = re.compile(r"(?P<code>`[^`]*`)|\|\|")
 _TABLE_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 _HORIZONTAL_RULE: Final = re.compile(
     r"[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})"
@@ -179,11 +185,12 @@ def _draw_tables(head: str, rows: list[str]) -> list[str]:
     """Draw a table in parts that each fit into a message and have the head."""
     tables: list[str] = []
     table_rows: list[list[str]] = []
-    widths = [len(cell) for cell in _split_cells(head)]
+    widths = [cells.cell_len(text) for text in _split_cells(head)]
     for row in rows:
-        cells = _split_cells(row)
+        cell_texts = _split_cells(row)
+        row_widths = [cells.cell_len(text) for text in cell_texts]
         new_widths = [
-            max(column) for column in itertools.zip_longest(widths, map(len, cells), fillvalue=0)
+            max(column) for column in itertools.zip_longest(widths, row_widths, fillvalue=0)
         ]
         if (
             table_rows
@@ -191,30 +198,41 @@ def _draw_tables(head: str, rows: list[str]) -> list[str]:
             > _MAX_TABLE_CHARACTERS
         ):
             tables.append(_draw_table([_split_cells(head), *table_rows]))
-            table_rows, new_widths = [], [len(cell) for cell in cells]
-        table_rows.append(cells)
+            table_rows, new_widths = [], row_widths
+        table_rows.append(cell_texts)
         widths = new_widths
     return [*tables, _draw_table([_split_cells(head), *table_rows])]
 
 
 def _split_cells(row: str) -> list[str]:
-    cells = row.strip().strip("|").split("|")
-    return [cell.strip().replace("**", "").strip("`") for cell in cells]
+    _, *cell_texts, rest = _CELL_SEPARATOR.split(row.strip())
+    return [
+        _LINE_BREAK.sub(" ", text.strip().replace("**", "").strip("`")).replace("\\|", "|")
+        for text in (*cell_texts, *([rest] if rest else []))
+    ]
 
 
 def _draw_table(rows: list[list[str]]) -> str:
     column_count = max(map(len, rows))
     full_rows = [row + [""] * (column_count - len(row)) for row in rows]
-    widths = [max(len(row[index]) for row in full_rows) for index in range(column_count)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in full_rows]
+    widths = [max(cells.cell_len(row[index]) for row in full_rows) for index in range(column_count)]
+    lines = ["  ".join(map(_pad, row, widths)).rstrip() for row in full_rows]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return fences.wrap_block("\n".join(lines), style="broken")
+
+
+def _pad(text: str, width: int) -> str:
+    """Pad a text to a width, of which some letters take two."""
+    return text + " " * (width - cells.cell_len(text))
 
 
 def _convert_line(line: str) -> str:
     """Make a line harmless outside of its spans of code, in Markdown that Discord knows."""
     if _HORIZONTAL_RULE.fullmatch(line):
         return "─" * 20
+    if line.startswith(">>>"):
+        # On Discord, all the rest of the message would be a quotation.
+        line = f"\\{line}"
     if heading := _DEEP_HEADING.fullmatch(line):
         # A regular expression that also strips the end would take cubic time.
         title = heading["title"].rstrip(" \t").rstrip("#").rstrip(" \t")
@@ -235,6 +253,8 @@ def _defuse(text: str) -> str:
     text = _FILE_LINK.sub(_convert_file_link, text.replace("`", _BACKTICK_LOOKALIKE))
     text = _LINK.sub(_convert_link, text)
     text = _INLINE_MATH.sub(_convert_formula, text)
+    text = _LINE_BREAK.sub("\n", text)
+    text = _SPOILER_MARK.sub(lambda mark: mark["code"] or "\\|\\|", text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return _MENTION.sub(lambda mention: f"{mention[0]}{_INVISIBLE}", text)
 

@@ -118,6 +118,13 @@ def test_every_sheet_is_within_the_limit_and_balanced(texts):
         ("costs $$$", "costs $$$"),
         ("$$ for nothing", "$$ for nothing"),
         ("| a | b |\n|---|:-:|\n| 1 | 22 |", "```\na  b\n─  ──\n1  22\n```"),
+        ("|a|b|\n|-|-|\n|1 \\| 2||", "```\na      b\n─────  ─\n1 | 2\n```"),
+        ("|価|b|\n|-|-|\n|c|d|", "```\n価  b\n──  ─\nc   d\n```"),
+        ("|a|\n|-|\n|b<br>c<BR />d|", "```\na\n─────\nb c d\n```"),
+        ("one<br/> two `<br>`", "one\n two `<br>`"),
+        ("P(a || b), P(b || a) `||`", "P(a \\|\\| b), P(b \\|\\| a) `||`"),
+        ("\\(||x||\\)", "`||x||`"),
+        (">>> x = 1\n> quoted", "\\>>> x = 1\n> quoted"),
     ],
 )
 def test_prose_examples(text, told):
