@@ -102,12 +102,18 @@ def mention(person: str) -> str:
 
 def file_name(name: str) -> str:
     """Spell a file name so that Discord leaves it unchanged."""
-    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    stem, dot, suffix = _UNSAFE_IN_NAMES.sub("_", ascii_name).strip("._").rpartition(".")
+    stem, dot, suffix = name.strip(". ").rpartition(".")
     if not dot:
         stem, suffix = suffix, ""
-    stem = stem[:_MAX_NAME_CHARACTERS].strip("._") or "file"
-    return f"{stem}.{suffix[:20]}" if suffix else stem
+    # A name in another script leaves nothing but its extension.
+    stem = _to_safe_ascii(stem)[:_MAX_NAME_CHARACTERS].strip("._") or "file"
+    suffix = _to_safe_ascii(suffix)[:20]
+    return f"{stem}.{suffix}" if suffix else stem
+
+
+def _to_safe_ascii(text: str) -> str:
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return _UNSAFE_IN_NAMES.sub("_", ascii_text).strip("._")
 
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:

@@ -156,3 +156,18 @@ def test_a_deep_heading_is_bold_in_no_time(text, shown):
 @given(st.text(max_size=300))
 def test_any_name_is_one_that_discord_leaves_as_it_is(name):
     assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,110}", markdown.file_name(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("報告.xlsx", "file.xlsx"),
+        ("отчёт 2026.csv", "2026.csv"),
+        ("a b (1).csv", "a_b_1.csv"),
+        ("Größe.tar.gz", "Groe.tar.gz"),
+        (".hidden", "hidden"),
+        ("noext", "noext"),
+    ],
+)
+def test_a_name_keeps_its_extension(name, shown):
+    assert markdown.file_name(name) == shown
