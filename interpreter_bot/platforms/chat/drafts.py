@@ -19,7 +19,13 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.sessions import questions, turn_log
 from interpreter_bot.text import output_screens, quantities, safe_text
-from interpreter_bot.wording import chat_words, job_words, question_words, run_words
+from interpreter_bot.wording import (
+    chat_words,
+    job_words,
+    model_words,
+    question_words,
+    run_words,
+)
 
 Attach: TypeAlias = Callable[[str, str, bytes], transport.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
@@ -157,7 +163,11 @@ class TurnDrawing:
             for entry in self._log.parts
             if entry is not last_words and not self._is_omitted(entry)
         ]
-        parts = [part for entry in other_entries for part in self._draw_entry(entry)]
+        parts = []
+        for entry in other_entries:
+            if isinstance(entry, turn_log.StepText):
+                parts.append(layout.Line(""))
+            parts += self._draw_entry(entry)
         # Tables and files are shown below the words of a message.
         types_below = transport.Upload | values.Table
         yield from (part for part in parts if not isinstance(part, types_below))
@@ -230,6 +240,15 @@ class TurnDrawing:
         is_shown = self._style.shows_code or self.is_brief or end is None or not end.turn_id
         return self._last_words is not None and not is_shown
 
+    @property
+    def _superseded_words(self) -> list[turn_log.Part]:
+        """The answers that the model was asked to check, after which it answered again."""
+        return [
+            words
+            for words, notice in itertools.pairwise(self._log.parts)
+            if isinstance(notice, events.NoticeShown) and notice.text == model_words.ANSWER_CHECKED
+        ]
+
     def _outputs(self) -> Iterator[output_screens.VisibleOutput]:
         return (item.output for cell in self._log.cells for item in cell.screen.items)
 
@@ -266,6 +285,8 @@ class TurnDrawing:
 
     def _is_omitted(self, entry: turn_log.Part) -> bool:
         """Return whether the final words stand without an entry."""
+        if entry in self._superseded_words:
+            return True
         end = self._log.end
         if not (self._omits_steps or (self.is_brief and end and end.turn_id)):
             return False

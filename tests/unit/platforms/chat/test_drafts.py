@@ -8,6 +8,7 @@ from interpreter_bot import events, values
 from interpreter_bot.platforms.chat import drafts, layout, transport
 from interpreter_bot.platforms.discord import markdown
 from interpreter_bot.sessions import turn_log
+from interpreter_bot.wording import model_words
 
 TAKES = transport.Capabilities(
     max_characters=1900, max_messages=8, max_files=10, max_file_bytes=1000, max_message_bytes=1000
@@ -65,3 +66,23 @@ def test_the_end_of_a_job_tells_how_long_its_code_ran_in_all():
     assert "<@1> **The code in the background is done, after 31 min 40 s.**" in [
         *drawing(log, is_job=True).parts()
     ]
+
+
+def test_final_words_stand_apart_from_earlier_ones_and_without_an_answer_that_was_checked():
+    log, notice = turn_log.TurnLog(), model_words.ANSWER_CHECKED
+    for event in (
+        events.StepStarted(1),
+        events.TextAdded("First\nwords."),
+        events.CodeStarted(0, "x = 1"),
+        events.CodeFinished(0, values.Finished(values.Ending.OK, 1.0)),
+        events.StepStarted(2),
+        events.TextAdded("Wrong\nanswer."),
+        events.NoticeShown(notice, 0),
+        events.StepStarted(3),
+        events.TextAdded("Right answer."),
+        events.TurnEnded(status=values.TurnStatus.DONE, turn_id=1, text="Right answer."),
+    ):
+        log.apply(event)
+    [message] = layout.lay_out(drawing(log).parts(), TAKES)
+    assert message.text.startswith("Right answer.\n\nFirst\nwords.\n")
+    assert "Wrong" not in message.text
