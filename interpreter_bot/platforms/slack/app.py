@@ -115,8 +115,8 @@ class Listeners:
         app.action(re.compile("^home_"))(self._press_listener(self.on_home_press))
         app.view(home_and_modal_views.RUN_FORM)(self._form_listener(self.run_code))
         app.view(home_and_modal_views.ASK_FORM)(self._form_listener(self.ask_about_message))
-        for name in (home_and_modal_views.EDIT_FORM, home_and_modal_views.ANSWER_FORM):
-            app.view(name)(self._form_listener(self.resolve_question))
+        app.view(home_and_modal_views.EDIT_FORM)(self._form_listener(self.approve_edited))
+        app.view(home_and_modal_views.ANSWER_FORM)(self._form_listener(self.answer_question))
         app.view(home_and_modal_views.COMMAND_FORM)(self._form_listener(self.submit_command_form))
         app.view(admin_views.ACCESS_FORM)(self._form_listener(self.store_access))
         app.error(_acknowledge_failure)
@@ -342,10 +342,17 @@ class Listeners:
         """Ask the model about a message."""
         await self._interactions.ask_about(form.place, str(form.metadata["ts"]), form.text)
 
-    async def resolve_question(self, form: Submission) -> None:
-        """Answer a question of running code, or approve edited code."""
+    async def approve_edited(self, form: Submission) -> None:
+        """Approve edited code; keyboards may have put typographic quotes into it."""
+        await self._answer(form, code_reading.undo_typography(form.text))
+
+    async def answer_question(self, form: Submission) -> None:
+        """Answer a question of running code, or of the model."""
+        await self._answer(form, form.text)
+
+    async def _answer(self, form: Submission, text: str) -> None:
         question_id = str(form.metadata["question"])
-        await self._buttons.respond(form.place, question_id, "answer", form.text)
+        await self._buttons.respond(form.place, question_id, "answer", text)
 
     async def submit_command_form(self, form: Submission) -> None:
         """Carry out what was entered into the form of a command."""

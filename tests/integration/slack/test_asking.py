@@ -371,9 +371,9 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
         slack.click("U1", "C1", question["ts"], "change")
         [view] = await slack.until(lambda: slack.world.modals)
         assert view["blocks"][0]["element"]["initial_value"] == "rm = 1"
-        slack.submit("U1", view, field="rm = 2")
+        slack.submit("U1", view, field="rm = “2”")
         await slack.until(lambda: service.ends)
-    assert service.ran == "rm = 2"
+    assert service.ran == 'rm = "2"'
     await slack.until(lambda: "Approved, as edited." in str(slack.answers("C1", ts)))
 
 
