@@ -22,7 +22,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
-from tests import futures
+from tests import futures, waiting
 from tests.acceptance import test_fleet
 from tests.fakes import external_servers, package_indexes, replies, tool_servers
 from tests.integration.sessions import test_tool_calls
@@ -77,7 +77,7 @@ class Fleet:
             ) as hosts,
         ):
             keeper.on_contact = self.contacts.append
-            await test_fleet.until(lambda: len(test_fleet.connected(hosts)) == count)
+            await waiting.until(lambda: len(test_fleet.connected(hosts)) == count)
             hosts.keeper, hosts.database = keeper, database
             yield hosts
 
@@ -166,7 +166,7 @@ async def test_code_on_each_machine_reaches_what_is_listed_as_its_own_session(fl
             assert hosts.reach(key).hosts
         assert await asyncio.gather(*(fleet.get(hosts, key) for key in KEYS[:2])) == ["outside"] * 2
         # Each is told of once its connection is over.
-        await test_fleet.until(lambda: {one.key for one in fleet.contacts} == set(KEYS[:2]))
+        await waiting.until(lambda: {one.key for one in fleet.contacts} == set(KEYS[:2]))
         assert "outside" not in (told := await fleet.get(hosts, KEYS[0], host="other"))
         assert "403" in told or "not" in told
         # Many at once, and large: each has a stream of its own.
@@ -209,10 +209,10 @@ async def test_the_next_bot_has_the_doors_and_none_is_there_between(fleet):
     async with test_fleet.opened(fleet.config) as (hosts, _):
         assert "is not there right now" in await fleet.get(hosts, key)
     async with fleet.bot() as hosts:
-        await test_fleet.until(lambda: any(one[0] == key for one in kept(hosts)))
+        await waiting.until(lambda: any(one[0] == key for one in kept(hosts)))
         assert await fleet.get(hosts, key) == "outside"
         await hosts.forget(key)
-        await test_fleet.until(lambda: all(one[0] != key for one in kept(hosts)))
+        await waiting.until(lambda: all(one[0] != key for one in kept(hosts)))
 
 
 async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
@@ -232,10 +232,10 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
             "threading.Thread(target=ask, daemon=True).start()"
         )
         await fleet.run(hosts, key, code)
-        await test_fleet.until(lambda: any("/late" in head for head in fleet.outside.heads))
+        await waiting.until(lambda: any("/late" in head for head in fleet.outside.heads))
         moved = fleet.host(hosts, second).status.data_id
         await hosts.database.placements.put(key, moved, former_epoch=1)
-        await test_fleet.until(lambda: key not in [one[0] for one in kept(hosts)])
+        await waiting.until(lambda: key not in [one[0] for one in kept(hosts)])
         former = next(one for one in hosts.hosts if one.connection.status.data_id != moved)
         # Nor does the bot take them over, though that host says that nobody has them.
         unheld = await former.unleased_doors()
@@ -287,7 +287,7 @@ async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fle
         (second.data / "host.id").write_bytes((first.data / "host.id").read_bytes())
         second.start()
         # Also one that was another one when it was here before.
-        await test_fleet.until(lambda: "INTERPRETER_BOT" in "".join(hosts.faults.values()))
+        await waiting.until(lambda: "INTERPRETER_BOT" in "".join(hosts.faults.values()))
         (told,) = hosts.faults.values()
         assert "Start it with INTERPRETER_BOT_KERNELS__DOORS=true" in told
     async with fleet.bot(hosts=1, has_rules=False) as hosts:

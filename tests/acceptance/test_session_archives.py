@@ -16,8 +16,9 @@ from interpreter_bot import errors
 from interpreter_bot.commands import options, sessions_command
 from interpreter_bot.hosts import certificate_authorities, host_addresses
 from interpreter_bot.kernels.files import workspaces
+from tests import waiting
 from tests.acceptance import test_fleet
-from tests.acceptance.test_fleet import config, opened, ran, until
+from tests.acceptance.test_fleet import config, opened, ran
 from tests.fakes import buckets
 
 __all__ = ["config"]
@@ -124,7 +125,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         # What comes back from the dead overwrites nothing, and gets what is new when it is its.
         lost.process.stdout.close()
         lost.start()
-        await until(lambda: len(test_fleet.connected(hosts)) == 2)
+        await waiting.until(lambda: len(test_fleet.connected(hosts)) == 2)
         name = workspaces.Workspaces.name_of(key)
         asked = options.read(["sessions", "move", name, lost.address])
         assert await sessions_command._run(config, asked) == 0
@@ -235,7 +236,7 @@ async def test_a_copy_of_a_session_is_archived_before_it_is_used(config, machine
         await ran(hosts, key, MAKE)
         copy = f"copy {key}"
         await hosts.fork(key, copy)
-        await until(lambda: manifests(bucket, copy))
+        await waiting.until(lambda: manifests(bucket, copy))
         former = await machine_of(hosts, database, machines, copy)
         other = next(one for one in machines if one is not former)
         await database.placements.put(copy, data_id_of(other), former_epoch=1)
@@ -263,7 +264,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         former = await machine_of(hosts, database, machines, key)
         host = await hosts.find_host(key)
         await host.drain(is_urgent=False)
-        await until(lambda: host.connection.status.is_draining)
+        await waiting.until(lambda: host.connection.status.is_draining)
         for _ in range(60):
             assert await ran(hosts, key, "print(y, open('a.csv').read())") == "1,2 1,2"
             if (await machine_of(hosts, database, machines, key)) is not former:

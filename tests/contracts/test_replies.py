@@ -391,11 +391,11 @@ async def test_a_question_that_is_not_asked_any_more_holds_nothing_up(opened):
     reply = opened.reply
     _begin(reply)
     reply.emit(events.CodeStarted(0, CODE))
-    waiting = asyncio.create_task(opened.asker.input(QUESTION))
+    asking = asyncio.create_task(opened.asker.input(QUESTION))
     await opened.shows("Your name?")
-    waiting.cancel()
+    asking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await waiting
+        await asking
     reply.emit(events.CodeFinished(0, values.Finished(values.Ending.STOPPED, 0.1)))
     reply.emit(events.TurnEnded(status=values.TurnStatus.STOPPED, sentence="It was stopped."))
     await opened.shows("It was stopped.")
