@@ -127,7 +127,7 @@ async def test_words_before_code_stay_below_the_last_if_they_say_more(discord_se
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
     [answer] = thread.bot_messages
-    assert answer.content.startswith(f"The chart shows it.\n{finding}\n")
+    assert answer.content.startswith(f"The chart shows it.\n\n{finding}\n")
 
 
 @pytest.mark.parametrize("code", ["", "2**100"])
