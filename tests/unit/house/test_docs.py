@@ -1,5 +1,6 @@
 """README and docs: links lead somewhere, commands parse, names of settings exist."""
 
+import ast
 import itertools
 import json
 import re
@@ -109,8 +110,11 @@ def test_settings_that_are_mentioned_exist():
 
 def test_settings_that_sentences_name_exist():
     known = set(unknown_names.dotted_names(settings.Settings))
-    text = "".join(
-        path.read_text("utf-8") for path in (ROOT / "interpreter_bot/wording").glob("*.py")
+    text = "\n".join(
+        node.value
+        for path in (ROOT / "interpreter_bot/wording").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     dotted = re.findall(r"(?<![\w/`.-])([a-z_]+\.[a-z_]+)\b(?![(/])", text)
     assert [name for name in dotted if name.partition(".")[0] in GROUPS and name not in known] == []
