@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests import command_copies
+from tests.acceptance import leftover_hosts
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +22,13 @@ def _quick_commands(_template, monkeypatch):
         _template.execute_child(popen, *arguments)
 
     monkeypatch.setattr(subprocess.Popen, "_execute_child", execute_child)
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_hosts(request):
+    runtime = (
+        request.getfixturevalue("short_path") if "short_path" in request.fixturenames else None
+    )
+    yield
+    if runtime is not None:
+        leftover_hosts.end(runtime)

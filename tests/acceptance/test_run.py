@@ -199,8 +199,6 @@ def started(tmp_path, short_path):
             "INTERPRETER_BOT_LOCAL__ENABLED": "false",
             "INTERPRETER_BOT_KERNELS__SPARES": "0",
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
-            # Bots of tests are killed at the end.
-            "INTERPRETER_BOT_HOST__LINGER_SECONDS": "1",
         }
         process = subprocess.Popen(
             COMMAND,

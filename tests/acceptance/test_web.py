@@ -82,8 +82,6 @@ def running(tmp_path, short_path):
             "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             "INTERPRETER_BOT_WEB__LISTEN": f"127.0.0.1:{port}",
-            # Of a host whose bot was killed; the next one comes soon, if any.
-            "INTERPRETER_BOT_HOST__LINGER_SECONDS": "30",
             "INTERPRETER_BOT_MODELS": json.dumps(
                 [{"name": "scripted", "base_url": server.base_url}]
             ),
