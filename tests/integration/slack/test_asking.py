@@ -313,9 +313,9 @@ async def approving(turn):
     turn.reply.text("Done.")
 
 
-async def approval(slack, channel, ts):
+async def approval(slack, channel, ts, title="Run this code?"):
     [question] = await slack.until(
-        lambda: [m for m in slack.replies(channel, ts) if "Run this code" in m["text"]]
+        lambda: [m for m in slack.replies(channel, ts) if title in m["text"]]
     )
     return question
 
@@ -353,7 +353,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
-    question = await approval(slack, "C1", ts)
+    question = await approval(slack, "C1", ts, "Make this call?")
     slack.click("UADMIN", "C1", question["ts"], "session")
     if is_personal:
         await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
