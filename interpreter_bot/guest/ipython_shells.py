@@ -145,9 +145,10 @@ class GuestShell(package_requests.InstallingShell):
         self.system(f"{program} {line}")
 
     def payloadpage_page(
-        self, strg: str | dict[str, Any], start: int = 0, *_: Any, **__: Any
+        self, strg: str | dict[str, Any], start: int = 0, *arguments: Any, **options: Any
     ) -> None:
         """Print what is meant for a pager, such as the help of `len?`: the bot has no pager."""
+        super().payloadpage_page(strg, start, *arguments, **options)
         text = str(strg.get("text/plain", "") if isinstance(strg, dict) else strg)
         lines = _COLOUR_PATTERN.sub("", text).splitlines(keepends=True)
         sys.stdout.write("".join([*lines[start:], "\n"]))
