@@ -223,7 +223,10 @@ async def test_files_that_are_written_through_memory_are_taken_back(open_bot):
             await asyncio.sleep(0.1)
             await bot.run("1")
         newest, before = sorted(workspace.checkpoints.glob("*.json"), key=os.path.getmtime)[-2:]
-        assert json.loads(newest.read_text())["copy"] == json.loads(before.read_text())["copy"]
+        assert (
+            json.loads(newest.read_text())["copy_name"]
+            == json.loads(before.read_text())["copy_name"]
+        )
 
 
 @pytest.mark.slow
