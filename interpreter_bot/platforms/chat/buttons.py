@@ -7,6 +7,7 @@ from typing import Final
 from interpreter_bot import events, values
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import past_code
+from interpreter_bot.text import code_reading
 from interpreter_bot.wording import question_words, session_words
 
 _LABELS_AND_STYLES: Final[dict[str, tuple[str, transport.ButtonStyle]]] = {
@@ -55,3 +56,12 @@ def make_answer_buttons(
     if question.subject == "schedule":
         labels |= {"change": question_words.CHANGE_BUTTON, "refuse": question_words.CANCEL_BUTTON}
     return tuple(make(action, question.id, owner, labels.get(action, "")) for action in actions)
+
+
+def read_edited(question: events.Question | None, text: str) -> str:
+    """Return what a person entered instead of what a question shows.
+
+    Keyboards and clients put typographic quotes into code. In words, people want them.
+    """
+    is_code = isinstance(question, events.ApprovalQuestion) and question.subject == "code"
+    return code_reading.undo_typography(text) if is_code else text

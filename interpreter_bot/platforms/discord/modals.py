@@ -17,6 +17,7 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms import command_table, command_types
+from interpreter_bot.platforms.chat import buttons
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -214,12 +215,9 @@ async def _handle_submission(
             recent=context.recent,
         )
     else:
-        answer = (
-            code_reading.undo_typography(submission.text)
-            if submission.purpose == CHANGE
-            else submission.text
-        )
-        question_id = str(submission.subject_id)
+        question_id, answer = str(submission.subject_id), submission.text
+        if submission.purpose == CHANGE:
+            answer = buttons.read_edited(handler.service.questions.find(question_id), answer)
         await respond(handler, interaction, question_id, submission.purpose, answer)
 
 

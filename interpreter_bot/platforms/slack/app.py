@@ -22,7 +22,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands, in_flight
+from interpreter_bot.platforms.chat import buttons, commands, in_flight
 from interpreter_bot.platforms.slack import (
     admin_views,
     button_actions,
@@ -343,8 +343,9 @@ class Listeners:
         await self._interactions.ask_about(form.place, str(form.metadata["ts"]), form.text)
 
     async def approve_edited(self, form: Submission) -> None:
-        """Approve edited code; keyboards may have put typographic quotes into it."""
-        await self._answer(form, code_reading.undo_typography(form.text))
+        """Approve what was edited."""
+        question = self._service.questions.find(str(form.metadata["question"]))
+        await self._answer(form, buttons.read_edited(question, form.text))
 
     async def answer_question(self, form: Submission) -> None:
         """Answer a question of running code, or of the model."""
