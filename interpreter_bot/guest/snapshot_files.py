@@ -18,7 +18,7 @@ import mmap
 import os
 from typing import Any
 
-FORMAT = 3
+FORMAT = 4
 """Version of the format; `kernels/snapshot_manifests` accepts no other."""
 OUT_OF_BAND_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 200

@@ -27,7 +27,7 @@ from interpreter_bot.wording import host_words
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """Events of an execution: outputs, installed layers, and at last its end."""
 
-PROTOCOL_VERSION: Final = 17
+PROTOCOL_VERSION: Final = 18
 """Version of the protocol, which must be the same in a bot and a host."""
 
 MAX_EVENT_BYTES: Final = 48 * settings.MIB

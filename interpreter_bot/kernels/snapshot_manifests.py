@@ -54,7 +54,7 @@ class Manifest(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
-    format: Literal[3]
+    format: Literal[4]
     problem: Annotated[_Text, pydantic.AfterValidator(_clean_reason)]
     is_disk_full: bool
     kept: _Names

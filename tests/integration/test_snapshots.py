@@ -280,7 +280,7 @@ async def test_a_snapshot_of_another_session_is_not_used(opened, tmp_path, swapp
     [
         lambda own: (own / "manifest.json").write_text("x" * 300_000),
         lambda own: (own / "manifest.json").write_text("[" * 100_000),
-        lambda own: (own / "manifest.json").write_text(json.dumps({"format": 3, "kept": 3})),
+        lambda own: (own / "manifest.json").write_text(json.dumps({"format": 4, "kept": 3})),
         lambda own: (own / "manifest.json").unlink(),
         lambda own: shutil.rmtree(own),
         lambda own: shutil.rmtree(own.parent),
@@ -324,7 +324,7 @@ import json, os
 def lie(_, number, *__):
     own = f"PLACE/{number}"
     os.makedirs(own)
-    told = {"format": 3, "problem": "", "is_disk_full": False, "blobs": {}}
+    told = {"format": 4, "problem": "", "is_disk_full": False, "blobs": {}}
     told |= {"kept": ["\\u202e<@U1>" * 50], "kept_count": 1}
     told |= {"partly": {}, "partly_saved_count": 0, "lost_count": 10**6}
     told["lost"] = {"../../x": "why\\x1b[2J\\nyes", "long" * 200: "words " * 160}

@@ -26,7 +26,7 @@ from interpreter_bot.kernels.files import (
 
 MANIFEST = {
     **{
-        "format": 3,
+        "format": 4,
         "problem": "",
         "is_disk_full": False,
         "kept": ["x"],
@@ -209,10 +209,10 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     ("manifest", "pointer"),
     [
         ('{"format": 2}', {}),
-        ('{"format": 4}', {}),
+        ('{"format": 5}', {}),
         ("encrypted", {"seal": "0" * 32}),
         ("{}", {"number": "5"}),
-        *((damaged, {}) for damaged in ("", "x" * 300_000, "[" * 100_000, '{"format": 3}', "[2]")),
+        *((damaged, {}) for damaged in ("", "x" * 300_000, "[" * 100_000, '{"format": 4}', "[2]")),
     ],
 )
 async def test_what_cannot_be_read_stays_until_that_is_said(
