@@ -204,9 +204,12 @@ def _ends_with_bot() -> bool:
     if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
         return True
     if os.getppid() != 1:
-        # The file is hidden from plain users if /proc is mounted with hidepid.
         return False
-    return pathlib.Path("/proc/1/comm").read_text().strip() in _CONTAINER_INITS
+    try:
+        return pathlib.Path("/proc/1/comm").read_text().strip() in _CONTAINER_INITS
+    except OSError:
+        # /proc is mounted with hidepid, which hides the file from plain users.
+        return False
 
 
 class HostStarter:

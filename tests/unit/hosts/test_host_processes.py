@@ -182,7 +182,8 @@ async def test_a_host_that_does_not_start_in_time_is_killed(short_path, monkeypa
     await refused(made(short_path), "did not start", errors.KernelError)
 
 
-async def test_a_bot_runs_where_other_processes_are_hidden(short_path, monkeypatch):
+@pytest.mark.parametrize("parent", [1, 7])
+async def test_a_bot_runs_where_other_processes_are_hidden(short_path, monkeypatch, parent):
     read_text = pathlib.Path.read_text
 
     def read_unless_hidden(path, *arguments, **options):
@@ -191,5 +192,6 @@ async def test_a_bot_runs_where_other_processes_are_hidden(short_path, monkeypat
         return read_text(path, *arguments, **options)
 
     monkeypatch.setattr(pathlib.Path, "read_text", read_unless_hidden)
+    monkeypatch.setattr(os, "getppid", lambda: parent)
     monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
