@@ -20,7 +20,9 @@ _PYTHON_LANGUAGES: Final = frozenset({"python", "py", "python3", "ipython", "ipy
 # Languages of blocks that may hold a call.
 _CALL_LANGUAGES: Final = frozenset({"", "json", "xml", "tool_call", "tool_code"})
 # With possessive repeats, which keep the time linear.
-_FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*+\{?\.?([^\s`{}~]*+)\}?[^`\n]*+\n?\Z")
+_FENCE: Final = re.compile(
+    r"([ \t]{0,12})(`{3,}+|~{3,}+)[ \t]*+\{?\.?([^\s`{}~]*+)\}?[^`\n]*+\n?\Z"
+)
 # In Markdown nothing may follow a closing fence, but models write their special tokens there.
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\r?\n?\Z")
 _PARTIAL_FENCE: Final = re.compile(r"[ \t]*(?:`*|~*|`{3,}[^`]*|~{3,}[^`]*)\Z")

@@ -443,7 +443,9 @@ def test_a_call_that_is_nested_too_deeply_is_no_call():
 
 
 @pytest.mark.parametrize(
-    "line", ["```" + "a" * 100_000 + "`\n", "```" + " " * 100_000 + "`\n"], ids=["word", "blanks"]
+    "line",
+    [f"```{'a' * 100_000}`\n", f"```{' ' * 100_000}`\n", f"{'~' * 100_000}`\n"],
+    ids=["word", "blanks", "tildes"],
 )
 def test_a_long_line_that_is_no_fence_takes_no_time(line):
     began = time.process_time()
