@@ -57,10 +57,18 @@ async def run_watchdog(
 ) -> AsyncIterator[None]:
     """Watch kernels as `watch` does while the context is open."""
 
+    max_resident_bytes = _resident_bytes() + _MAX_GROWTH_BYTES
+
     async def watch_for_ever() -> None:
         while True:
             try:
-                await watch(kernels, starts, config, session_snapshots)
+                await watch(
+                    kernels,
+                    starts,
+                    config,
+                    session_snapshots,
+                    max_resident_bytes=max_resident_bytes,
+                )
             except Exception:
                 # Any exception: unwatched limits would be worse.
                 _log.critical("the watchdog failed and is restarted", exc_info=True)
@@ -80,11 +88,15 @@ async def watch(
     config: settings.Settings,
     session_snapshots: snapshots.Snapshots,
     pace: session_monitors.Pace = session_monitors.PACE,
+    *,
+    max_resident_bytes: int,
 ) -> None:
-    """Watch all live kernels for ever; `kernels` and `starts` are read again at each tick."""
+    """Watch all live kernels for ever; `kernels` and `starts` are read again at each tick.
+
+    Above `max_resident_bytes` of memory of this process, the session that writes most is ended.
+    """
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
     memory_guard, was_disk_full = machine_exhaustion.MemoryGuard(config.limits), False
-    max_resident_bytes = _resident_bytes() + _MAX_GROWTH_BYTES
 
     async def monitor_session(key: str, kernel: live_kernels.Kernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import types
@@ -73,7 +74,7 @@ class Session(Kernel):
         )
         self.person, self.weight = str(id(self)), 1.0
         self.directory = directory
-        self.looks = self.at_once = self.most_at_once = self.checks = 0
+        self.looks = self.at_once = self.most_at_once = self.checks = self.written = 0
         self.threads = set()
         self.group_bytes = None
         # As if something ran all the time.
@@ -116,7 +117,7 @@ class Session(Kernel):
         return NOTHING
 
     def written_bytes(self):
-        return 0
+        return self.written
 
 
 @pytest.fixture
@@ -147,11 +148,15 @@ def not_saving(config):
 
 
 @contextlib.asynccontextmanager
-async def watched(tmp_path, live, *, starting=(), pace=None, **kernels):
+async def watched(
+    tmp_path, live, *, starting=(), pace=None, max_resident_bytes=sys.maxsize, **kernels
+):
     config = configured(tmp_path, **kernels)
     pace = dataclasses.replace(QUICK, **(pace or {}))
     task = asyncio.create_task(
-        watchdog_loop.watch(live, starting, config, not_saving(config), pace)
+        watchdog_loop.watch(
+            live, starting, config, not_saving(config), pace, max_resident_bytes=max_resident_bytes
+        )
     )
     try:
         yield task
@@ -435,6 +440,15 @@ async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_sy
         await waiting.until(lambda: crowded.condemned)
         reason = run_words.too_many_processes(LIMITS)
         assert crowded.condemned == [(values.Ending.STOPPED, reason)]
+
+
+async def test_if_the_bot_uses_too_much_memory_the_largest_writer_is_ended(tmp_path):
+    quiet, loud = Session(tmp_path), Session(tmp_path)
+    loud.written = 1
+    async with watched(tmp_path, {"quiet": quiet, "loud": loud}, max_resident_bytes=0):
+        await waiting.until(lambda: quiet.condemned or loud.condemned)
+        assert loud.condemned[0] == (values.Ending.STOPPED, run_words.TOO_MUCH_SENT)
+        assert not quiet.condemned
 
 
 async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, disk):
