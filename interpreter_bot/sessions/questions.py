@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import logging
 import math
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ID_BITS: Final = 60
+# For so long after the end of its turn, a person may still type a password that its code asked for.
+_LOST_PASSWORD_LIFETIME: Final = datetime.timedelta(days=1)
 _QUESTIONS: Final[dict[str, Callable[..., events.Question]]] = {
     kind.__name__: kind for kind in (events.InputQuestion, events.ApprovalQuestion)
 }
@@ -111,8 +114,12 @@ class Questions:
 
     async def _load_lost_passwords(self) -> None:
         """Load the questions for passwords of turns that ended with their bot; delete others."""
+        if self._table is None:
+            return
+        now = datetime.datetime.now(datetime.UTC)
+        await self._table.delete_older(now - _LOST_PASSWORD_LIFETIME)
         other_turn_ids = []
-        for stored_question in await self._table.load_left_behind() if self._table else ():
+        for stored_question in await self._table.load_left_behind():
             question = None
             # Questions that another release wrote cannot be read.
             with contextlib.suppress(KeyError, TypeError, ValueError):

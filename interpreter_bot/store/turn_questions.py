@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -28,6 +29,13 @@ class TurnQuestions(transactions.Aggregate):
     async def load_left_behind(self) -> tuple[records.Question, ...]:
         """Return the questions that stayed though their turns have ended."""
         return await self._select(_QUESTIONS.turn_id.not_in(_RUNNING_TURN_IDS))
+
+    async def delete_older(self, ended_before: datetime.datetime) -> None:
+        """Delete the questions of turns that ended before a time."""
+        old_turn_ids = sa.select(records.Turn.id).where(records.Turn.ended < ended_before)
+        await self._transactions.change(
+            sa.delete(_QUESTIONS).where(_QUESTIONS.turn_id.in_(old_turn_ids))
+        )
 
     async def _select(self, condition: sa.ColumnElement[bool]) -> tuple[records.Question, ...]:
         query = sa.select(_QUESTIONS).where(condition).order_by(_QUESTIONS.id)

@@ -357,6 +357,19 @@ async def test_a_password_is_lost_with_a_turn_that_ended_with_its_bot(database, 
     assert registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
 
 
+async def test_a_lost_password_is_forgotten_after_a_day(database, tmp_path):
+    turn = await begun(database)
+    async with asked(await registry_of(database), SECRET, turn_id=turn):
+        registry = await registry_of(database)
+    registry.forget(turn)
+    await database.turns.finish(turn, values.TurnStatus.DONE, keeps_question=True)
+    with contextlib.closing(sqlite3.connect(f"{tmp_path}/bot.db")) as connection, connection:
+        connection.execute("UPDATE turns SET ended = datetime('now', '-25 hours')")
+    registry = await registry_of(database)
+    assert not registry.may_be_lost_password(KEY, "anna", sent_at=time.time())
+    assert await database.questions.load_left_behind() == ()
+
+
 @pytest.mark.parametrize("is_answered", [True, False])
 async def test_a_password_is_not_lost_if_its_bot_saw_the_end(database, is_answered):
     turn = await begun(database)
