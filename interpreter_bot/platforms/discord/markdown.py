@@ -37,7 +37,9 @@ _TABLE_ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
 _CELL_SEPARATOR: Final = re.compile(r"(?<!\\)\|")
 _LINE_BREAK: Final = re.compile(r"<br ?/?>", re.IGNORECASE)
 # On Discord alone, the text between two pairs of bars is hidden until somebody clicks on it.
-_SPOILER_MARK: Final = re.compile(r"(?P<code>`[^`]*`)|\|\|")
+_SPOILER_MARK: Final = re.compile(r"(?P<unchanged>`[^`]*`|<https?://[^\s<>]*>)|\|\|")
+# On Discord, all the rest of the message would be a quotation.
+_LONG_QUOTE_MARK: Final = re.compile(r"^( *)>>>", re.MULTILINE)
 _TABLE_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 _HORIZONTAL_RULE: Final = re.compile(
     r"[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})"
@@ -236,9 +238,6 @@ def _convert_line(line: str) -> str:
     """Make a line harmless outside of its spans of code, in Markdown that Discord knows."""
     if _HORIZONTAL_RULE.fullmatch(line):
         return "─" * 20
-    if line.startswith(">>>"):
-        # On Discord, all the rest of the message would be a quotation.
-        line = f"\\{line}"
     if heading := _DEEP_HEADING.fullmatch(line):
         # A regular expression that also strips the end would take cubic time.
         title = heading["title"].rstrip(" \t").rstrip("#").rstrip(" \t")
@@ -260,7 +259,8 @@ def _defuse(text: str) -> str:
     text = _LINK.sub(_convert_link, text)
     text = _INLINE_MATH.sub(_convert_formula, text)
     text = _LINE_BREAK.sub("\n", text)
-    text = _SPOILER_MARK.sub(lambda mark: mark["code"] or "\\|\\|", text)
+    text = _LONG_QUOTE_MARK.sub(r"\1\\>>>", text)
+    text = _SPOILER_MARK.sub(lambda mark: mark["unchanged"] or "\\|\\|", text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return _MENTION.sub(lambda mention: f"{mention[0]}{_INVISIBLE}", text)
 

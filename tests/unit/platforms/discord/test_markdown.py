@@ -125,6 +125,8 @@ def test_every_sheet_is_within_the_limit_and_balanced(texts):
         ("P(a || b), P(b || a) `||`", "P(a \\|\\| b), P(b \\|\\| a) `||`"),
         ("\\(||x||\\)", "`||x||`"),
         (">>> x = 1\n> quoted", "\\>>> x = 1\n> quoted"),
+        ("  >>> x<br>>>> y", "  \\>>> x\n\\>>> y"),
+        ("https://a.example/?q=a||b", "<https://a.example/?q=a||b>"),
     ],
 )
 def test_prose_examples(text, told):
