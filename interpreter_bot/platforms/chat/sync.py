@@ -162,6 +162,7 @@ class MessageSync:
                 if set(error.uploads).isdisjoint(draft.uploads)
                 else dataclasses.replace(draft, uploads=())
                 for draft in drafts
+                if draft.text or set(error.uploads).isdisjoint(draft.uploads)
             ]
 
         self._draw, self._refuse = draw, leave_out_files

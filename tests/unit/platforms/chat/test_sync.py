@@ -178,7 +178,8 @@ async def test_a_message_that_went_is_forgotten(server, deliveries):
     assert texts(server) == ["one", "two"]
 
 
-async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliveries):
+@pytest.mark.parametrize("words", [["one"], []])
+async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliveries, words):
     class Transport(transports.SocketTransport):
         async def edit(self, posted, former, draft):
             if draft.uploads:
@@ -187,7 +188,7 @@ async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliver
 
     upload = transport.Upload(id="a", version=0, name="a.txt", size_bytes=1, content=b"a")
     button = transport.Button("stop", "1", "alice")
-    drafts = [transport.Draft("one", uploads=(upload,), buttons=(button,))]
+    drafts = [transport.Draft("".join(words), uploads=(upload,), buttons=(button,))]
 
     async def draw():
         return tuple(drafts)
@@ -205,4 +206,4 @@ async def test_an_answer_is_closed_even_if_its_files_are_refused(server, deliver
     keeping.signal_last_change()
     await keeping.run()
     await keeping.close("It failed.")
-    assert texts(server) == ["one", "It failed."]
+    assert texts(server) == [*words, "It failed."]
