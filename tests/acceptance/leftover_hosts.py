@@ -14,4 +14,5 @@ def end(runtime: pathlib.Path) -> None:
         with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
             client.connect(str(path))
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            os.kill(struct.unpack("3i", credentials)[0], signal.SIGTERM)
+            if pid := struct.unpack("3i", credentials)[0]:
+                os.kill(pid, signal.SIGTERM)

@@ -54,7 +54,13 @@ async def running(tmp_path, short_path, *, errors=asyncio.subprocess.PIPE, **var
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.communicate()
+        end = asyncio.create_task(process.communicate())
+        # The host of a killed bot would wait for the next one, with the pipes open.
+        while not end.done():
+            for pid in processes_of(tmp_path):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            await asyncio.wait({end}, timeout=0.5)
 
 
 async def address(process):
