@@ -236,7 +236,7 @@ class Interpreter(_Options):
         config = self._service.services.config
         demo_model_context = on_demand_model.OnDemandModel.open(config.local, config.paths.data)
         async with demo_model_context as demo_model:
-            return f"{library_words.NO_MODEL} {demo_model.unavailable_reason}"
+            return f"{library_words.NO_MODEL} {demo_model.unavailable_reason}".rstrip()
 
     def _make_request(
         self, text: str, *, is_code: bool = False, files: Sequence[Path] = ()
