@@ -113,7 +113,7 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(open_
 
 
 async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot, shared_host):
-    script = [make_code_call(), openai_server.text("It runs."), openai_server.code("1 + 1")]
+    script = [make_code_call(24), openai_server.text("It runs."), openai_server.code("1 + 1")]
     async with open_bot(*script, openai_server.text("Not yet."), **SHORT) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
@@ -134,7 +134,7 @@ async def test_meanwhile_questions_are_answered_and_no_other_code_runs(open_bot,
     assert "running in the background" in list_call_results(bot)[-1]
     assert (reply.contents("code"), reply.end.text) == ([], "Not yet.")
     assert "Other code can run once it is done" in own.end.sentence
-    assert list_job_lines(job) == make_tick_lines()
+    assert list_job_lines(job) == make_tick_lines(24)
 
 
 async def test_code_that_ends_in_time_is_an_ordinary_run(open_bot, shared_host):
@@ -198,8 +198,8 @@ async def test_a_job_ends_at_its_limit(open_bot, shared_host):
 
 
 async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_host):
-    script = [reply for _ in range(2) for reply in (make_code_call(12), openai_server.text("Go."))]
-    script += [make_code_call(12), openai_server.text("Full.")]
+    script = [reply for _ in range(2) for reply in (make_code_call(24), openai_server.text("Go."))]
+    script += [make_code_call(24), openai_server.text("Full.")]
     sessions = settings.Sessions(concurrent_turns=16)
     async with open_bot(*script, **SHORT, sessions=sessions) as bot:
         jobs = JobReplies(bot)
@@ -209,19 +209,19 @@ async def test_sessions_have_jobs_side_by_side_up_to_the_limit(open_bot, shared_
         assert "2 long runs may go on at a time" in list_call_results(bot)[-1]
         await asyncio.gather(*(job.until("over") for job in jobs.replies))
     assert third.contents("code") == []
-    assert [list_job_lines(job) for job in jobs.replies] == [make_tick_lines(12)] * 2
+    assert [list_job_lines(job) for job in jobs.replies] == [make_tick_lines(24)] * 2
     assert {request.key for request in jobs.requests} == {KEY, OTHER}
 
 
 async def test_a_person_may_have_so_many_jobs_and_others_theirs(open_bot, shared_host):
     kernels = settings.Kernels(preload=(), spares=0, per_person=2)
     script = [
-        make_code_call(12),
+        make_code_call(24),
         openai_server.text("Go."),
-        make_code_call(12),
+        make_code_call(24),
         openai_server.text("Full."),
     ]
-    script += [make_code_call(12), openai_server.text("Go.")]
+    script += [make_code_call(24), openai_server.text("Go.")]
     async with open_bot(*script, **SHORT, kernels=kernels) as bot:
         job_replies = JobReplies(bot)
         await bot.ask("Compute")
@@ -272,7 +272,7 @@ async def test_an_approved_job_is_not_approved_again(open_bot, shared_host):
 
 async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(open_bot, shared_host):
     async with open_bot(
-        make_code_call(), openai_server.text("It runs."), closing_seconds=0.0, **SHORT
+        make_code_call(24), openai_server.text("It runs."), closing_seconds=0.0, **SHORT
     ) as bot:
         jobs = JobReplies(bot)
         await bot.ask("Compute")
@@ -292,12 +292,12 @@ async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(open_bot, shared_
     assert "Other code can run once it is done" in own.end.sentence
     assert (len(jobs.replies), list_job_lines(job), set(job.files)) == (
         1,
-        make_tick_lines(),
+        make_tick_lines(24),
         {"made.txt"},
     )
     assert job.contents("announcement") == [job_words.JOB_WENT_ON]
     assert [turn.record.status for turn in turns] == ["done", "done", "failed"]
-    assert list_printed_lines(turns[1].events) == make_tick_lines()
+    assert list_printed_lines(turns[1].events) == make_tick_lines(24)
 
 
 @pytest.mark.parametrize("moment", ["waiting", "handed over", "answered"])
