@@ -6,6 +6,7 @@ numbers, and the options of matplotlib and pandas. They are restored before the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import random
@@ -96,7 +97,7 @@ def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
 
 
 def _pandas_options(pandas: Any) -> dict[str, Any]:
-    """Return the options with plain values by their full names."""
+    """Return, by their full names, the options whose values are plain."""
     values: dict[str, Any] = {}
 
     def collect_values(options: Any, prefix: str) -> None:
@@ -119,28 +120,29 @@ def restore(state: State) -> None:
 
     Raises:
         Exception: a library rejects a value that an earlier release accepted, or the working
-            directory is gone; the other items are restored, except for options after the value.
+            directory is gone. Everything else is restored.
     """
     os.environ.update(state.get("environment", {}))
     for name in state.get("unset", ()):
         os.environ.pop(name, None)
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
-    if "random" in state:
-        random.setstate(state["random"])
-    if "numpy" in state:
-        import numpy
+    # The stack calls all of them, even if some raise.
+    with contextlib.ExitStack() as stack:
+        if "directory" in state:
+            stack.callback(os.chdir, state["directory"])
+        if "random" in state:
+            stack.callback(random.setstate, state["random"])
+        if "numpy" in state:
+            import numpy
 
-        numpy.random.set_state(state["numpy"])
-    try:
+            stack.callback(numpy.random.set_state, state["numpy"])
         if state.get("matplotlib"):
             import matplotlib
 
-            matplotlib.rcParams.update(state["matplotlib"])
+            for name, value in state["matplotlib"].items():
+                stack.callback(matplotlib.rcParams.__setitem__, name, value)
         if state.get("pandas"):
             import pandas
 
             for name, value in state["pandas"].items():
-                pandas.set_option(name, value)
-    finally:
-        if "directory" in state:
-            os.chdir(state["directory"])
+                stack.callback(pandas.set_option, name, value)

@@ -1471,6 +1471,22 @@ def test_a_working_directory_that_went_later_costs_nothing_else(session, tmp_pat
         pandas.reset_option("display.max_rows")
 
 
+def test_an_item_of_the_state_that_is_rejected_costs_no_other(tmp_path, monkeypatch):
+    from interpreter_bot.guest import interpreter_state
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    options = {"no.such.option": 1, "display.max_rows": 7}
+    state = {"numpy": "no state", "pandas": options, "directory": str(tmp_path / "sub")}
+    try:
+        with pytest.raises(TypeError, match="dict or a tuple"):
+            interpreter_state.restore(state)
+        assert pandas.get_option("display.max_rows") == 7
+        assert os.getcwd() == str(tmp_path / "sub")
+    finally:
+        pandas.reset_option("display.max_rows")
+
+
 def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(session, monkeypatch):
     from interpreter_bot.guest import interpreter_state
 
