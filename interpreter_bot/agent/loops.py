@@ -128,7 +128,7 @@ class TurnSpec:
     emit: events.Emit
     budget: budgets.Budget
     cache_key: str = ""
-    approve: ports.Approve | None = None
+    approve: ports.RequestApproval | None = None
     can_ask: bool = False
     add_steering_messages: Callable[[], Awaitable[None]] | None = None
     propose_note: ports.ProposeNote | None = None

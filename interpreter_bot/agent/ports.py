@@ -21,7 +21,7 @@ class NotApprovedError(errors.BotError):
         """The text for the model; the sentence is for people."""
 
 
-Approve: TypeAlias = Callable[[str], Awaitable[str]]
+RequestApproval: TypeAlias = Callable[[str], Awaitable[str]]
 """Asks a person about code; returns the code that may run, which the person may have changed.
 
 Raises `NotApprovedError` if no code may run.

@@ -151,7 +151,7 @@ class ToolRunner:
         repetition_detector: RepetitionDetector,
         can_see_images: bool,
         offered_tools: Sequence[chat_messages.Tool],
-        approve: ports.Approve | None = None,
+        approve: ports.RequestApproval | None = None,
         propose_note: ports.ProposeNote | None = None,
     ) -> None:
         self._environment = environment

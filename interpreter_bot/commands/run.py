@@ -36,7 +36,7 @@ _FIRST_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 120.0
 
 _OpenPlatform = Callable[[], AbstractAsyncContextManager[str]]
-"""Opens a platform, each time it is called; yields a sentence, such as where it listens."""
+"""Opens a platform, also again; yields a sentence for the operator, such as its address."""
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -155,7 +155,7 @@ async def _run_platforms(
 
 
 def _open_api(data: pathlib.Path, service: session_service.SessionService) -> access.Handler:
-    # Imported here, so that the page's address need not wait for it.
+    # Imported here, so that the page's address is printed before.
     from interpreter_bot.platforms.api import routes
 
     return routes.Api(service, data).answer

@@ -161,7 +161,7 @@ def _make_actions(
                 await database.sessions.note_files(session.id, session.files, expected=notice)
             raise
         if session is not None:
-            await database.parts.release_files(session.id)
+            await database.parts.release_blobs(session.id)
         return operator_words.SESSION_FORGOTTEN
 
     return {"save": save, "end": end, "forget": forget}

@@ -204,29 +204,32 @@ def _create_shared_memory(name: str) -> Iterator[str]:
 
 
 async def _probe_kernels(
-    first: live_kernels.Kernel,
-    second: live_kernels.Kernel,
+    probed_kernel: live_kernels.Kernel,
+    other_kernel: live_kernels.Kernel,
     facts: dict[str, Any],
 ) -> ProbeResults:
-    host_views = (_inspect_from_host(first.provisioner), _inspect_from_host(second.provisioner))
-    context = first.provisioner.host_context
+    host_views = (
+        _inspect_from_host(probed_kernel.provisioner),
+        _inspect_from_host(other_kernel.provisioner),
+    )
+    context = probed_kernel.provisioner.host_context
     groups, walls = context.groups, context.server.walls
     facts = facts | {
         "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
         "has_own_ids": context.uids.are_separate,
         "doors_refusal": context.server.doors_refusal,
-        "own_places": (*_list_kernel_directories(first, walls), *facts["shared_places"]),
+        "own_places": (*_list_kernel_directories(probed_kernel, walls), *facts["shared_places"]),
     }
-    facts |= await _describe_foreign_targets(second, facts)
+    facts |= await _describe_foreign_targets(other_kernel, facts)
     if walls is forkserver_clients.Walls.NAMESPACES:
         # Without namespaces, this file may be readable, if an image has it beside code's libraries.
         facts["files"].append(settings.__file__)
     initial_states = _read_file_states(facts["foreign_files"])
     check_results: dict[str, tuple[list[str], str]] = {}
-    with _listen_at_doors(first.provisioner) as ports:
+    with _listen_at_doors(probed_kernel.provisioner) as ports:
         for name in _CHECK_FILES[walls]:
             check_results |= await run_checks(
-                first, f"in_kernel_{name}.py", facts | {"doors": ports}
+                probed_kernel, f"in_kernel_{name}.py", facts | {"doors": ports}
             )
     if changed_paths := [
         path
@@ -240,7 +243,7 @@ async def _probe_kernels(
         shared_id_reason=context.server.shared_id_reason,
         check_results=check_results,
         host_views=host_views,
-        can_freeze=first.provisioner.can_freeze,
+        can_freeze=probed_kernel.provisioner.can_freeze,
         groups_version=groups.version,
         groups_reason=groups.reason,
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 FORMAT = 4
 """Version of the format; `kernels/snapshot_manifests` accepts no other."""
-OUT_OF_BAND_BYTES = 64 * 1024
+MIN_OUT_OF_BAND_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 200
 """Maximum length of the reason for a loss."""
 _MIN_BLOB_BYTES = 4 * 1024 * 1024

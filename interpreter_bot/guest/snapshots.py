@@ -501,7 +501,7 @@ def _list_names(records: Collection[snapshot_files.Record]) -> list[str]:
 
 
 def _is_small(buffer: pickle.PickleBuffer) -> bool:
-    return buffer.raw().nbytes < snapshot_files.OUT_OF_BAND_BYTES
+    return buffer.raw().nbytes < snapshot_files.MIN_OUT_OF_BAND_BYTES
 
 
 def _is_array_with_memory(value: Any) -> bool:

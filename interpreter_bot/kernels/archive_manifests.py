@@ -1,6 +1,6 @@
 """Manifests of archived sessions: signed lists of each session's files and variables.
 
-The manifest with the highest number is current: numbers sort by epoch, then by time. A forgotten
+The manifest with the highest version is current: versions sort by epoch, then by time. A forgotten
 session has an empty manifest, kept for 90 days in case an absent machine still has the session.
 """
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _DIGEST_PATTERN: Final = re.compile(rb"\b[0-9a-f]{64}\b")
 # The epoch, and a time in nanoseconds.
-_NUMBER_PATTERN: Final = re.compile("[0-9]{12}-[0-9]{20}")
+_VERSION_PATTERN: Final = re.compile("[0-9]{12}-[0-9]{20}")
 _KEEP_EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL_FILE_NAME: Final = "arrived"
 _KEY_NAME: Final = "snapshot-key"
@@ -81,14 +81,14 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
         raise errors.SettingsError(host_words.STORE_HAS_OTHER_KEY)
 
 
-async def list_numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
-    """Return the numbers of a session's manifests, the current one last."""
+async def list_versions(store: shared_object_stores.SharedStore, name: str) -> list[str]:
+    """Return the versions of a session's manifests, the current one last."""
     names = [item.name.rpartition("/")[2] async for item in store.list(manifest_path(name, ""))]
-    return sorted(filter(_NUMBER_PATTERN.fullmatch, names))
+    return sorted(filter(_VERSION_PATTERN.fullmatch, names))
 
 
-def epoch_of(number: str) -> int:
-    return int(number.partition("-")[0])
+def epoch_of(version: str) -> int:
+    return int(version.partition("-")[0])
 
 
 async def write(
@@ -105,17 +105,17 @@ async def write(
     Raises:
         KernelError: the store cannot be used.
     """
-    former_numbers, time_ns = await list_numbers(store, manifest.session), time.time_ns()
-    if former_numbers and epoch_of(former_numbers[-1]) > epoch:
+    former_versions, time_ns = await list_versions(store, manifest.session), time.time_ns()
+    if former_versions and epoch_of(former_versions[-1]) > epoch:
         return False
-    if former_numbers and epoch_of(former_numbers[-1]) == epoch:
+    if former_versions and epoch_of(former_versions[-1]) == epoch:
         # The clock may have been set back.
-        time_ns = max(time_ns, int(former_numbers[-1].partition("-")[2]) + 1)
-    number = f"{epoch:012}-{time_ns:020}"
-    # If the number exists, it is this manifest: the store's answer was lost, and we tried again.
-    await store.create(manifest_path(manifest.session, number), sign(manifest, number, key))
+        time_ns = max(time_ns, int(former_versions[-1].partition("-")[2]) + 1)
+    version = f"{epoch:012}-{time_ns:020}"
+    # If the version exists, it is this manifest: the store's answer was lost, and we tried again.
+    await store.create(manifest_path(manifest.session, version), sign(manifest, version, key))
     await store.delete(
-        manifest_path(manifest.session, former_number) for former_number in former_numbers
+        manifest_path(manifest.session, former_version) for former_version in former_versions
     )
     return True
 
@@ -123,15 +123,15 @@ async def write(
 async def read_latest(
     store: shared_object_stores.SharedStore, name: str
 ) -> tuple[str, bytes] | None:
-    """Return the number and the content of a session's current manifest; None if it has none.
+    """Return the version and the content of a session's current manifest; None if it has none.
 
     Raises:
         KernelError: the store cannot be used.
     """
-    while numbers := await list_numbers(store, name):
+    while versions := await list_versions(store, name):
         # If the manifest has been replaced since, the new one is read.
-        if (data := await store.read(manifest_path(name, numbers[-1]))) is not None:
-            return numbers[-1], data
+        if (data := await store.read(manifest_path(name, versions[-1]))) is not None:
+            return versions[-1], data
     return None
 
 
@@ -149,8 +149,8 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
     current_manifests: dict[str, shared_object_stores.StoredItem] = {}
     deletable_names: list[str] = []
     async for item in store.list("manifests/"):
-        session, _, number = item.name.rpartition("/")
-        if _NUMBER_PATTERN.fullmatch(number):
+        session, _, version = item.name.rpartition("/")
+        if _VERSION_PATTERN.fullmatch(version):
             known_item = current_manifests.setdefault(session, item)
             current_manifests[session] = max(known_item, item, key=lambda item: item.name)
             if known_item is not item:
@@ -179,14 +179,14 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
     await store.delete(unneeded_names, before=min_written_at)
 
 
-def sign(manifest: Manifest, number: str, key: snapshot_generations.SnapshotKey) -> bytes:
-    """Sign a manifest; return it as stored under a number."""
+def sign(manifest: Manifest, version: str, key: snapshot_generations.SnapshotKey) -> bytes:
+    """Sign a manifest; return it as stored under a version."""
     content = manifest.model_dump_json()
-    return f"{content}\n{key.sign(manifest_path(manifest.session, number), content)}".encode()
+    return f"{content}\n{key.sign(manifest_path(manifest.session, version), content)}".encode()
 
 
 def parse_signed(
-    name: str, number: str, data: bytes, key: snapshot_generations.SnapshotKey
+    name: str, version: str, data: bytes, key: snapshot_generations.SnapshotKey
 ) -> Manifest:
     """Parse a manifest of a session, and check its signature.
 
@@ -195,7 +195,7 @@ def parse_signed(
     """
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
     if not hmac.compare_digest(
-        key.sign(manifest_path(name, number), content).encode(), signature.encode()
+        key.sign(manifest_path(name, version), content).encode(), signature.encode()
     ):
         raise errors.KernelError(host_words.STORE_UNSIGNED)
     manifest = _parse(data)
@@ -212,9 +212,9 @@ def _parse(data: bytes) -> Manifest:
         raise errors.KernelError(host_words.STORE_UNSIGNED) from error
 
 
-def manifest_path(name: str, number: str) -> str:
+def manifest_path(name: str, version: str) -> str:
     """Return the name of a session's manifest in the store."""
-    return f"manifests/{name}/{number}"
+    return f"manifests/{name}/{version}"
 
 
 def read_arrival(workspace: workspaces.Workspace) -> tuple[int, bool]:

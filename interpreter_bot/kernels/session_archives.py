@@ -1,10 +1,10 @@
 """Archives of sessions in a store that all machines share, so that a session can move.
 
-A session's archive is a manifest with names, sizes and digests of its files and current variables,
-signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces
-every earlier epoch's, whatever their times, so a machine that was away overwrites nothing. A
-session is archived in the background after each save and each change of its files. Another machine
-fetches the whole session before it is first used there.
+A session's archive is a manifest with names, sizes and digests of its files and current variables.
+It is signed with the snapshot key, which is the same on all machines. A manifest of a later epoch
+replaces all manifests of earlier epochs, whenever they were written, so a machine that was away
+overwrites nothing. A session is archived in the background after each save and each change of its
+files. Another machine fetches the whole session before it is first used there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _MAX_PARALLEL: Final = 4
 _RETRY_SECONDS: Final = 5.0
 _MAX_RETRY_SECONDS: Final = 300.0
-_MAX_STORED_DIGESTS: Final = 200_000  # some 60 MB
+_MAX_REMEMBERED_FILES: Final = 200_000  # some 60 MB
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
 # Files up to this size are read into memory; larger ones are read twice.
@@ -54,7 +54,7 @@ _CHUNK_BYTES: Final = 4 * 1024 * 1024
 # Sizes of files may add up to this multiple of the limit, as files may have holes.
 _MAX_SPARSE_FACTOR: Final = 4
 
-_Digests: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
+_ArchivedFiles: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
 """Each file's identity and manifest entry when it was last archived, by its path in `f/` (files) or
 `v/` (variables)."""
 
@@ -82,9 +82,9 @@ class SessionArchives:
         self._store = store
         self._key = key
         self._epochs: dict[str, int] = {}
-        # By session: the digest of each file when it was last archived.
-        self._digests: cachetools.LRUCache[str, _Digests] = cachetools.LRUCache(
-            _MAX_STORED_DIGESTS, lambda digests: min(len(digests), _MAX_STORED_DIGESTS)
+        # By session.
+        self._archived_files: cachetools.LRUCache[str, _ArchivedFiles] = cachetools.LRUCache(
+            _MAX_REMEMBERED_FILES, lambda files: min(len(files), _MAX_REMEMBERED_FILES)
         )
         self._changed_workspaces: dict[str, workspaces.Workspace] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -99,7 +99,7 @@ class SessionArchives:
         store: shared_object_stores.SharedStore,
         key: snapshot_generations.SnapshotKey,
     ) -> AsyncIterator[SessionArchives]:
-        """While the context is open, archive the sessions of a pool whose epochs are known."""
+        """While the context is open, archive the pool's sessions, once their epochs are noted."""
         archives = cls(pool, store, key)
         pool.snapshots.on_saved = archives._archive_soon
         sweep = functools.partial(archive_manifests.sweep, store)
@@ -137,7 +137,8 @@ class SessionArchives:
         try:
             await self._archive_changes(name)
         finally:
-            # The done callback runs later, so it would miss a change in between.
+            # Not left to the done callback, which runs later: a change in between would start no
+            # new task.
             self._tasks.pop(name, None)
 
     async def _archive_changes(self, name: str) -> None:
@@ -194,7 +195,7 @@ class SessionArchives:
             async with session_snapshots.lock(workspace):
                 state = await workspace_io.in_thread(self._scan, workspace)
                 stack.enter_context(session_snapshots.generations.pin(workspace, state.pointer))
-            uploads = _Uploads(self._store, self._digests.get(name, {}))
+            uploads = _Uploads(self._store, self._archived_files.get(name, {}))
             files = await uploads.add(workspace.directory, state.files, b"f/")
             variables = await uploads.add(workspace.variables, state.variables, b"v/")
         if len(variables) < len(state.variables):
@@ -208,17 +209,17 @@ class SessionArchives:
             packages=state.packages,
         )
         if (await asyncio.to_thread(archive_manifests.read_arrival, workspace))[0] < epoch == 1:
-            # Record this first: if this machine dies in between, the manifest must not look like
-            # another machine's.
+            # Before the manifest is written: if this machine dies in between, it must not look
+            # like another machine's.
             record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
         if await archive_manifests.write(self._store, manifest, epoch, self._key):
-            self._digests[name] = uploads.digests
+            self._archived_files[name] = uploads.archived_files
         if uploads.is_partial:
             raise shared_object_stores.ContentChangedError
 
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
-        """Scan the files and variables of a session that can be archived."""
+        """Scan a session for the files and variables that can be archived."""
         limits = self._pool.settings.limits
         with workspace_io.root_descriptor(workspace.directory) as root:
             entries = directory_contents.scan(root, limits.workspace_files).entries
@@ -253,7 +254,7 @@ class SessionArchives:
             if arrived_epoch >= epoch:
                 return is_restored
             stored_manifest = await archive_manifests.read_latest(self._store, workspace.name)
-            # The files here are newer than a manifest of an epoch that this machine has seen.
+            # If this machine has had the session in that epoch or later, its own files are newer.
             is_restored = (
                 stored_manifest is not None
                 and archive_manifests.epoch_of(stored_manifest[0]) > arrived_epoch
@@ -267,9 +268,9 @@ class SessionArchives:
             return is_restored
 
     async def _fetch(
-        self, key: str, workspace: workspaces.Workspace, number: str, data: bytes
+        self, key: str, workspace: workspaces.Workspace, version: str, data: bytes
     ) -> None:
-        manifest = archive_manifests.parse_signed(workspace.name, number, data, self._key)
+        manifest = archive_manifests.parse_signed(workspace.name, version, data, self._key)
         if manifest.is_empty:
             # The session may have been forgotten elsewhere, so delete the earlier files here.
             await self._pool.forget(key)
@@ -313,7 +314,7 @@ class SessionArchives:
         if (task := self._tasks.get(name)) is not None:
             task.cancel()
             await asyncio.wait({task})
-        self._digests.pop(name, None)
+        self._archived_files.pop(name, None)
         if (epoch := self._epochs.get(name)) is None:
             return
         empty_manifest = archive_manifests.Manifest(
@@ -330,14 +331,16 @@ class _Uploads:
     """Files of a session on their way into the store.
 
     Attributes:
-        digests: entries of all stored files.
+        archived_files: entries of all stored files.
         is_partial: whether a file is missing or outdated, because it changed during the upload.
     """
 
-    def __init__(self, store: shared_object_stores.SharedStore, earlier_digests: _Digests) -> None:
+    def __init__(
+        self, store: shared_object_stores.SharedStore, earlier_files: _ArchivedFiles
+    ) -> None:
         self._store = store
-        self._earlier_digests = earlier_digests
-        self.digests: _Digests = {}
+        self._earlier_files = earlier_files
+        self.archived_files: _ArchivedFiles = {}
         self.is_partial = False
 
     async def add(
@@ -347,7 +350,7 @@ class _Uploads:
         files = []
         for entry in entries:
             name = prefix + entry.path
-            stored_file = self._earlier_digests.get(name)
+            stored_file = self._earlier_files.get(name)
             if stored_file is None or stored_file[0] != entry.identity:
                 try:
                     stored_file = entry.identity, await self._upload(root, entry.path)
@@ -356,7 +359,7 @@ class _Uploads:
                 except shared_object_stores.ContentChangedError:
                     self.is_partial = True
             if stored_file is not None:
-                self.digests[name] = stored_file
+                self.archived_files[name] = stored_file
                 files.append(stored_file[1])
         return tuple(files)
 

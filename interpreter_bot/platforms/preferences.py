@@ -37,12 +37,12 @@ def find_effective(choices: Mapping[str, Any], defaults: Mapping[str, Any]) -> P
     """Return the settings in effect, by valid choices of people, then by those of the operator."""
     preferences = Preferences()
     for chosen_values in (defaults, choices):
-        valid = {
+        valid_values = {
             field.name: chosen_values[field.name]
             for field in dataclasses.fields(Preferences)
             if type(chosen_values.get(field.name)) is type(field.default)
         }
-        preferences = dataclasses.replace(preferences, **valid)
+        preferences = dataclasses.replace(preferences, **valid_values)
     return preferences
 
 

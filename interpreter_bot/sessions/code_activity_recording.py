@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 _WRITE_INTERVAL_SECONDS: Final = 2.0
 _DELETE_INTERVAL_SECONDS: Final = 3600.0
-_MAX_UNWRITTEN: Final = 10_000
+_MAX_UNWRITTEN_ACTIVITIES: Final = 10_000
 _MAX_BATCH: Final = 500
 
 
@@ -25,7 +25,7 @@ class ActivityRecorder:
         self._table = table
         self._max_age = datetime.timedelta(days=days)
         self._unwritten: collections.deque[code_activity.Activity] = collections.deque(
-            maxlen=_MAX_UNWRITTEN
+            maxlen=_MAX_UNWRITTEN_ACTIVITIES
         )
 
     def add(self, activity: code_activity.Activity) -> None:

@@ -146,7 +146,7 @@ class Maintenance:
         await self._services.database.events.prune(_MAX_AGE)
         oldest_time = time.time() - _MAX_AGE.total_seconds()
         await self._services.database.deliveries.prune(oldest_time)
-        await self._services.database.parts.discard_unused_files()
+        await self._services.database.parts.discard_unused_blobs()
 
 
 def _rounded_duration(seconds: float) -> str:

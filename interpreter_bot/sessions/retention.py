@@ -89,7 +89,7 @@ class Retention:
         )
         deleted_count = len(holdings) - len(remaining_holdings) + len(deleted_ids)
         if deleted_count:
-            await self._services.database.parts.discard_unused_files()
+            await self._services.database.parts.discard_unused_blobs()
         return deleted_count
 
     async def report(self) -> None:

@@ -88,7 +88,7 @@ async def delete_unused(
         return False
     # Nothing is awaited since the check, and an upload that begins now waits for `forget`.
     await services.hosts.forget(values.format_key(session.key))
-    await services.database.parts.release_files(session.id)
+    await services.database.parts.release_blobs(session.id)
     return True
 
 

@@ -104,7 +104,7 @@ def _migrate(connection: sqlalchemy.Connection) -> None:
     try:
         alembic.command.upgrade(alembic_config(connection), "head")
     except alembic.util.CommandError as error:
-        raise errors.StoreError(storage_words.OTHER_DATABASE) from error
+        raise errors.StoreError(storage_words.DATABASE_OF_OTHER_VERSION) from error
 
 
 def _has_newest_schema(connection: sqlalchemy.Connection) -> bool:

@@ -139,14 +139,14 @@ class TurnParts(transactions.Aggregate):
             sums[session_id] = sums.get(session_id, 0) + sizes.get(sha256, 0)
         return sums
 
-    async def release_files(self, session_id: int) -> None:
+    async def release_blobs(self, session_id: int) -> None:
         """Drop a session's references to blobs; its displays then show that they were deleted."""
         turns = records.Turn
         turns_of_session = sa.select(turns.id).where(turns.session_id == session_id)
         update = sa.update(_PARTS).where(_PARTS.turn_id.in_(turns_of_session)).values(sha256=None)
         await self._transactions.change(update)
 
-    async def discard_unused_files(self) -> int:
+    async def discard_unused_blobs(self) -> int:
         """Delete blobs that no part refers to; return their number."""
         unused_digests = set(await self._blobs.list_old())
         query = sa.select(_PARTS.sha256).where(_PARTS.sha256.is_not(None)).distinct()

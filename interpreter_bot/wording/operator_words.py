@@ -210,12 +210,12 @@ def session_totals(sessions: int, memory_bytes: int, saved_bytes: int) -> str:
     )
 
 
-def keys_rotated(installations: int, accounts: int, keys: int, place: str) -> str:
+def keys_rotated(installations: int, accounts: int, keys: int, key_location: str) -> str:
     return (
         f"Encrypted with the new key: {quantities.count(installations, 'Slack workspace')}, "
         f"{quantities.count(accounts, 'login')} of people and {quantities.count(keys, 'key')} that "
         "people entered. After the bot's next start, only backups need the older keys of "
-        f"{place}.\n"
+        f"{key_location}.\n"
     )
 
 

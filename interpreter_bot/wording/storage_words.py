@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 DATABASE_DOWN: Final = "The database cannot be used right now. Try again in a minute."
-OTHER_DATABASE: Final = (
+DATABASE_OF_OTHER_VERSION: Final = (
     "The database was made by another version of the bot, perhaps a development version, and this "
     "version cannot use it. Start that version again, or begin with a new database: move the old "
     "one away, or set another store.url or paths.data."

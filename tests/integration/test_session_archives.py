@@ -94,7 +94,7 @@ async def test_what_was_forgotten_comes_back_by_no_machine_that_was_away(machine
     await here.forget()
     # It comes back with what it had still to archive, and has not heard that the session moved.
     await away.write("secret, and more")
-    assert len(await archive_manifests.list_numbers(store, NAME)) == 1
+    assert len(await archive_manifests.list_versions(store, NAME)) == 1
     assert await here.take(3) == ""
     # Also of its own disk nothing counts any more; and what is made from now on is kept.
     assert await away.take(4) == ""
@@ -179,7 +179,7 @@ async def test_what_does_not_count_is_swept_and_what_was_forgotten_is_remembered
     one, _ = machines
     await one.take(1)
     await one.write("kept")
-    [number] = await archive_manifests.list_numbers(store, NAME)
+    [number] = await archive_manifests.list_versions(store, NAME)
     manifest = tmp_path / "shared" / archive_manifests.manifest_path(NAME, number)
     stale = manifest.with_name(f"{0:012}-{1:020}")
     stale.write_bytes(manifest.read_bytes().replace(b'"size_bytes":4', b'"size_bytes":5'))
@@ -190,7 +190,7 @@ async def test_what_does_not_count_is_swept_and_what_was_forgotten_is_remembered
     assert (stale.exists(), stored(tmp_path)) == (False, ["kept"])
     await one.forget()
     await archive_manifests.sweep(store)
-    [number] = await archive_manifests.list_numbers(store, NAME)
+    [number] = await archive_manifests.list_versions(store, NAME)
     assert not stored(tmp_path)
     forgotten = manifest.with_name(number)
     old = time.time() - 91 * DAY_SECONDS
@@ -235,7 +235,7 @@ async def test_a_damaged_manifest_ends_no_sweep_and_its_content_is_kept(machines
     one, _ = machines
     await one.take(1)
     await one.write("kept")
-    [number] = await archive_manifests.list_numbers(store, NAME)
+    [number] = await archive_manifests.list_versions(store, NAME)
     manifest = tmp_path / "shared" / archive_manifests.manifest_path(NAME, number)
     manifest.write_bytes(manifest.read_bytes().replace(b'"packages":', b'"of a later release":'))
     await store.upload(b"unnamed", "ab" * 32)

@@ -187,13 +187,13 @@ def _open_if_present(root: int, folder: bytes, stack: contextlib.ExitStack) -> i
 
 def _open_or_make(root: int, folder: bytes) -> int:
     """Open a folder below `root`, and create missing parts of its path."""
-    directory = os.dup(root)
+    descriptor = os.dup(root)
     for part in filter(None, folder.split(b"/")):
         try:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o755, dir_fd=directory)
-            child = safe_open.open_directory(directory, part)
+                os.mkdir(part, 0o755, dir_fd=descriptor)
+            child = safe_open.open_directory(descriptor, part)
         finally:
-            os.close(directory)
-        directory = child
-    return directory
+            os.close(descriptor)
+        descriptor = child
+    return descriptor

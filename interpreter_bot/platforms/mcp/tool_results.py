@@ -107,7 +107,7 @@ def file_result(info: values.FileInfo, data: bytes, start: int) -> mcp_types.Cal
 
 
 def _decode(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
-    """Decode text; return it with the number of its bytes, without an incomplete last character.
+    """Decode text up to its last complete character; return it and how many bytes it takes.
 
     The text is None if the bytes are no text.
     """

@@ -157,8 +157,8 @@ class ThreadHistory:
                 uses_channel_kernel=uses_channel_kernel,
             )
         # The model knows the messages up to the latest request already.
-        received = self._received_threads.get(key)
-        answered_until = received.answered_until if received is not None else ""
+        received_thread = self._received_threads.get(key)
+        answered_until = received_thread.answered_until if received_thread is not None else ""
         before = tuple(message for message in thread.before if message.ts > answered_until)
         thread = dataclasses.replace(thread, before=before)
         self._cache[(*key, until_ts)] = thread

@@ -151,12 +151,12 @@ async def show_session(
             break
     live_turns = hub.list_turns(key.thread)
     # For running turns the hub is newer than the store.
-    live_ids = {turn.id for turn in live_turns}
+    live_request_ids = {turn.id for turn in live_turns}
     # A turn that this bot is about to resume is shown once it resumes.
     shown_turns = [
         turn
         for turn in past_turns[-limit:]
-        if turn.record.request_id not in live_ids
+        if turn.record.request_id not in live_request_ids
         and not service.is_expected(key, turn.record.request_id)
     ]
     # The record of an interrupted turn already has the notice on its interruption.

@@ -180,7 +180,7 @@ async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, m
     image = values.Image(mime="image/png", data=b"used")
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
     unused_digest = await database.blobs.save(b"unused")
-    assert await database.parts.discard_unused_files() == 1
+    assert await database.parts.discard_unused_blobs() == 1
     assert await database.blobs.load(unused_digest) is None
     (part,) = await database.parts.list_for_turn(turn.id)
     assert await database.blobs.load(part.output.sha256) == b"used"
