@@ -252,11 +252,16 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     def clocks():
         return list(map(procfs.processor_time_ns, cgroups.processes(directory)))
 
+    def are_still():
+        before = clocks()
+        time.sleep(0.5)
+        return clocks() == before
+
     group.set_frozen(True)
-    time.sleep(0.1)
+    # On a busy machine it takes a while until processes are frozen.
+    wait_for(are_still)
+    assert are_still()
     before = clocks()
-    time.sleep(0.2)
-    assert clocks() == before
     group.set_frozen(False)
     wait_for(lambda: clocks() != before)
     group.set_frozen(True)
