@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import hashlib
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ID_BITS: Final = 60
-# For so long after the end of its turn, a person may still type a password that its code asked for.
+# For so long after the end of a turn, a person may still type a password that its code asked for.
 _LOST_PASSWORD_LIFETIME: Final = datetime.timedelta(days=1)
 _QUESTIONS: Final[dict[str, Callable[..., events.Question]]] = {
     kind.__name__: kind for kind in (events.InputQuestion, events.ApprovalQuestion)
@@ -78,7 +77,7 @@ class _LostPassword:
     """
 
     turn_ids: set[int] = dataclasses.field(default_factory=set)
-    until: float = math.inf
+    until: float = 0.0
 
 
 class Questions:
@@ -165,7 +164,7 @@ class Questions:
             (question.session, question.person), _LostPassword()
         )
         lost_password.turn_ids.add(turn_id)
-        lost_password.until = math.inf
+        lost_password.until = time.time() + _LOST_PASSWORD_LIFETIME.total_seconds()
 
     def require_answerable(
         self, question_id: str, person: str, *, is_admin: bool = False, is_edit: bool = False

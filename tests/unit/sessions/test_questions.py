@@ -362,6 +362,10 @@ async def test_a_lost_password_is_forgotten_after_a_day(database, tmp_path):
     async with asked(await registry_of(database), SECRET, turn_id=turn):
         registry = await registry_of(database)
     registry.forget(turn)
+    # Also for a bot that runs for longer.
+    for hours, is_lost in (23, True), (25, False):
+        sent_at = time.time() + hours * 3600
+        assert registry.may_be_lost_password(KEY, "anna", sent_at=sent_at) == is_lost
     await database.turns.finish(turn, values.TurnStatus.DONE, keeps_question=True)
     with contextlib.closing(sqlite3.connect(f"{tmp_path}/bot.db")) as connection, connection:
         connection.execute("UPDATE turns SET ended = datetime('now', '-25 hours')")
