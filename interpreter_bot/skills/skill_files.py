@@ -23,6 +23,15 @@ HEAD_FILE: Final = "SKILL.md"
 MODULES_DIRECTORY: Final = "python"
 """The directory in a skill with the modules that code can import."""
 _NAME: Final = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+# The library raises these for values that it cannot make, such as `!!bool maybe`.
+_YAML_VALUE_ERRORS: Final = (
+    ValueError,
+    RecursionError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    OverflowError,
+)
 _MAX_NAME_CHARACTERS: Final = 64
 _MAX_DESCRIPTION_CHARACTERS: Final = 1024
 _MAX_AUTHOR_CHARACTERS: Final = 100
@@ -173,11 +182,7 @@ def _read_front_matter(content: bytes) -> tuple[str, str, str]:
 
     try:
         fields = yaml.safe_load(front_matter)
-    # The last four: the library raises them for some tags, such as `!!bool maybe`.
-    except (
-        *(yaml.YAMLError, ValueError, RecursionError),
-        *(LookupError, AttributeError, TypeError, OverflowError),
-    ) as error:
+    except (yaml.YAMLError, *_YAML_VALUE_ERRORS) as error:
         raise SkillError(skill_words.not_yaml(HEAD_FILE)) from error
     if not isinstance(fields, dict):
         raise SkillError(skill_words.no_fields(HEAD_FILE))
