@@ -1,4 +1,4 @@
-"""The buttons below answers and questions: their labels and looks."""
+"""The buttons below answers and questions: their labels, their looks, and what people enter."""
 
 from __future__ import annotations
 
