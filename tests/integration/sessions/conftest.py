@@ -13,12 +13,21 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup, execution_startup
 from interpreter_bot.hosts import executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
+from interpreter_bot.kernels import session_forks, snapshots
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import engines
 from tests.fakes import conversations, openai_server, replies
 
 KEY = values.SessionKey("web", thread="t")
 ANNA = requests.Person("u1")
+
+
+@pytest.fixture(autouse=True)
+def _complete_checkpoints(monkeypatch):
+    """Give checkpoints the time that they need on a busy machine to miss nothing."""
+    monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(session_forks, "_MAX_CHECKPOINT_SECONDS", 60.0)
+    monkeypatch.setattr(snapshots, "_QUICK_SAVE_SECONDS", 60.0)
 
 
 def make_request(text, **fields):

@@ -242,7 +242,6 @@ async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(open_bot):
 
 @pytest.mark.slow
 async def test_code_that_begins_at_once_after_other_code_can_be_undone(open_bot, monkeypatch):
-    monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 60.0)
     # By nothing else is anything saved in this test.
     monkeypatch.setattr(snapshots, "_MIN_IDLE_SECONDS", 600.0)
     async with open_bot(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as bot:
