@@ -14,7 +14,7 @@ from typing import Final
 
 from rich import cells
 
-from interpreter_bot.platforms.chat import markup
+from interpreter_bot.platforms.chat import formulas, markup
 from interpreter_bot.text import addresses, fences, safe_text
 
 _INVISIBLE: Final = "\u200b"
@@ -50,13 +50,6 @@ _FILE_LINK: Final = re.compile(
     r"!?\[(?P<label>[^\[\]\n]{0,300})\]"
     r"\(<?(?!https?:)(?P<target>(?:sandbox:|attachment:)?[\w./ -]{1,300})>?\)"
 )
-_INLINE_MATH: Final = re.compile(
-    r"\\\((?P<code>[^\n`]{1,500}?)\\\)"
-    r"|(?<![\w$\\])\$(?=[^\s$`])(?=[^$\n`]*[\\^_=])(?P<dollars>[^$\n`]{1,200})(?<!\s)\$(?![\w$])"
-)
-_DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
-_MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
-_MAX_MATH_LINES: Final = 40
 _MAX_TABLE_CHARACTERS: Final = 1700
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARACTERS: Final = 80
@@ -141,8 +134,10 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
             # The last line may still be a row.
             yield markup.Block(last_table, may_grow=not is_whole and end >= len(lines) - 1)
             index = end
-        elif end := _end_of_math(lines, index, is_whole=is_whole):
-            yield markup.Block(_fence_formula(lines[index:end]), may_grow=end > len(lines))
+        elif end := formulas.find_end(lines, index, is_whole=is_whole):
+            formula = formulas.strip_marks(lines[index:end])
+            formula_block = fences.wrap_block(formula, language="tex", style="broken")
+            yield markup.Block(formula_block, may_grow=end > len(lines))
             index = end
         else:
             may_grow = not is_whole and index == len(lines) - 1
@@ -155,30 +150,6 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
                 _convert_line(lines[index]), is_line=not is_unclear, may_grow=may_grow or is_unclear
             )
             index += 1
-
-
-def _end_of_math(lines: list[str], start: int, *, is_whole: bool) -> int:
-    """Return the index after a formula that begins at a line; 0 if none begins there.
-
-    One beyond the last line if the end of the formula may still come.
-    """
-    math_start = _DISPLAY_MATH.match(lines[start])
-    if math_start is None:
-        return 0
-    marks = math_start["marks"]
-    for index in range(start, min(start + _MAX_MATH_LINES, len(lines))):
-        line = lines[index][math_start.end() :] if index == start else lines[index]
-        if line.rstrip().endswith(_MATH_ENDS[marks]):
-            return index + 1
-    may_come = not is_whole and len(lines) - start < _MAX_MATH_LINES
-    return len(lines) + 1 if may_come else 0
-
-
-def _fence_formula(lines: list[str]) -> str:
-    text = "\n".join(lines).strip()
-    for mark in (*_MATH_ENDS, *_MATH_ENDS.values()):
-        text = text.removeprefix(mark).removesuffix(mark)
-    return fences.wrap_block(text.strip(), language="tex", style="broken")
 
 
 def _is_table(lines: list[str], index: int) -> bool:
@@ -257,16 +228,12 @@ def _defuse(text: str) -> str:
     # Single backticks could pair up with others and open or close code.
     text = _FILE_LINK.sub(_convert_file_link, text.replace("`", _BACKTICK_LOOKALIKE))
     text = _LINK.sub(_convert_link, text)
-    text = _INLINE_MATH.sub(_convert_formula, text)
+    text = formulas.mark_as_code(text)
     text = _LINE_BREAK.sub("\n", text)
     text = _LONG_QUOTE_MARK.sub(r"\1\\>>>", text)
     text = _SPOILER_MARK.sub(lambda mark: mark["unchanged"] or "\\|\\|", text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return _MENTION.sub(lambda mention: f"{mention[0]}{_INVISIBLE}", text)
-
-
-def _convert_formula(formula: re.Match[str]) -> str:
-    return f"`{(formula['code'] or formula['dollars']).strip()}`"
 
 
 def _convert_file_link(link: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.platforms.chat import markup
+from interpreter_bot.platforms.chat import formulas, markup
 from interpreter_bot.text import addresses, fences, quantities, safe_text
 
 _INVISIBLE: Final = "\u200b"
@@ -187,10 +187,19 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     index = 0
     while index < len(lines):
         fence = open_after[index]
+        if fence is None and (end := formulas.find_end(lines, index, is_whole=is_whole)):
+            formula_block = code(formulas.strip_marks(lines[index:end]), "tex")
+            yield markup.Block(formula_block, may_grow=end > len(lines))
+            index = end
+            continue
         if fence is None:
+            line = lines[index]
             may_grow = not is_whole and index == len(lines) - 1
-            is_unclear = may_grow and lines[index].lstrip()[:1] in ("`", "~")
-            yield markup.Block(lines[index], is_line=not is_unclear, may_grow=may_grow)
+            is_unclear = may_grow and line.lstrip()[:1] in ("`", "~")
+            if may_grow:
+                line = line[: formulas.safe_length(line)]
+            text_line = formulas.mark_as_code(line)
+            yield markup.Block(text_line, is_line=not is_unclear, may_grow=may_grow)
             index += 1
             continue
         end = index + 1
