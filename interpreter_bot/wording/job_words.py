@@ -33,3 +33,11 @@ def too_many_own_jobs(limit: int) -> str:
 
 def job_done(seconds: float) -> str:
     return f"The code in the background is done, after {quantities.duration(round(seconds))}."
+
+
+def job_stopped(seconds: float) -> str:
+    return f"The code in the background was stopped after {quantities.duration(round(seconds))}."
+
+
+def job_failed(seconds: float) -> str:
+    return f"The code in the background failed after {quantities.duration(round(seconds))}."

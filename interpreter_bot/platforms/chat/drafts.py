@@ -46,6 +46,10 @@ _MAX_BRIEF_CHARACTERS: Final = 300
 _MAX_BRIEF_LINES: Final = 4
 _MAX_LAST_LINE_CHARACTERS: Final = 200
 
+_JOB_ENDS: Final = {
+    values.TurnStatus.DONE: job_words.job_done,
+    values.TurnStatus.STOPPED: job_words.job_stopped,
+}
 _ENDING_EMOJI: Final = {
     values.Ending.OK: "✅",
     values.Ending.ERROR: "❌",
@@ -145,7 +149,8 @@ class TurnDrawing:
             # A job's turn begins later than its code.
             durations = [cell.finished.seconds for cell in log.cells if cell.finished is not None]
             seconds = max(log.end.seconds, *durations, 0.0)
-            yield f"{owner} **{job_words.job_done(seconds)}**".lstrip()
+            describe = _JOB_ENDS.get(log.end.status, job_words.job_failed)
+            yield f"{owner} **{describe(seconds)}**".lstrip()
         if log.end is None or last_words is None:
             parts = [part for entry in self._log.parts for part in self._draw_entry(entry)]
             last_tables: list[layout.Part] = []

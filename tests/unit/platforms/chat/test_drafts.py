@@ -58,14 +58,20 @@ def test_nothing_is_said_to_be_missing_if_nothing_is():
     assert "only in the file" not in "".join(messages)
 
 
-def test_the_end_of_a_job_tells_how_long_its_code_ran_in_all():
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [
+        (values.TurnStatus.DONE, "is done, after 31 min 40 s."),
+        (values.TurnStatus.STOPPED, "was stopped after 31 min 40 s."),
+        (values.TurnStatus.FAILED, "failed after 31 min 40 s."),
+    ],
+)
+def test_the_end_of_a_job_tells_how_it_ended_and_how_long_its_code_ran_in_all(status, end):
     log = turn_log.TurnLog()
     log.apply(events.CodeStarted(0, "print(1)"))
     log.apply(events.CodeFinished(0, values.Finished(values.Ending.OK, 1900.0)))
-    log.apply(events.TurnEnded(status=values.TurnStatus.DONE, seconds=1840.0))
-    assert "<@1> **The code in the background is done, after 31 min 40 s.**" in [
-        *drawing(log, is_job=True).parts()
-    ]
+    log.apply(events.TurnEnded(status=status, seconds=1840.0))
+    assert f"<@1> **The code in the background {end}**" in [*drawing(log, is_job=True).parts()]
 
 
 def test_final_words_stand_apart_from_earlier_ones_and_without_an_answer_that_was_checked():
