@@ -1,4 +1,7 @@
-"""Addresses in streams: Slack could fetch them, and so what a model was told to put there."""
+"""Addresses in streams: Slack could fetch them, and so what a model was told to put there.
+
+Formulas become code there as well.
+"""
 
 import random
 
@@ -12,6 +15,7 @@ from tests.fakes import conversations as fake
 
 SAID = """\
 See https://a.example/x?q=1, [the page](https://b.example/y "title") and <https://c.example>.
+That \\(a_1\\) costs $5.
 A span `curl https://d.example`, a stray ` mark, then https://e.example/z**.
 
 ```sh
@@ -47,7 +51,7 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
         for chunk in call["chunks"]
     )
     assert 'See `https://a.example/x?q=1`, [the page] (`https://b.example/y` "title")' in shown
-    assert "and `https://c.example`." in shown
+    assert "and `https://c.example`.\nThat `a_1` costs $5." in shown
     assert "`curl https://d.example`" in shown
     assert "\ncurl https://f.example/g\n" in shown
     assert "`https://e.example/z`**" in shown
