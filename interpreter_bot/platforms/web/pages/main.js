@@ -343,7 +343,7 @@ addEventListener("keydown", (event) => {
 });
 // Parts of the page are fetched only when somebody wants them, which needs a connection.
 addEventListener("unhandledrejection", (event) => {
-  if (!(event.reason instanceof TypeError) || !/import/i.test(event.reason.message)) return;
+  if (!(event.reason instanceof TypeError) || !/dynamically imported module|Importing a module script/.test(event.reason.message)) return;
   event.preventDefault();
   composer.showComplaint(connectionWords.none, "connection");
 });
