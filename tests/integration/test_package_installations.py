@@ -55,6 +55,28 @@ async def test_a_running_kernel_gets_a_package_and_keeps_its_variables(bot, inde
         assert said == "hi [1]\n"
 
 
+async def test_two_hosts_that_install_the_same_at_once_take_nothing_from_each_other(bot, index):
+    index.add("greeter", files={"greeter.py": "word = 'hi'"})
+    config = bot()
+    other_config = config.model_copy(
+        update={"paths": config.paths.model_copy(update={"runtime": config.paths.runtime / "2"})}
+    )
+    other_config.paths.runtime.mkdir()
+
+    async def install(pool, session):
+        async with pool.lease(session) as lease:
+            kernel = await lease.kernel()
+            assert "Installed greeter" in (await _run(kernel, "%pip install greeter"))[1]
+            look = "import greeter, os; print(os.stat(greeter.__file__).st_ino)"
+            first_file = await _run(kernel, look)
+            await both_installed.wait()
+            assert await _run(kernel, look) == first_file
+
+    both_installed = asyncio.Barrier(2)
+    async with pools.Pool.open(config) as pool, pools.Pool.open(other_config) as other_pool:
+        await asyncio.gather(install(pool, "slack/T/C/1"), install(other_pool, "slack/T/C/2"))
+
+
 async def test_what_is_there_wins_and_code_of_no_layer_runs_by_itself(bot, index):
     bad = "raise SystemExit('shadowed')"
     index.add(

@@ -173,7 +173,10 @@ class Layers:
         return self._uv.check_size(layer_directory)
 
     def _store_layer(self, layer_directory: pathlib.Path, name: str, size_bytes: int) -> None:
-        # Replace a layer that a dead bot left, or that another bot has built meanwhile.
+        if self._touch(name):
+            # Another host has built it meanwhile, and its kernels may use it.
+            return
+        # A dead host may have left a part of it.
         shutil.rmtree(self.directory / name, ignore_errors=True)
         layer_directory.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
