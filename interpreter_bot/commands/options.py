@@ -66,12 +66,7 @@ are in INTERPRETER_BOT_ENCRYPTION__KEYS, put a new one first there, before the o
 run this. A running bot continues meanwhile. After its next start, only backups need old keys."""
 _HOST_EPILOG: Final = """\
 Without a verb: keep Python kernels until SIGTERM; running code then gets time to finish. A bot on
-this machine with the same paths in its settings finds this host by itself.
-
-  interpreter-bot host status    print what the host of these settings does
-  interpreter-bot host drain     start no more kernels, and end when the last one is gone
-  interpreter-bot host certificate host-1.example 10.0.0.5
-                                 make TLS files for a host with these names, or for --bot NAME"""
+this machine with the same paths in its settings finds this host by itself."""
 _FLEET_EPILOG: Final = """\
 Needs the extra [cluster]. Start Ray on each node with the environment variables of its host, such
 as INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS. Give bots the same database as this
@@ -235,25 +230,29 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 
 def _add_host(command: argparse.ArgumentParser) -> None:
-    verbs = ("serve", "status", "drain", "certificate")
-    command.add_argument("verb", nargs="?", choices=verbs, default="serve")
-    command.add_argument("names", nargs="*", metavar="NAME", help="a name or address of the host")
-    command.add_argument("--bot", default="", metavar="NAME", help="make the certificate of a bot")
-    command.add_argument(
-        "--days", type=int, default=365, metavar="N", help="how long a certificate is valid"
-    )
-    command.add_argument(
-        "--directory",
-        type=pathlib.Path,
-        default=pathlib.Path("certificates"),
-        metavar="DIR",
-        help="where the authority is, or is made, and where its files go",
-    )
     command.add_argument(
         "--linger", type=float, metavar="SECONDS", help="end if no bot connects for this long"
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
+    )
+    verbs = command.add_subparsers(dest="verb", metavar="VERB")
+    verbs.add_parser("status", help="print what the host of these settings does")
+    verbs.add_parser("drain", help="start no more kernels, and end when the last one is gone")
+    certificate = verbs.add_parser("certificate", help="make TLS files for a host or a bot")
+    certificate.add_argument(
+        "names", nargs="*", metavar="NAME", help="a name or address of the host"
+    )
+    certificate.add_argument("--bot", default="", metavar="NAME", help="make them for a bot")
+    certificate.add_argument(
+        "--days", type=int, default=365, metavar="N", help="how long they are valid"
+    )
+    certificate.add_argument(
+        "--directory",
+        type=pathlib.Path,
+        default=pathlib.Path("certificates"),
+        metavar="DIR",
+        help="where the authority is, or is made, and where its files go",
     )
 
 

@@ -13,7 +13,8 @@ def directory(tmp_path, monkeypatch):
 
 
 def test_it_makes_those_of_a_host_and_of_a_bot(directory, capsys):
-    assert cli.main(["host", "certificate", "127.0.0.1", "host-1.example"]) == 0
+    options = ["--days", "90"]
+    assert cli.main(["host", "certificate", *options, "127.0.0.1", "host-1.example"]) == 0
     assert cli.main(["host", "certificate", "--bot", "bot-1"]) == 0
     assert capsys.readouterr().out.split() == ["certificates/127.0.0.1", "certificates/bot-1"]
     host_addresses.Credentials(directory / "127.0.0.1", is_host=True)
