@@ -31,7 +31,13 @@ class StoredCredentials:
         Raises:
             SettingsError: they cannot be read or decrypted.
         """
-        values = {name: self._keys.decrypt(text) for name, text in self._read().items()}
+        stored_texts = self._read()
+        try:
+            values = {name: self._keys.decrypt(text) for name, text in stored_texts.items()}
+        except errors.SettingsError as error:
+            # Nothing can be added to a file that cannot be decrypted, and no bot starts with it.
+            advice = storage_words.delete_if_key_is_lost(self._file)
+            raise errors.SettingsError(f"{error} {advice}") from error
         logs.add_secrets(_find_secrets(values))
         return values
 

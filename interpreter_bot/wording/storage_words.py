@@ -48,6 +48,10 @@ def unknown_key(place: str) -> str:
     )
 
 
+def delete_if_key_is_lost(file: object) -> str:
+    return f"If the key is lost, delete {file} before you enter them again."
+
+
 def not_private(file: object) -> str:
     return f"Other users can read {file}. Run chmod 600 on it."
 

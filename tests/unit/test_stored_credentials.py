@@ -36,6 +36,18 @@ def test_a_damaged_file_is_told(config, text):
         stored_credentials.StoredCredentials(config).load()
 
 
+def test_a_lost_key_is_told_with_the_file_that_has_to_be_deleted(config):
+    stored_credentials.StoredCredentials(config).save({"OPENAI_API_KEY": "sk-1"})
+    (config.paths.data / "keys").unlink()
+    with pytest.raises(errors.SettingsError, match="key is lost") as caught:
+        stored_credentials.StoredCredentials(config).load()
+    file = config.paths.data / "credentials"
+    assert f"delete {file} " in str(caught.value)
+    file.unlink()
+    stored_credentials.StoredCredentials(config).save({"OPENAI_API_KEY": "sk-2"})
+    assert stored_credentials.StoredCredentials(config).load() == {"OPENAI_API_KEY": "sk-2"}
+
+
 def test_stored_tokens_count_only_if_no_others_are_set(config):
     stored = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "DISCORD_TOKEN": "d"}
     with_tokens = stored_credentials.with_stored_tokens(config, stored)
