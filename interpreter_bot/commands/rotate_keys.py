@@ -25,8 +25,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: a key is missing, or the database cannot be used.
     """
     keys = encryption.KeyRing.from_settings(config)
+    credentials = stored_credentials.StoredCredentials(config)
+    # With the present keys first: if one is missing, this fails before a key is added.
+    credentials.load()
     installation_count, login_count = asyncio.run(_reencrypt(config, keys))
-    credential_count = stored_credentials.StoredCredentials(config).reencrypt()
+    credential_count = credentials.reencrypt()
     sys.stdout.write(
         operator_words.keys_rotated(
             installation_count, login_count, credential_count, keys.location
@@ -41,7 +44,7 @@ async def _reencrypt(config: settings.Settings, keys: encryption.KeyRing) -> tup
 
     async with execution_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
-        # With the present keys first: if one is missing, this fails before a key is added.
+        # With the present keys first, for the same reason.
         await installations.open_store(config.slack, tables)
         login_count = await database.accounts.reencrypt(reencrypt_text)
         if keys.add_key():

@@ -8,7 +8,7 @@ import sys
 import pytest
 from slack_sdk.oauth.installation_store import Installation
 
-from interpreter_bot import encryption, settings
+from interpreter_bot import encryption, settings, stored_credentials
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import engines, third_party_tables
 
@@ -46,3 +46,22 @@ def test_keys_are_rotated_and_a_missing_one_is_said(tmp_path):
     assert "Add it there" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert (tmp_path / "keys").read_text() == old
+
+
+def test_no_key_is_added_if_that_of_stored_credentials_is_missing(tmp_path):
+    config = settings.Settings(paths=settings.Paths(data=tmp_path))
+    stored_credentials.StoredCredentials(config).save({"DISCORD_TOKEN": "1"})
+    stored = (tmp_path / "credentials").read_text()
+    other = encryption.new_key()
+    (tmp_path / "keys").write_text(other)
+    refused = subprocess.run(
+        [sys.executable, "-m", "interpreter_bot", "rotate-keys"],
+        env={**os.environ, "INTERPRETER_BOT_PATHS__DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert f"delete {tmp_path / 'credentials'} " in refused.stderr
+    assert (tmp_path / "keys").read_text() == other
+    assert (tmp_path / "credentials").read_text() == stored
