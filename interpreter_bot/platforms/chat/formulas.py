@@ -6,19 +6,23 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_CODE_SPAN: Final = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^`]*(?P=ticks)(?!`)")
+_CODE_SPAN: Final = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)")
+# A number before an ordinary word is a price.
+_FORMULA_START: Final = r"(?![\s$`]|\d[^\s$`\\^_{]*\s[^\\^_=<>+])"
 # Within dollars there must be a character that formulas have, or prices would be one.
 _INLINE: Final = re.compile(
     rf"(?P<span>{_CODE_SPAN.pattern})"
     r"|\\\((?P<brackets>[^\n`]{1,500}?)\\\)"
-    r"|(?<![\w$\\])\$(?=[^\s$`])(?=[^$\n`]*[\\^_=])(?P<dollars>[^$\n`]{1,200})(?<!\s)\$(?![\w$])"
+    rf"|(?<![\w$\\])(?P<marks>\${{1,2}}){_FORMULA_START}(?=[^$\n`]*[\\^_=])"
+    r"(?P<dollars>[^$\n`]{1,200})(?<!\s)(?P=marks)(?![\w$({])"
 )
-# What may become one, or code that holds one. A price is not taken for the beginning.
+# What may become one, or code that holds one.
 _UNFINISHED: Final = re.compile(
-    r"(?:`[^`]{0,300}|\\\((?:(?!\\\))[^`]){0,500}|(?<![\w$\\])\$(?:[^\s$`\d][^$`]{0,200})?|\\)\Z"
+    r"(?:`[^`]{0,300}|\\\((?:(?!\\\))[^\n`]){0,500}|\\"
+    rf"|(?<![\w$\\])\${{1,2}}(?:{_FORMULA_START}[^$`\n]{{1,200}}\${{0,2}})?)\Z"
 )
 _MAX_UNFINISHED_CHARACTERS: Final = 502
-_DISPLAY_START: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
+_DISPLAY_START: Final = re.compile(r"\s{0,8}(?P<marks>\$\$|\\\[)")
 _DISPLAY_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
 _MAX_DISPLAY_LINES: Final = 40
 
@@ -31,11 +35,12 @@ def find_end(lines: Sequence[str], start: int, *, is_whole: bool) -> int:
     display_start = _DISPLAY_START.match(lines[start])
     if display_start is None:
         return 0
-    marks = display_start["marks"]
+    end_mark = _DISPLAY_ENDS[display_start["marks"]]
     for index in range(start, min(start + _MAX_DISPLAY_LINES, len(lines))):
         line = lines[index][display_start.end() :] if index == start else lines[index]
-        if line.rstrip().endswith(_DISPLAY_ENDS[marks]):
-            return index + 1
+        _, mark, rest = line.partition(end_mark)
+        if mark:
+            return 0 if rest.strip() else index + 1
     may_come = not is_whole and len(lines) - start < _MAX_DISPLAY_LINES
     return len(lines) + 1 if may_come else 0
 
@@ -59,6 +64,12 @@ def _mark_as_code(match: re.Match[str]) -> str:
 
 def safe_length(line: str) -> int:
     """Return the length of the part of a growing line that cannot become a formula."""
-    line = _CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
+    line = _INLINE.sub(_blank, line)
     unfinished = _UNFINISHED.search(line, max(len(line) - _MAX_UNFINISHED_CHARACTERS, 0))
     return unfinished.start() if unfinished else len(line)
+
+
+def _blank(match: re.Match[str]) -> str:
+    # The next character decides whether dollars close a formula.
+    is_open = match["marks"] and match.end() == len(match.string)
+    return match[0] if is_open else "\n" * len(match[0])

@@ -137,7 +137,7 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
         elif end := formulas.find_end(lines, index, is_whole=is_whole):
             formula = formulas.strip_marks(lines[index:end])
             formula_block = fences.wrap_block(formula, language="tex", style="broken")
-            yield markup.Block(formula_block, may_grow=end > len(lines))
+            yield markup.Block(formula_block, may_grow=not is_whole and end >= len(lines))
             index = end
         else:
             may_grow = not is_whole and index == len(lines) - 1

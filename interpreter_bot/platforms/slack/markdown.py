@@ -189,7 +189,7 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
         fence = open_after[index]
         if fence is None and (end := formulas.find_end(lines, index, is_whole=is_whole)):
             formula_block = code(formulas.strip_marks(lines[index:end]), "tex")
-            yield markup.Block(formula_block, may_grow=end > len(lines))
+            yield markup.Block(formula_block, may_grow=not is_whole and end >= len(lines))
             index = end
             continue
         if fence is None:
