@@ -37,6 +37,7 @@ _FRAME_HEADER: Final = struct.Struct("<IQ")
 MAX_FRAME_BYTES: Final = MAX_EVENT_BYTES + _FRAME_HEADER.size
 """Longest frame; see `pack_frame`."""
 
+_MAX_TEXT_BYTES: Final = 15 * settings.MIB
 _MAX_HEADER_BYTES: Final = 4 * settings.MIB
 _HEADER_LENGTH: Final = struct.Struct("<I")
 _MAX_INLINE_CHARACTERS: Final = 256
@@ -412,6 +413,11 @@ def unpack_frame(data: bytes) -> tuple[int, int, bytes]:
 
 def _read_part(kind: type[Any], name: str, data: bytes) -> bytes | str:
     return data if name in _BINARY_FIELDS[kind] else data.decode("utf-8", "surrogatepass")
+
+
+def is_too_long(text: str) -> bool:
+    """Return whether a host would disconnect if it got this code or answer in a message."""
+    return len(encode_json(text)) > _MAX_TEXT_BYTES
 
 
 def encode_json(value: object) -> bytes:

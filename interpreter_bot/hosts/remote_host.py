@@ -62,6 +62,9 @@ class RemoteKernel:
         seconds: float | None = None,
         is_bot_code: bool = False,
     ) -> ports.ExecutionEnd:
+        if messages.is_too_long(code):
+            finished = values.Finished(values.Ending.REFUSED, 0.0, host_words.CODE_TOO_LONG)
+            return ports.ExecutionEnd(finished, run_count=self.run_count)
         message = messages.Code(self._lease_number, self.id, code, seconds, is_bot_code)
         end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
@@ -157,8 +160,10 @@ class ExecutionCall(host_connection.Call):
         text, error = None, None
         try:
             text = await ask(request)
+            if messages.is_too_long(text):
+                raise errors.KernelError(host_words.ANSWER_TOO_LONG)
         except errors.BotError as refusal:
-            error = messages.error_fields(refusal)
+            text, error = None, messages.error_fields(refusal)
         self._connection.send(messages.Answer(self._execution_id, number, text, error))
 
     def on_event(self, number: int, record: bytes) -> None:

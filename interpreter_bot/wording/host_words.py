@@ -24,6 +24,8 @@ HOST_OF_OTHER_USER: Final = "The Python host belongs to another user."
 OWNER_UNKNOWN: Final = "The bot cannot tell which user runs the Python host."
 NO_MACHINE: Final = "No machine that runs Python can be reached right now."
 KERNEL_GONE: Final = "The Python that was to run this code has ended."
+CODE_TOO_LONG: Final = "This code is too long to be sent to Python. Put large data into a file."
+ANSWER_TOO_LONG: Final = "This answer is too long to be sent to Python."
 HOST_DRAINS: Final = (
     "Python cannot be started right now, because its host is being replaced. Try again."
 )

@@ -15,6 +15,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
     remote_host,
 )
+from interpreter_bot.wording import host_words
 from tests.fakes import host_statuses
 
 
@@ -104,6 +105,45 @@ async def test_calls_end_when_their_connection_is_closed(tmp_path):
         async with _serving(path), host_connection.HostConnection.open(path) as connection:
             result = _follow(connection, stack)
         assert result.result().loss_reason
+
+
+@pytest.mark.parametrize(("character", "count"), [("x", 16 * 1024 * 1024), ("я", 3_000_000)])
+async def test_code_that_no_message_can_hold_is_refused_and_the_connection_stays(
+    tmp_path, character, count
+):
+    path = tmp_path / "s"
+    started = messages.KernelStarted(1, "kernel", "", 0, None, "")
+    async with (
+        _serving(path),
+        remote_host.RemoteHost.open(path) as host,
+        host.lease("k") as lease,
+        asyncio.timeout(30),
+    ):
+        await host.connection.wait_connected()
+        kernel = remote_host.RemoteKernel(host.connection, lease.number, started)
+        end = await kernel.execute(character * count, execution_id="e", show=lambda *_: None)
+        assert end.finished.ending is values.Ending.REFUSED
+        assert (end.finished.reason, end.finished.kernel_lost) == (host_words.CODE_TOO_LONG, False)
+        assert host.connection.is_connected
+
+
+async def test_an_answer_that_no_message_can_hold_is_refused_in_a_sentence():
+    sent = []
+    connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=1.0)
+    connection.send = sent.append
+
+    async def ask(_):
+        return "x" * (16 * 1024 * 1024)
+
+    call = remote_host.ExecutionCall(
+        connection, 1, "e", after=0, show=lambda _: None, ask=ask, code=None
+    )
+    call.on_reply(messages.Question(1, 7, values.InputRequested("", False)))
+    async with asyncio.timeout(30):
+        while not sent:  # noqa: ASYNC110 - a list
+            await asyncio.sleep(0.001)
+    assert (sent[0].question_number, sent[0].text) == (7, None)
+    assert sent[0].error.sentence == host_words.ANSWER_TOO_LONG
 
 
 class Fleet:
