@@ -605,6 +605,30 @@ async def test_a_fork_server_that_is_late_once_ends_no_session(opened, monkeypat
 
 
 @pytest.mark.namespaces
+async def test_a_start_that_is_cancelled_before_the_fork_server_is_asked_leaves_nothing(opened):
+    async with opened() as pool:
+        kernel, server, serving = await pool.take("a"), _server(pool), _serving(pool)
+        os.kill(serving, signal.SIGSTOP)
+        # While this request waits for its answer, the start's request waits for its turn.
+        first = asyncio.create_task(server.clone_trees("missing"))
+        await asyncio.sleep(0)
+        start = asyncio.create_task(
+            launchers.launch(kernel.provisioner.host_context, grace_seconds=1.0)
+        )
+        for _ in range(5):
+            await asyncio.sleep(0)
+        start.cancel()
+        await asyncio.wait({start})
+        os.kill(serving, signal.SIGCONT)
+        await asyncio.gather(first, return_exceptions=True)
+        await pool.release("a")
+        async with asyncio.timeout(30):
+            while not server.was_stopped:
+                await server.stop_if_unused()
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.namespaces
 async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_its_kernels(
     opened, monkeypatch
 ):

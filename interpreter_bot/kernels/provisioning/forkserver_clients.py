@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import functools
 import logging
 import math
 import os
@@ -342,8 +343,17 @@ class ForkServer:
         try:
             return await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            exchange.add_done_callback(_close_answer)
+            exchange.add_done_callback(functools.partial(self._on_abandoned, request.id))
             raise
+
+    def _on_abandoned(
+        self, request_id: str, exchange: asyncio.Task[control_channels.Packet]
+    ) -> None:
+        """Close the answer to a request whose caller was cancelled, and forget its kernel."""
+        if not exchange.cancelled() and exchange.exception() is None:
+            exchange.result().close()
+        # If the request waited for the lock, it noted the kernel only after `note_ended`.
+        self._forget_kernel(request_id)
 
     async def _exchange(
         self, request: _Request, descriptors: Sequence[int]
@@ -439,10 +449,13 @@ class ForkServer:
 
     async def note_ended(self, kernel_id: str) -> None:
         """Note that a kernel, or the attempt to start it, has ended."""
+        self._forget_kernel(kernel_id)
+        await self._end_retired()
+
+    def _forget_kernel(self, kernel_id: str) -> None:
         self.note_started(kernel_id)
         for kernels in (self._kernel_ids, *(server.kernels for server in self._retired_servers)):
             kernels.discard(kernel_id)
-        await self._end_retired()
 
     async def fork(
         self, kernel_id: str, kernel: control_messages.KernelParameters, channel_fd: int
@@ -493,9 +506,3 @@ def _strongest_walls(sandbox: settings.Sandbox) -> Walls:
     if not sandbox.enabled:
         return Walls.NOTHING
     return Walls.CONTAINER if sandbox.level == "container" else Walls.NAMESPACES
-
-
-def _close_answer(exchange: asyncio.Task[control_channels.Packet]) -> None:
-    """Close the descriptors of an answer whose caller was cancelled."""
-    if not exchange.cancelled() and exchange.exception() is None:
-        exchange.result().close()
