@@ -9,6 +9,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent.llms import catalogues, model_choice, model_discovery
+from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import doctor_words
@@ -31,7 +32,7 @@ async def _check(
         discovery = await model_discovery.discover(environment)
     models = discovery.models[:_MAX_MODELS]
     if not models:
-        return (diagnosis.create_finding("model", False, doctor_words.NO_MODEL, check="no model"),)
+        return (await _missing_model_finding(config),)
     try:
         catalogue = catalogues.Catalogue(
             models,
@@ -46,6 +47,14 @@ async def _check(
         return tuple(await asyncio.gather(*(_ask_model(catalogue, model) for model in models)))
     finally:
         await catalogue.close()
+
+
+async def _missing_model_finding(config: settings.Settings) -> diagnosis.Finding:
+    async with on_demand_model.OnDemandModel.open(config.local, config.paths.data) as demo_model:
+        if reason := demo_model.unavailable_reason:
+            detail = f"{doctor_words.NO_MODEL}; {reason}"
+            return diagnosis.create_finding("model", False, detail, check="no demo model")
+    return diagnosis.create_finding("model", False, doctor_words.NO_MODEL, check="no model")
 
 
 async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:

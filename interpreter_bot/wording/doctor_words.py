@@ -32,6 +32,10 @@ DOCKER: Final = (
 
 _NO_SLACK: Final = "The bot does not answer on Slack."
 _NO_DISCORD: Final = "The bot does not answer on Discord."
+_SET_MODEL: Final = (
+    "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL "
+    "for a server of your own."
+)
 _NO_PACKAGES: Final = "People and models cannot install packages."
 _FIX_CONTENT: Final = "Switch Message Content Intent on, on the Bot page of discord.com/developers."
 FIX_SCOPES: Final = (
@@ -179,9 +183,9 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
     ),
     "no model": (
         "Only the small demo model answers. It is downloaded with the first question (1.04 GiB).",
-        "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL "
-        "for a server of your own.",
+        _SET_MODEL,
     ),
+    "no demo model": ("No question is answered. People's own code still runs.", _SET_MODEL),
     "Slack bot token": (
         _NO_SLACK,
         "Copy the Bot User OAuth Token (xoxb-…) from api.slack.com/apps > OAuth & Permissions, and "

@@ -37,3 +37,11 @@ async def test_no_model_at_all_is_said_with_the_ways_to_one():
     finding = (await rows({}))["model"]
     assert not finding.is_active
     assert "OPENAI_API_KEY" in finding.fix
+
+
+async def test_no_answer_of_the_demo_model_is_promised_if_it_is_off():
+    finding = (await rows({}, local=settings.EmbeddedModel(enabled=False)))["model"]
+    assert not finding.is_active
+    assert "local.enabled" in finding.detail
+    assert "demo model answers" not in finding.consequence
+    assert "OPENAI_API_KEY" in finding.fix
