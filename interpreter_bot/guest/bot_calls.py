@@ -65,8 +65,9 @@ def _restore_variables(shell: Any, generation: int) -> dict[str, str]:
     return snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
 
 
-def _save_table(_: Any, handle: str, name: str) -> bool:
-    return dataframe_displays.save(handle, name)
+def _save_table(shell: Any, handle: str, name: str) -> bool:
+    (path,) = _workspace_paths(shell, [name])
+    return dataframe_displays.save(handle, path)
 
 
 def _save_variables(shell: Any, generation: int, seconds: float, max_bytes: int) -> None:

@@ -565,3 +565,13 @@ async def test_files_of_any_name_are_linked_by_their_real_name_and_exist(open_bo
     assert reply.end.text == (
         f"I read `{stored}` and saved the rest (`{made}`) as `{made}`, see it (`{made}`)."
     )
+
+
+async def test_all_of_a_table_can_be_had_after_code_changed_the_directory(open_bot):
+    async with open_bot() as bot:
+        reply = await bot.run(f"{FRAME}\nimport os\nos.makedirs('sub')\nos.chdir('sub')")
+        tables = [output for output in reply.contents("output") if isinstance(output, values.Table)]
+        name = await bot.service.save_table(KEY, tables[0].handle, ANNA)
+        async with bot.service.queries.open_file(KEY, name) as (_, chunks):
+            content = b"".join([chunk async for chunk in chunks])
+    assert len(content.splitlines()) == 51
