@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -229,8 +230,12 @@ class ToolRequests:
         title = f"{server.name}: {definition.function}"
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            share = min(max(progress / total, 0.0), 1.0) if total else None
-            self._stream.emit(events.ProgressChanged(title, share))
+            share = progress / total if total else math.nan
+            # A server may send 1e999 of 1e999, whose share is NaN: no JSON that browsers read.
+            is_known = not math.isnan(share)
+            self._stream.emit(
+                events.ProgressChanged(title, min(max(share, 0.0), 1.0) if is_known else None)
+            )
 
         started_at = time.monotonic()
         outcome: Literal["done", "failed"] = "failed"

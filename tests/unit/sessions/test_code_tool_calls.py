@@ -1,4 +1,7 @@
 import json
+import math
+
+import pytest
 
 from interpreter_bot import events, settings, values
 from interpreter_bot.mcp_servers import tool_broker
@@ -83,3 +86,41 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
         asked = [await call(server, n) for n, server in enumerate((shown, shown, other), 1)]
     assert asked == [1, 0, 1]
     assert (len(shown.calls), len(other.calls)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("progress", "total", "share"),
+    [(1, 4, 0.25), (9, 4, 1.0), (-1, 4, 0.0), (1, None, None), (math.inf, math.inf, None)],
+)
+async def test_progress_without_a_share_is_shown_without_one(tmp_path, progress, total, share):
+    class Broker(tool_broker.ToolBroker):
+        async def call(self, account, tool, arguments, *, progress):
+            await progress(*reported)
+            return {"is_error": False, "size_bytes": 0}
+
+    class Stream:
+        def emit(self, event):
+            emitted.append(event)
+
+    reported, emitted = (progress, total, None), []
+    request = requests.Request(key=KEY, person=requests.Person("u1", "Anna"), text="", is_code=True)
+    slow = tool_servers.make_tool("slow")
+    url = f"sqlite:///{tmp_path}/bot.db"
+    async with (
+        tool_servers.ToolServer(slow).serving() as server,
+        databases.Database.open(url, blobs_directory=tmp_path / "files") as database,
+    ):
+        entry = settings.McpServer(name="jira", url=server.url, approval="never")
+        broker = Broker((entry,), {}, tmp_path)
+        listing = await broker.fetch_listing("jira")
+        broker.definitions.accept("jira", listing.digest)
+        tools = code_tool_calls.ToolRequests(
+            *(broker, database.activities, request, Stream()),
+            all_approvals=None,
+            find_others=nobody,
+        )
+        wish = {"do": "call", "id": "0" * 32, "server": "jira", "tool": "slow", "arguments": {}}
+        asking = values.InputRequested("", False, tool_request=json.dumps(wish), number=1)
+        assert not json.loads(await tools.answer(asking, "kernel"))["is_error"]
+        await broker.close()
+    assert emitted == [events.ProgressChanged("jira: slow", share), events.ProgressChanged("")]
