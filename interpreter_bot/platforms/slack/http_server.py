@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -25,6 +26,7 @@ INSTALL_PATH: Final = "/slack/install"
 REDIRECT_PATH: Final = "/slack/oauth_redirect"
 _MAX_BYTES: Final = 2 * 1024 * 1024
 _SHUTDOWN_SECONDS: Final = 3
+_TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
 Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 
@@ -62,7 +64,20 @@ async def serve(
 
 def _aiohttp_handler(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        bolt_request = await http_runners.read_body(to_bolt_request(request))
+        if not _has_valid_signature_headers(request):
+            return web.Response(status=401)
+        try:
+            bolt_request = await http_runners.read_body(to_bolt_request(request))
+        except (ValueError, LookupError, AttributeError, RecursionError):
+            # Bolt parses a body before it checks the signature.
+            return web.Response(status=400)
         return await to_aiohttp_response(await handle(bolt_request))
 
     return answer
+
+
+def _has_valid_signature_headers(request: web.Request) -> bool:
+    """Return whether bolt can compare the signature: it fails on others, and does not refuse."""
+    timestamp = request.headers.get("X-Slack-Request-Timestamp", "0")
+    signature = request.headers.get("X-Slack-Signature", "")
+    return bool(_TIMESTAMP.fullmatch(timestamp)) and signature.isascii()

@@ -118,6 +118,30 @@ async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
     assert service.requests == []
 
 
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"X-Slack-Request-Timestamp": "now", "X-Slack-Signature": "v0=1"}, "{}", 401),
+        ({"X-Slack-Signature": "v0=\u00e9"}, "{}", 401),
+        ({"X-Slack-Request-Timestamp": "9" * 5_000}, "{}", 401),
+        ({}, "{", 400),
+        ({}, "[]", 400),
+        ({}, "[" * 100_000, 400),
+        ({"Content-Type": "application/json; charset=klingon"}, "{}", 400),
+    ],
+)
+async def test_http_refuses_what_nobody_can_read(slack, service, caplog, headers, body, status):
+    async with connect_platform(slack, service, **HTTP) as address:
+        headers = {**slack.sign(body), "Content-Type": "application/json", **headers}
+        url = f"{address}/slack/events"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=body.encode(), headers=headers) as response,
+        ):
+            assert response.status == status
+    assert "ERROR" not in caplog.text
+
+
 async def test_http_answers_slacks_challenge(slack, service):
     async with connect_platform(slack, service, **HTTP) as address:
         body = json.dumps({"type": "url_verification", "challenge": "abc", "token": "x"})
