@@ -7,6 +7,7 @@ words that come after a picture begin a new message.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
@@ -17,6 +18,8 @@ from interpreter_bot.platforms.rendering import message_splitting
 _ALMOST_FULL_SHARE: Final = 0.68
 """If more of a message is full, a line that does not fit goes into the next message as a whole."""
 _MAX_GROWTH_CHARACTERS: Final = 200
+_TABLE_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*")
+_MAX_TABLE_HEAD_CHARACTERS: Final = 1_000
 STATUS_CHARACTERS: Final = 90
 """Characters of a message that are reserved for its status."""
 
@@ -65,6 +68,8 @@ class _Layout:
         self._table: values.Table | None = None
         self._uploads: list[transport.Upload] = []
         self._notified_person = ""
+        # Of the table in Markdown whose rows are being written: its head and the line below.
+        self._table_head: list[str] = []
 
     def add(self, part: Part) -> None:
         match part:
@@ -80,6 +85,7 @@ class _Layout:
                 if self._is_paragraph and part.text.strip():
                     self._end_paragraph()
                 self._write_line(part.text, may_grow=part.may_grow)
+                self._note_table_head(part.text.rstrip())
             case Status():
                 self._begin_message_below(part)
                 characters_left = (
@@ -133,12 +139,23 @@ class _Layout:
                 self._append(text)
         elif self._characters > self._almost_full:
             self.close()
+            for line in self._table_head:
+                self._append(line)
             self._write_line(text, may_grow=may_grow)
         else:
             break_index = message_splitting.find_break(text, characters_left, is_code=False)
             self._append(text[:break_index].rstrip())
             self.close()
             self._write_line(text[break_index:].lstrip(), may_grow=may_grow)
+
+    def _note_table_head(self, line: str) -> None:
+        """Note the head of a table: each message that continues the table begins with it."""
+        if _TABLE_RULE.fullmatch(line) and len(self._text_pieces) > 1:
+            head = self._text_pieces[-2:]
+            is_short = sum(map(len, head)) <= _MAX_TABLE_HEAD_CHARACTERS
+            self._table_head = head if is_short else []
+        elif not line.lstrip().startswith("|"):
+            self._table_head = []
 
     def _attach(self, upload: transport.Upload) -> None:
         total_bytes = (

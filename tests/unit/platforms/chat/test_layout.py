@@ -121,3 +121,18 @@ def test_files_that_are_large_together_are_sent_apart():
     half = _TAKES.max_message_bytes // 2 + 1
     laid = layout.lay_out([_upload("a", half), _upload("b", half)], _TAKES)
     assert [len(sheet.uploads) for sheet in laid] == [1, 1]
+
+
+def test_each_message_of_a_long_table_begins_with_its_head():
+    head = ["| a | b |", "| --- | ---: |"]
+    rows = [f"| {number} | {'x' * 40} |" for number in range(100)]
+    lines = ["Before.", "", *head, *rows, "", *["After. " * 40] * 9]
+    for count in (60, len(lines)):
+        laid = layout.lay_out(map(layout.Line, lines[:count]), _TAKES)
+        first, *others = [sheet.text.split("\n") for sheet in laid if "| x" in sheet.text]
+        assert first[:4] == lines[:4]
+        assert others
+        assert all(other[:2] == head for other in others)
+        told = [line for lines in (first, *others) for line in lines if "| x" in line]
+        assert told == [row for row in rows if row in lines[:count]]
+    assert laid[-1].text.startswith("After.")
