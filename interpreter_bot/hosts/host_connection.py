@@ -303,7 +303,8 @@ class HostConnection:
             try:
                 if self._restart_host is not None:
                     await self._restart_host()
-            except errors.BotError:
+            except Exception:
+                # Catch everything here, too: there may be no process or descriptor left.
                 _log.exception("no host could be started")
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)

@@ -169,19 +169,25 @@ class PlacedHosts(session_router.SessionRouter):
     async def _watch_fleet(self) -> None:
         """Connect to hosts that join the fleet, and drop those that left, for ever."""
         while True:
-            addresses = await self._fleet.addresses()
-            for address in addresses - self._connection_tasks.keys():
-                connecting = self._stay_connected(address)
-                self._connection_tasks[address] = asyncio.create_task(
-                    connecting, name=f"host at {address}"
-                )
-            for address in self._connection_tasks.keys() - addresses:
-                host = self._hosts.get(address)
-                # A connected host that is no longer listed may still have kernels.
-                if host is None or not host.connection.is_connected:
-                    self._connection_tasks.pop(address).cancel()
-                    self.faults.pop(address, None)
+            try:
+                self._follow_list(await self._fleet.addresses())
+            except Exception:
+                # Catch everything, or no host that joins later would ever be used.
+                _log.exception("the hosts of the fleet cannot be listed")
             await asyncio.sleep(_WATCH_INTERVAL_SECONDS)
+
+    def _follow_list(self, addresses: frozenset[host_addresses.Address]) -> None:
+        for address in addresses - self._connection_tasks.keys():
+            connecting = self._stay_connected(address)
+            self._connection_tasks[address] = asyncio.create_task(
+                connecting, name=f"host at {address}"
+            )
+        for address in self._connection_tasks.keys() - addresses:
+            host = self._hosts.get(address)
+            # A connected host that is no longer listed may still have kernels.
+            if host is None or not host.connection.is_connected:
+                self._connection_tasks.pop(address).cancel()
+                self.faults.pop(address, None)
 
     async def _stay_connected(self, address: host_addresses.Address) -> None:
         """Stay connected to a host, for ever."""

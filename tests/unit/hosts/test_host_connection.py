@@ -146,6 +146,29 @@ async def test_an_answer_that_no_message_can_hold_is_refused_in_a_sentence():
     assert sent[0].error.sentence == host_words.ANSWER_TOO_LONG
 
 
+async def test_a_host_is_started_again_after_a_start_for_which_no_process_was_left(tmp_path):
+    path, attempts = tmp_path / "s", []
+    async with (
+        contextlib.AsyncExitStack() as first,
+        contextlib.AsyncExitStack() as second,
+        asyncio.timeout(30),
+    ):
+        await first.enter_async_context(_serving(path))
+
+        async def restart():
+            attempts.append(path)
+            if len(attempts) == 1:
+                raise BlockingIOError
+            if len(attempts) == 2:
+                await second.enter_async_context(_serving(path))
+
+        async with host_connection.HostConnection.open(path, restart_host=restart) as connection:
+            await connection.wait_connected()
+            await first.aclose()
+            while len(attempts) < 2 or not connection.is_connected:  # noqa: ASYNC110 - of two kinds
+                await asyncio.sleep(0.01)
+
+
 class Fleet:
     """Hosts that are listed until they are not."""
 
@@ -171,6 +194,24 @@ async def test_calls_end_when_their_host_has_left_the_fleet(tmp_path):
                 await serving.aclose()
                 fleet.listed = set()
                 assert (await result).loss_reason
+
+
+@pytest.mark.looptime
+async def test_hosts_are_found_although_their_list_could_not_be_read_before(tmp_path):
+    path = tmp_path / "s"
+
+    class UnreadableFleet(Fleet):
+        attempts = 0
+
+        async def addresses(self):
+            self.attempts += 1
+            if self.attempts == 1:
+                raise errors.SettingsError("an entry of the list has no port")
+            return self.listed
+
+    opening = placed_hosts.PlacedHosts.open(UnreadableFleet(path), None)
+    async with _serving(path), opening as hosts:
+        assert len(list(hosts.hosts)) == 1
 
 
 @pytest.mark.parametrize("doorkeeper", [None, object()])
