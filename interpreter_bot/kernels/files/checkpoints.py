@@ -41,7 +41,7 @@ class Checkpoint:
     """State of a session at one moment.
 
     Attributes:
-        at_ns: time since the epoch.
+        at_ns: time since the epoch; later than that of all earlier checkpoints.
         pointer: signed pointer to the generation of variables that was current; empty for none.
         missed_runs: number of executions between that generation and the checkpoint.
         flaw: sentence that says why it has no files; empty if it has.
@@ -85,13 +85,15 @@ def write(
     """
     final_file, partial_file = _state_file(directory, name), directory / _PARTIAL_FILE_NAME
     directory.mkdir(mode=0o700, exist_ok=True)
-    checkpoint = Checkpoint(time.time_ns(), pointer, missed_runs)
+    latest_checkpoints = [latest for _, latest in _all_checkpoints(directory)[:1]]
+    now_ns = time.time_ns()
+    # If the clock was set back, this checkpoint must not count as the oldest and be deleted.
+    at_ns = max([now_ns, *(latest.at_ns + 1 for latest in latest_checkpoints)])
+    checkpoint = Checkpoint(at_ns, pointer, missed_runs)
     version = ""
     if not may_change_unseen:
-        version = _compute_version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
-    same_checkpoints = [
-        latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version
-    ]
+        version = _compute_version(files, limits.max_files, before_ns=now_ns - _TICK_NS)
+    same_checkpoints = [latest for latest in latest_checkpoints if latest.version == version]
     if version and same_checkpoints:
         copy_name = same_checkpoints[0].copy_name
         checkpoint = dataclasses.replace(checkpoint, copy_name=copy_name, version=version)

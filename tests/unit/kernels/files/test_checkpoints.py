@@ -58,6 +58,21 @@ def test_a_change_that_leaves_size_and_time_is_a_change(tmp_path, write):
     assert (content(tmp_path, "1"), content(tmp_path, "2")) == (b"a", b"b")
 
 
+def test_the_latest_checkpoint_stays_the_latest_though_the_clock_is_set_back(
+    tmp_path, write, monkeypatch
+):
+    write("1")
+    write("2", max_count=2)
+    an_hour_ago = time.time_ns() - 3600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: an_hour_ago)
+    write("3", max_count=2)
+    assert content(tmp_path, "3") == b"a"
+    with pytest.raises(errors.KernelError):
+        checkpoints.read(tmp_path / "kept", "1")
+    checkpoints.remove_since(tmp_path / "kept", "3")
+    assert content(tmp_path, "2") == b"a"
+
+
 def test_files_that_have_just_changed_are_copied_again(tmp_path, write):
     file = tmp_path / "files" / "folder" / "a"
     for name in "12345":
