@@ -243,7 +243,11 @@ class Schedules:
         sentence: str,
     ) -> None:
         if schedule.code:
-            await self._services.hosts.release(values.format_key(schedule.runs_key))
+            try:
+                await self._services.hosts.release(values.format_key(schedule.runs_key))
+            except errors.BotError:
+                # Its host may be away for long, and the next run deletes the kernel anyway.
+                _log.warning("the kernel of a schedule's run was not ended", exc_info=True)
         reason = schedule_words.paused_after_failures(MAX_FAILURES, sentence)
         if await self._table.finish_run(
             run, outcome, sentence, reason=reason, max_failures=MAX_FAILURES

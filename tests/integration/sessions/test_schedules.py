@@ -415,3 +415,16 @@ async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, cl
         assert outcomes.keys() <= {"done", "interrupted"}
         # Of turns in which code ran, when the bot was killed, nobody knows the end.
         assert 0 < outcomes["interrupted"] < COUNT / 2
+
+
+async def test_a_run_ends_although_its_host_does_not_answer(bot, monkeypatch):
+    async def release(key):
+        raise errors.KernelError("The machine cannot be reached.")
+
+    await bot.service.create_session(KEY)
+    monkeypatch.setattr(bot.service.services.hosts, "release", release)
+    number = await bot.add_schedule(kind=records.ScheduleKind.REPLAY, code="print(1)")
+    for day in range(24, 27):
+        await bot.fire(at=datetime.datetime(2026, 10, day, 8, tzinfo=datetime.UTC))
+    assert await bot.list_outcomes(number) == ["failed: The machine cannot be reached."] * 3
+    assert any("paused" in text for _, text in bot.notices)
