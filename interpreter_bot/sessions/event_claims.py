@@ -166,9 +166,10 @@ class EventClaims:
                 continue
             try:
                 self._platforms[claim.platform](LostEvent(key, claim.event_id, content))
-            except (LookupError, TypeError):
-                # Another release wrote this event. The other events are claimed already, so go on.
-                _log.warning("a message cannot be handled again", exc_info=True)
+            except Exception:
+                # Such as an event that another release wrote. The other events are claimed already,
+                # so they would be lost without a notice.
+                _log.exception("a message cannot be handled again")
                 session_keys[key] = None
         for key in session_keys:
             await self._notify(key, session_words.MESSAGE_LOST)

@@ -269,10 +269,13 @@ async def test_a_message_that_another_release_claimed_keeps_none_from_being_take
         (file,) = (tmp_path / "data").glob("*.db")
         opening = databases.Database.open(f"sqlite:///{file}", blobs_directory=tmp_path / "kept")
         async with opening as database:
-            for name, content in (("m1", {"said": "x"}), ("m2", {"text": "y"})):
+            contents = {"m1": {"said": "x"}, "m2": {"text": 7}, "m3": {"text": "Y"}}
+            for name, content in contents.items():
                 address = values.format_key(KEY)
                 await database.events.claim("web", name, address=address, content=content)
-        bot.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
+        bot.service.events.open_platform(
+            "web", lambda event: taken.append(event.content["text"].lower())
+        )
         await bot.service.events.close()
     assert (notices, taken) == ([session_words.MESSAGE_LOST], ["y"])
 
