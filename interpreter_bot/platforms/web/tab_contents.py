@@ -122,8 +122,8 @@ async def send_listings(service: session_service.SessionService, hub: tab_hub.Hu
         hub.sessions_changed.clear()
         try:
             hub.send_message("conversations", await list_sessions(service))
-        except errors.BotError:
-            # The next change tries again.
+        except Exception:
+            # Any error, as it would end the page and all its turns. The next change tries again.
             _log.exception("the conversations could not be listed")
 
 
