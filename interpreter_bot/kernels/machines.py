@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import itertools
 import logging
@@ -16,6 +17,7 @@ import os
 import pathlib
 import re
 import resource
+import secrets
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -251,14 +253,18 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
             raise errors.SettingsError(host_words.owned_by_other_user(directory))
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
         for name in os.listdir(directory):
-            if not _is_alive(name):
+            if not _is_used(directory / name):
                 safe_open.remove(directory / name)
         # A process may open several machines.
         number = next(_numbers)
         suffix = f".{number}" if number else ""
         process_directory = directory / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
-        process_directory.mkdir(mode=0o700)
-        process_directory.chmod(mode)
+        # Under another name until it is locked, so that no other process takes it for unused.
+        new_directory = directory / f"new-{secrets.token_hex(8)}"
+        new_directory.mkdir(mode=0o700)
+        new_directory.chmod(mode)
+        _lock_until_exit(new_directory)
+        new_directory.rename(process_directory)
     except OSError as error:
         raise errors.SettingsError(
             host_words.unusable_directory(directory, error.strerror)
@@ -266,9 +272,30 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
     return process_directory
 
 
-def _is_alive(name: str) -> bool:
-    match = _PROCESS_DIRECTORY_PATTERN.fullmatch(name)
+def _lock_until_exit(directory: pathlib.Path) -> None:
+    """Lock a directory; Linux unlocks it when this process ends, as nothing closes the file."""
+    fcntl.flock(
+        os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
+        fcntl.LOCK_SH | fcntl.LOCK_NB,
+    )
+
+
+def _is_used(directory: pathlib.Path) -> bool:
+    match = _PROCESS_DIRECTORY_PATTERN.fullmatch(directory.name)
     if match is None:
         # Not made by a bot: it may belong to another program.
         return True
-    return session_metering.start_ticks(int(match[1])) == int(match[2])
+    if session_metering.start_ticks(int(match[1])) == int(match[2]):
+        return True
+    # The process may be in another container with the same volume, where its id is another one.
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

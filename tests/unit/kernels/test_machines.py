@@ -1,6 +1,7 @@
 """What the bot takes for its own of the machine."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -8,10 +9,17 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.kernels import machines
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import cgroups
 
 GIB = settings.GIB
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MAKE = """
+import pathlib, sys
+from interpreter_bot.kernels import machines
+print(machines.make_process_directory(pathlib.Path(sys.argv[1])), flush=True)
+input()
+"""
 ASK = "input(); from interpreter_bot.kernels import machines as m; print(m.memory_bytes())"
 
 
@@ -60,3 +68,22 @@ def test_the_least_of_all_groups_above_counts(tmp_path, bounds):
 
 def test_a_machine_that_tells_nothing_of_groups_is_ours(tmp_path):
     assert machines.memory_bytes(tmp_path) == MACHINE_BYTES
+
+
+def test_a_directory_of_a_process_in_another_container_stays_until_that_process_has_ended(
+    tmp_path, monkeypatch
+):
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKE, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        directory = pathlib.Path(other.stdout.readline().strip())
+        # As in another container with the same volume, which sees no process of that id.
+        monkeypatch.setattr(session_metering, "start_ticks", lambda pid: int(pid == os.getpid()))
+        own = machines.make_process_directory(tmp_path)
+        assert sorted(tmp_path.iterdir()) == sorted([directory, own])
+        other.communicate("\n")
+    other_own = machines.make_process_directory(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([own, other_own])
