@@ -230,7 +230,7 @@ class PlacedHosts(session_router.SessionRouter):
         status, address = host.connection.status, host.connection.address
         if self._doorkeeper is not None and not status.has_doors:
             raise errors.HostUnusableError(host_words.without_doors(str(address)))
-        for other in self._hosts.values():
+        for other_address, other in self._hosts.items():
             # During an upgrade, a directory may have several hosts. But placements name a directory
             # by its id, so two directories must not have the same id.
             other_status = other.connection.status
@@ -238,7 +238,7 @@ class PlacedHosts(session_router.SessionRouter):
                 other_status.data_id == status.data_id
                 and other_status.data_copy_id != status.data_copy_id
             ):
-                raise errors.HostUnusableError(host_words.copied_directory(str(address)))
+                raise errors.HostUnusableError(host_words.copied_directory(address, other_address))
 
     def _on_connected(self, host: remote_host.RemoteHost, fault: asyncio.Future[None]) -> None:
         try:

@@ -183,10 +183,11 @@ def without_doors(address: object) -> str:
     )
 
 
-def copied_directory(address: object) -> str:
+def copied_directory(address: object, other_address: object) -> str:
     return (
-        f"The data directory of the host at {address} is a copy of another host's. End that host, "
-        "delete `host.id` in its data directory, and start it again."
+        f"The data directories of the hosts at {address} and {other_address} have the same "
+        "`host.id`, so one is a copy of the other. End the host of the copy, delete `host.id` in "
+        "its data directory, and start it again."
     )
 
 

@@ -292,5 +292,7 @@ async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fle
         assert "Start it with INTERPRETER_BOT_KERNELS__DOORS=true" in told
     async with fleet.bot(hosts=1, has_rules=False) as hosts:
         (told,) = hosts.faults.values()
-        assert "is a copy of another host's" in told
+        # Either may be the copy: which one was connected first says nothing.
+        assert all(machine.address in told for machine in fleet.machines)
+        assert "is a copy of the other" in told
         assert await fleet.run(hosts, "s", "print(1)") == "1"
