@@ -173,8 +173,9 @@ async def open_host(
             async with starter.ensure_host(must_be_compatible=False):
                 return
 
+    newest_link = host_sockets.newest_link(config.paths)
     opening = rolling_hosts.RollingHosts.open(
-        host_sockets.newest_link(config.paths),
+        newest_link,
         restart_host=restart_host,
         doorkeeper=doorkeeper,
         ends_with_bot=may_start and _ends_with_bot(),
@@ -187,8 +188,13 @@ async def open_host(
                 if may_start
                 else contextlib.nullcontext()
             ):
-                hosts = await stack.enter_async_context(opening)
-                await hosts.wait_connected()
+                try:
+                    hosts = await stack.enter_async_context(opening)
+                    await hosts.wait_connected()
+                except errors.KernelError as error:
+                    if may_start or isinstance(error, errors.HostUnusableError):
+                        raise
+                    raise errors.KernelError(host_words.no_service_host(newest_link)) from error
             yield hosts
             leaves_hosts_running = hosts.leaves_hosts_running
     finally:

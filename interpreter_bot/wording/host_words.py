@@ -126,6 +126,13 @@ def not_reached(path: object) -> str:
     return f"No Python host can be reached at {path}."
 
 
+def no_service_host(path: object) -> str:
+    return (
+        f"{not_reached(path)} Start one with `interpreter-bot host` and the same settings, or let "
+        'the bot start its own: host.mode = "own".'
+    )
+
+
 def outputs_missing(count: int) -> str:
     return f"{count:,} outputs are missing here: there were more than are kept."
 

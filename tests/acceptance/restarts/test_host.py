@@ -170,9 +170,10 @@ async def test_host_that_cannot_start_says_why(config):
 
 
 async def test_none_is_started_where_one_is_only_looked_for(config):
-    with pytest.raises(errors.KernelError):
+    with pytest.raises(errors.KernelError, match="Start one with `interpreter-bot host`") as caught:
         async with host_processes.open_host(config, may_start=False):
             pass
+    assert str(host_sockets.newest_link(config.paths)) in str(caught.value)
 
 
 def environment(pid):
