@@ -168,9 +168,11 @@ async def _describe_in_kernel(
     if finished.ending is not values.Ending.OK:
         _log.info("files could not be described: %s", finished)
     details: dict[int, str] = {}
+    # The text of a number may be too long to be converted.
+    numbers = {f"{number}" for number in range(len(infos))}
     for section in "".join(printed_texts).split(separator)[1:]:
         number, _, text = section.partition("\n")
-        if number.isdecimal() and text.strip():
+        if number in numbers and text.strip():
             details[int(number)] = text.strip()[:_MAX_DETAIL_CHARACTERS]
     return details
 

@@ -216,3 +216,17 @@ async def test_what_is_left_out_of_a_table_is_said(open_bot):
     assert [row[1:] for row in page.rows[1:]] == [("3", "4", "5"), ("6", None, None)]
     assert ragged.notes == ("There are 2 columns, but more or fewer values in lines 3, 4.",)
     assert long.notes == ("Only the beginning of this file is shown.",)
+
+
+async def test_a_kernel_that_describes_a_file_of_an_absurd_number_fails_no_turn(open_bot):
+    lies = """
+import builtins
+write = builtins.print
+def print(text="", **options):
+    write(text.replace(" 0\\n", f" {'9' * 5000}\\n") if text.startswith("--") else text, **options)
+builtins.print = print
+"""
+    async with open_bot(openai_server.text("Yes.")) as bot:
+        await bot.run(lies)
+        reply = await bot.ask("What is it?", attachments=[attachment("a.csv", b"a\n1\n")])
+    assert reply.end.text == "Yes."
