@@ -101,7 +101,8 @@ def _receive_event(
 ) -> model_errors.ModelError | None:
     """Process one stream event. The SDK does not validate events, so every field is checked."""
     item = getattr(event, "item", None)
-    key = getattr(event, "output_index", None)
+    index = getattr(event, "output_index", None)
+    key = index if isinstance(index, int) else None
     match getattr(event, "type", None):
         case "response.output_text.delta" | "response.refusal.delta" as kind:
             assembler.add_text(_read_text(event, "delta"))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from interpreter_bot import events
 from interpreter_bot.agent import chat_messages, tools
-from interpreter_bot.agent.llms import chat_completions, model_reply_assembly
+from interpreter_bot.agent.llms import chat_completions, model_reply_assembly, responses_api
 
 CODE = "print(42)"
 
@@ -30,3 +30,16 @@ def test_words_in_a_list_are_told_from_thoughts():
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     reply = _reply(content=[thought, {"type": "text", "text": "It is 42."}])
     assert reply.text == "It is 42."
+
+
+def test_a_call_at_an_impossible_position_is_understood():
+    prompt = chat_messages.Prompt(system="", messages=(), tools=tools.TOOLS)
+    assembler = model_reply_assembly.ModelReplyAssembler(events.discard, prompt)
+    item = SimpleNamespace(
+        type="function_call", call_id="c1", name="run_code", arguments='{"code": "print(42)"}'
+    )
+    for kind in ("added", "done"):
+        event = SimpleNamespace(type=f"response.output_item.{kind}", output_index=[0], item=item)
+        assert responses_api._receive_event(event, assembler) is None
+    (call,) = assembler.build_reply().calls
+    assert tools.parse_call(call) == tools.RunCode(CODE)
