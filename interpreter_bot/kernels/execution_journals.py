@@ -15,6 +15,7 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import itertools
 import logging
 import math
 import operator
@@ -195,9 +196,10 @@ class Journal:
 
     def _read_from_memory(self, first_number: int) -> list[tuple[int, bytes]]:
         first_number = max(first_number, self._first_number_in_memory)
-        return list(
-            enumerate(list(self._tail)[first_number - self._first_number_in_memory :], first_number)
-        )
+        # From the end, as a reader of each new event must not copy all events in memory.
+        count = max(self.last_number + 1 - first_number, 0)
+        newest_first = list(itertools.islice(reversed(self._tail), count))
+        return list(enumerate(reversed(newest_first), first_number))
 
     def trim_memory(self, max_bytes: float = math.inf) -> None:
         """Drop the oldest written events, and unwritten ones over `max_bytes`, from memory."""

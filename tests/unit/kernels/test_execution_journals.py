@@ -477,3 +477,19 @@ def test_damaged_database_is_replaced_once_the_full_disk_has_room(damaged):
     )
     assert run.returncode == 0, run.stderr
     assert rows(damaged, "SELECT record FROM events") == [(b"first",), (b"end",)]
+
+
+async def test_a_reader_of_each_new_event_does_not_copy_all_earlier_ones():
+    journal, count = execution_journals.Journals().begin("flood"), 80_000
+
+    async def append():
+        for number in range(count):
+            journal.append(b"text", is_end=number == count - 1)
+            await asyncio.sleep(0)
+
+    started = time.thread_time()
+    appending = asyncio.create_task(append())
+    assert [entry.number async for entry in journal.follow()] == list(range(1, count + 1))
+    await appending
+    # In linear time, 0.7 s; in quadratic time, 9 s.
+    assert time.thread_time() - started < 4
