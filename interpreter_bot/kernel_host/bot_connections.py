@@ -320,7 +320,7 @@ class BotConnection:
         if lease.is_ephemeral:
             try:
                 await self._host.forget(lease.key)
-            except errors.BotError:
+            except (errors.BotError, OSError):
                 _log.exception("a session could not be forgotten")
 
 
