@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import importlib.util
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from interpreter_bot.egress import broker
     from interpreter_bot.mcp_servers import tool_broker
     from interpreter_bot.store import accounts, active_bot, databases
+
+_log = logging.getLogger(__name__)
 
 _DOOR_SEED_FILE: Final = "doors.key"
 _SEED_BYTES: Final = 32
@@ -125,6 +128,8 @@ async def open_hosts(
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
+    if kernels_outlive_bot and config.host.store and not config.host.fleet:
+        _log.warning("%s", host_words.STORE_NEEDS_FLEET)
     # In a thread, because it imports much.
     hosts_context = await asyncio.to_thread(
         _open_hosts,

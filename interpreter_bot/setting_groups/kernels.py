@@ -191,7 +191,8 @@ class Host(fields.Group):
     store: str = ""
     """Where hosts on several machines keep files and saved variables, so that sessions can move:
     `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Empty means the host's own
-    disk. Keys come from the host's environment, such as `AWS_ACCESS_KEY_ID`.
+    disk. Keys come from the host's environment, such as `AWS_ACCESS_KEY_ID`. Nothing is kept there
+    for bots without `fleet`.
     """
     tls: pathlib.Path | None = None
     """Directory of the files `tls.crt` and `tls.key` (certificate and key of this host or bot)

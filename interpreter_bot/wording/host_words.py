@@ -39,6 +39,10 @@ NOT_ARCHIVED: Final = (
     "The session was not moved, because its files and variables were not archived."
 )
 STORE_NEEDS_SNAPSHOTS: Final = "host.store shares what is saved, so snapshots.bytes must not be 0."
+STORE_NEEDS_FLEET: Final = (
+    "host.store keeps no conversation of this bot, because host.fleet is empty. List its "
+    "hosts there, even a single one."
+)
 NO_STORE_LIBRARY: Final = errors.missing_extra("host.store", "data")
 STORE_DOWN: Final = "The machines' shared store cannot be used right now. Try again in a minute."
 STORE_DAMAGED: Final = "The shared copy of this conversation's files is damaged."
