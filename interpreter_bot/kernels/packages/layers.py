@@ -178,8 +178,11 @@ class Layers:
             return
         # A dead host may have left a part of it.
         shutil.rmtree(self.directory / name, ignore_errors=True)
+        # Written before it is moved: on a full disk, an empty record would count as a whole one.
+        record = layer_directory.with_name("record")
+        record.write_text(str(size_bytes))
         layer_directory.rename(self.directory / name)
-        (self._records / name).write_text(str(size_bytes))
+        record.rename(self._records / name)
 
     async def _evict(self) -> bool:
         """Delete the least recently used layers over the limit; return whether the others fit."""
