@@ -412,7 +412,11 @@ class HostConnection:
     async def _report_loss(self, number: int) -> None:
         """Report a lost kernel and acknowledge it to the host, which then stops repeating it."""
         if self._on_loss is not None and (loss := self._losses.pop(number, None)) is not None:
-            await self._on_loss(loss)
+            try:
+                await self._on_loss(loss)
+            except Exception:
+                # Catch everything: the host reports the next loss only after this acknowledgement.
+                _log.exception("the loss of a kernel could not be recorded")
             self.send(messages.LossAcknowledged(number))
 
     def _on_reported(self, task: asyncio.Task[None]) -> None:

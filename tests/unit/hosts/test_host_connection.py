@@ -13,6 +13,7 @@ from interpreter_bot.hosts import (
     host_connection,
     messages,
     placed_hosts,
+    ports,
     remote_host,
 )
 from interpreter_bot.wording import host_words
@@ -167,6 +168,24 @@ async def test_a_host_is_started_again_after_a_start_for_which_no_process_was_le
             await first.aclose()
             while len(attempts) < 2 or not connection.is_connected:  # noqa: ASYNC110 - of two kinds
                 await asyncio.sleep(0.01)
+
+
+async def test_a_loss_that_cannot_be_recorded_does_not_hold_up_the_next_ones():
+    sent, recorded = [], []
+    connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=1.0)
+    connection.send = sent.append
+
+    async def record(loss):
+        recorded.append(loss.key)
+        raise KeyError("names")
+
+    await connection.subscribe_losses(record)
+    loss = messages.encode(messages.KernelLost(7, ports.KernelLoss("a", "kernel", "It ended.")))
+    connection._handle_frame(aiohttp.WSMessage(aiohttp.WSMsgType.TEXT, loss, None))
+    async with asyncio.timeout(30):
+        while not recorded or connection._report_tasks:  # noqa: ASYNC110 - two conditions
+            await asyncio.sleep(0)
+    assert (recorded, sent[-1]) == (["a"], messages.LossAcknowledged(7))
 
 
 class Fleet:
