@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from interpreter_bot import events, values
@@ -46,7 +46,9 @@ _MAX_BRIEF_CHARACTERS: Final = 300
 _MAX_BRIEF_LINES: Final = 4
 _MAX_LAST_LINE_CHARACTERS: Final = 200
 
-_JOB_ENDS: Final = {
+_JOB_ENDS: Final[Mapping[values.TurnStatus | values.Ending, Callable[[float], str]]] = {
+    values.Ending.OK: job_words.job_done,
+    values.Ending.STOPPED: job_words.job_stopped,
     values.TurnStatus.DONE: job_words.job_done,
     values.TurnStatus.STOPPED: job_words.job_stopped,
 }
@@ -147,9 +149,12 @@ class TurnDrawing:
             yield layout.Break(self._style.owner)
             owner = self._markdown.mention(self._style.owner)
             # A job's turn begins later than its code.
-            durations = [cell.finished.seconds for cell in log.cells if cell.finished is not None]
-            seconds = max(log.end.seconds, *durations, 0.0)
-            describe = _JOB_ENDS.get(log.end.status, job_words.job_failed)
+            runs = [cell.finished for cell in log.cells if cell.finished is not None]
+            seconds = max(log.end.seconds, *(run.seconds for run in runs), 0.0)
+            is_done = log.end.status is values.TurnStatus.DONE
+            # A turn is done although its code ended with an error.
+            outcome = runs[-1].ending if is_done and runs else log.end.status
+            describe = _JOB_ENDS.get(outcome, job_words.job_failed)
             yield f"{owner} **{describe(seconds)}**".lstrip()
         if log.end is None or last_words is None:
             parts = [part for entry in self._log.parts for part in self._draw_entry(entry)]

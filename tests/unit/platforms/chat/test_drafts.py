@@ -59,17 +59,19 @@ def test_nothing_is_said_to_be_missing_if_nothing_is():
 
 
 @pytest.mark.parametrize(
-    ("status", "end"),
+    ("status", "ending", "end"),
     [
-        (values.TurnStatus.DONE, "is done, after 31 min 40 s."),
-        (values.TurnStatus.STOPPED, "was stopped after 31 min 40 s."),
-        (values.TurnStatus.FAILED, "failed after 31 min 40 s."),
+        (values.TurnStatus.DONE, values.Ending.OK, "is done, after 31 min 40 s."),
+        (values.TurnStatus.DONE, values.Ending.ERROR, "failed after 31 min 40 s."),
+        (values.TurnStatus.DONE, values.Ending.TIMED_OUT, "failed after 31 min 40 s."),
+        (values.TurnStatus.STOPPED, values.Ending.STOPPED, "was stopped after 31 min 40 s."),
+        (values.TurnStatus.FAILED, values.Ending.OK, "failed after 31 min 40 s."),
     ],
 )
-def test_the_end_of_a_job_tells_how_it_ended_and_how_long_its_code_ran_in_all(status, end):
+def test_the_end_of_a_job_tells_how_it_ended_and_how_long_its_code_ran_in_all(status, ending, end):
     log = turn_log.TurnLog()
     log.apply(events.CodeStarted(0, "print(1)"))
-    log.apply(events.CodeFinished(0, values.Finished(values.Ending.OK, 1900.0)))
+    log.apply(events.CodeFinished(0, values.Finished(ending, 1900.0)))
     log.apply(events.TurnEnded(status=status, seconds=1840.0))
     assert f"<@1> **The code in the background {end}**" in [*drawing(log, is_job=True).parts()]
 
