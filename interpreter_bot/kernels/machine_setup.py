@@ -16,7 +16,7 @@ from interpreter_bot.kernels import (
     machines,
     package_installations,
 )
-from interpreter_bot.kernels.files import safe_open, workspaces
+from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.provisioning import (
     forkserver_clients,
     provisioners,
@@ -126,15 +126,14 @@ async def _installations(
         yield None
         return
     parent = package_installations.packages_directory(config) / "staging"
-    staging = await asyncio.to_thread(machines.make_process_directory, parent)
-    try:
-        async with package_installations.Installations.open(
+    async with (
+        machines.process_directory(parent) as staging,
+        package_installations.Installations.open(
             config,
             server.environment,
             staging,
             python_version=server.python_version,
             path_in_kernels=_LAYERS_PATHS[server.walls],
-        ) as installations:
-            yield installations
-    finally:
-        await asyncio.to_thread(safe_open.remove, staging)
+        ) as installations,
+    ):
+        yield installations

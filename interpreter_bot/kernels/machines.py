@@ -86,13 +86,13 @@ async def open_machine(
     async with contextlib.AsyncExitStack() as stack:
         if is_ephemeral:
             # Sessions with user ids of their own must be able to walk through the directory.
-            directory = await asyncio.to_thread(make_process_directory, directory, mode=0o711)
-            stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
+            directory = await stack.enter_async_context(process_directory(directory, mode=0o711))
         files = workspaces.Workspaces(directory, config.limits)
         sandbox = await asyncio.to_thread(subordinate_ids.choose_ids_in_namespace, config.sandbox)
         effective_config = config.model_copy(update={"sandbox": sandbox})
-        runtime = await asyncio.to_thread(_make_runtime_directory, config.paths.runtime)
-        stack.push_async_callback(asyncio.to_thread, safe_open.remove, runtime)
+        runtime = await stack.enter_async_context(process_directory(config.paths.runtime))
+        if len(os.fsencode(runtime)) > _MAX_PATH_BYTES:
+            raise errors.SettingsError(host_words.too_long_for_sockets(config.paths.runtime))
         groups = await _open_cgroups(sandbox)
         stack.push_async_callback(asyncio.to_thread, groups.close)
         await asyncio.to_thread(_make_workspaces, directory)
@@ -231,53 +231,53 @@ def _make_workspaces(directory: pathlib.Path) -> None:
         raise errors.SettingsError(host_words.data_not_writable(directory))
 
 
-def _make_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
-    process_directory = make_process_directory(directory)
-    if len(os.fsencode(process_directory)) > _MAX_PATH_BYTES:
-        raise errors.SettingsError(host_words.too_long_for_sockets(directory))
-    return process_directory
+@contextlib.asynccontextmanager
+async def process_directory(
+    parent: pathlib.Path, *, mode: int = 0o700
+) -> AsyncIterator[pathlib.Path]:
+    """Create a directory of this process, and remove it at the end.
 
-
-def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
-    """Create a directory of this process in `directory`, and remove those of dead processes.
-
-    The parent is created if missing, and gets at least the mode of the new directory.
+    Those of dead processes are removed first. The parent is created if missing, and gets at least
+    the mode of the new directory.
 
     Raises:
         SettingsError: the parent directory cannot be written to.
     """
+    directory, lock_descriptor = await asyncio.to_thread(_make_process_directory, parent, mode)
+    try:
+        yield directory
+    finally:
+        try:
+            await asyncio.to_thread(safe_open.remove, directory)
+        finally:
+            os.close(lock_descriptor)
+
+
+def _make_process_directory(parent: pathlib.Path, mode: int) -> tuple[pathlib.Path, int]:
+    """Return a new directory of this process, and the descriptor that keeps it locked."""
     pid = os.getpid()
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if directory.stat().st_uid != os.geteuid():
-            raise errors.SettingsError(host_words.owned_by_other_user(directory))
-        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
-        for name in os.listdir(directory):
-            if not _is_used(directory / name):
-                safe_open.remove(directory / name)
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if parent.stat().st_uid != os.geteuid():
+            raise errors.SettingsError(host_words.owned_by_other_user(parent))
+        parent.chmod(stat.S_IMODE(parent.stat().st_mode) | mode)
+        for name in os.listdir(parent):
+            if not _is_used(parent / name):
+                safe_open.remove(parent / name)
         # A process may open several machines.
         number = next(_numbers)
         suffix = f".{number}" if number else ""
-        process_directory = directory / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
+        directory = parent / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
         # Under another name until it is locked, so that no other process takes it for unused.
-        new_directory = directory / f"new-{secrets.token_hex(8)}"
+        new_directory = parent / f"new-{secrets.token_hex(8)}"
         new_directory.mkdir(mode=0o700)
         new_directory.chmod(mode)
-        _lock_until_exit(new_directory)
-        new_directory.rename(process_directory)
+        lock_descriptor = os.open(new_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        new_directory.rename(directory)
     except OSError as error:
-        raise errors.SettingsError(
-            host_words.unusable_directory(directory, error.strerror)
-        ) from error
-    return process_directory
-
-
-def _lock_until_exit(directory: pathlib.Path) -> None:
-    """Lock a directory; Linux unlocks it when this process ends, as nothing closes the file."""
-    fcntl.flock(
-        os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
-        fcntl.LOCK_SH | fcntl.LOCK_NB,
-    )
+        raise errors.SettingsError(host_words.unusable_directory(parent, error.strerror)) from error
+    return directory, lock_descriptor
 
 
 def _is_used(directory: pathlib.Path) -> bool:

@@ -1,5 +1,6 @@
 """What the bot takes for its own of the machine."""
 
+import asyncio
 import os
 import pathlib
 import subprocess
@@ -15,10 +16,16 @@ from interpreter_bot.kernels.provisioning import cgroups
 GIB = settings.GIB
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MAKE = """
-import pathlib, sys
+import asyncio, os, pathlib, sys
 from interpreter_bot.kernels import machines
-print(machines.make_process_directory(pathlib.Path(sys.argv[1])), flush=True)
-input()
+
+async def main():
+    async with machines.process_directory(pathlib.Path(sys.argv[1])) as directory:
+        print(directory, flush=True)
+        input()
+        os._exit(0)
+
+asyncio.run(main())
 """
 ASK = "input(); from interpreter_bot.kernels import machines as m; print(m.memory_bytes())"
 
@@ -70,20 +77,19 @@ def test_a_machine_that_tells_nothing_of_groups_is_ours(tmp_path):
     assert machines.memory_bytes(tmp_path) == MACHINE_BYTES
 
 
-def test_a_directory_of_a_process_in_another_container_stays_until_that_process_has_ended(
+async def test_a_directory_of_a_process_in_another_container_stays_until_that_process_has_ended(
     tmp_path, monkeypatch
 ):
-    with subprocess.Popen(
-        [sys.executable, "-c", MAKE, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        directory = pathlib.Path(other.stdout.readline().strip())
-        # As in another container with the same volume, which sees no process of that id.
-        monkeypatch.setattr(session_metering, "start_ticks", lambda pid: int(pid == os.getpid()))
-        own = machines.make_process_directory(tmp_path)
+    pipe = asyncio.subprocess.PIPE
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MAKE, str(tmp_path), stdin=pipe, stdout=pipe
+    )
+    directory = pathlib.Path((await other.stdout.readline()).decode().strip())
+    # As in another container with the same volume, which sees no process of that id.
+    monkeypatch.setattr(session_metering, "start_ticks", lambda pid: int(pid == os.getpid()))
+    async with machines.process_directory(tmp_path) as own:
         assert sorted(tmp_path.iterdir()) == sorted([directory, own])
-        other.communicate("\n")
-    other_own = machines.make_process_directory(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted([own, other_own])
+    await other.communicate(b"\n")
+    async with machines.process_directory(tmp_path) as own:
+        assert [*tmp_path.iterdir()] == [own]
+    assert not [*tmp_path.iterdir()]
