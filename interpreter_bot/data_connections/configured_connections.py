@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import string
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -22,6 +23,9 @@ _TITLES: Final = {
     "sqlalchemy": "SQL",
     "files": "files",
 }
+_SECRET_OPTION: Final = re.compile(r"pass|pwd|secret|token|[_.]key|credential", re.IGNORECASE)
+# Shorter ones are switches, and removing them would mutilate texts.
+_MIN_OPTION_CHARACTERS: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,11 @@ def _compile_rule(connection: settings.Connection, environment: Mapping[str, str
         for name, text in connection.options.items()
     }
     texts = [connection.address, *connection.options.values()]
-    secrets = {*_variable_values(texts, environment), *_passwords(address)}
+    secrets = {
+        *_variable_values(texts, environment),
+        *_passwords(address),
+        *_secret_options(options),
+    }
     return Rule(
         name=connection.name,
         kind=connection.kind,
@@ -134,10 +142,18 @@ def _variable_values(texts: Iterable[str], environment: Mapping[str, str]) -> It
             yield environment[name]
 
 
+def _secret_options(options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values of options that have the name of a secret."""
+    for name, text in options.items():
+        if _SECRET_OPTION.search(name) and len(text) >= _MIN_OPTION_CHARACTERS:
+            yield text
+
+
 def _passwords(address: str) -> Iterator[str]:
-    """Yield the password of a URL, as written and decoded."""
+    """Yield the password of an address, as written and decoded."""
     try:
-        parts = urllib.parse.urlsplit(address)
+        # Snowflake's addresses have no scheme.
+        parts = urllib.parse.urlsplit(address if "://" in address else f"//{address}")
         password = parts.password
     except ValueError:
         return

@@ -65,3 +65,14 @@ def test_secrets_are_removed_from_messages_of_a_database():
     )
     assert {"p@ssword", "p%40ssword", "another-key"} <= set(rule.secrets)
     assert "ssword" not in repr(rule)
+
+
+def test_secrets_that_stand_in_the_settings_are_known_as_well():
+    listed = settings.Connection(
+        name="it",
+        kind="snowflake",
+        address="user:a-password@account/base",
+        options={"private_key": "0123456789", "use_token": "true", "region": "somewhere"},
+    )
+    (rule,) = configured_connections.compile_rules([listed], {})
+    assert rule.secrets == {"a-password", "0123456789"}
