@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -129,10 +128,11 @@ async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(o
         pin = "import os; os.sched_setaffinity(0, [sorted(os.sched_getaffinity(0))[0]])"
         await asyncio.gather(*(_use(pool, key, person, pin) for key, person in people.items()))
         before = {key: _cpu_seconds(pool, key) for key in people}
-        started = time.monotonic()
-        await asyncio.gather(*(_use(pool, key, person, _BUSY) for key, person in people.items()))
-        assert time.monotonic() - started < 60
-        used = {key: _cpu_seconds(pool, key) - before[key] for key in people}
+        used = {}
+        # On a busy machine, chance alone divides the little time of one round.
+        while sum(used.values()) < _SECONDS:
+            await asyncio.gather(*(_use(pool, key, who, _BUSY) for key, who in people.items()))
+            used = {key: _cpu_seconds(pool, key) - before[key] for key in people}
         share = used.pop("b") / (sum(used.values()) + 1e-9)
         assert 0.5 < share < 1.6, used
 
