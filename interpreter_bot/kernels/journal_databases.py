@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import settings
+from interpreter_bot.kernels import file_locks
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class JournalDatabase:
             for path in self._directory.glob(f"*{_LOCK_SUFFIX}"):
                 if path.stem == self._host:
                     continue
-                if _is_locked(path):
+                if file_locks.is_locked(path):
                     live_hosts.append(path.stem)
                 else:
                     path.unlink(missing_ok=True)
@@ -273,18 +274,3 @@ def _move_aside(directory: pathlib.Path) -> None:
         (directory / _FILE_NAME).replace(directory / _DAMAGED_FILE_NAME)
     for suffix in ("-wal", "-shm"):
         (directory / f"{_FILE_NAME}{suffix}").unlink(missing_ok=True)
-
-
-def _is_locked(path: pathlib.Path) -> bool:
-    """Return whether another process holds a lock file."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
+from interpreter_bot.kernels import file_locks
 from interpreter_bot.kernels.files import safe_open, workspaces
 from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.metering import session_metering
@@ -288,14 +289,4 @@ def _is_used(directory: pathlib.Path) -> bool:
     if session_metering.start_ticks(int(match[1])) == int(match[2]):
         return True
     # The process may be in another container with the same volume, where its id is another one.
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return file_locks.is_locked(directory)
