@@ -61,7 +61,7 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         await bot.run("1", key="thief")
         await asyncio.sleep(1)
         taken.thief = bot.pool.kernels["thief"]
-        stolen = await bot.run(harness.code(steal), key="thief")
+        stolen = await bot.run(harness.code(steal), key="thief", seconds=60)
 
         assert stolen.ending is Ending.OUT_OF_MEMORY
         assert stolen.finished.reason.startswith(run_words.MEMORY_SHORT)
